@@ -19,7 +19,7 @@ from pathlib import Path
 from kraftlog import Offset, observe, parse_endpoint
 from kraftlog.admin.client.connection import describe_any
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.store import MetadataStore
@@ -71,11 +71,14 @@ async def follow_metadata(
     With a directory that stays, the next call goes on where this one ended. Without `end_offset` it never ends.
     """
     cluster_id = (await describe_any([parse_endpoint(address)])).cluster_id
-    with closing(MetadataStore.open(directory / "metadata.db", cluster_id)) as store:
-        machine = MetadataMachine(store)
+    with closing(MetadataStore.open(directory / "metadata.db", cluster_id)) as store, machine_on_loop(store) as machine:
         machine.install_publisher(publisher)
         await observe(
-            address, machine, start_offset=store.applied_end_offset, end_offset=end_offset, cluster_id=cluster_id
+            address,
+            MachineListener(machine),
+            start_offset=store.applied_end_offset,
+            end_offset=end_offset,
+            cluster_id=cluster_id,
         )
 
 

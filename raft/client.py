@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 
 import structlog
@@ -14,25 +13,32 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.core.config import FETCH_VERSIONS
 from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
-from raft.listener import Listener
+from raft.delivery import AnyListener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES
+from raft.shell.appends import OnSettled
 from raft.storage.batch import encode_body
 from snapshot.writer import SnapshotWriter
 
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedAppend:
-    """An append that has its offsets and is not written yet (LI-20)."""
+def resolving(committed: asyncio.Future[None]) -> OnSettled:
+    """An `on_settled` for a program that waits for its prepared append: it ends `committed`, with ApiError on failure.
 
-    base_offset: Offset
-    end_offset: Offset
-    """The offset after its last record."""
-    committed: asyncio.Future[None]
-    """Done when it is committed; ApiError if it was refused, or NOT_LEADER_OR_FOLLOWER if leadership was lost first.
-    The next leader may still commit it then."""
+    `client.prepare_append(epoch, body, count, resolving(committed))`, `client.schedule_appends()`, `await committed`.
+    """
+
+    def settle(error: ApiError | None) -> None:
+        if committed.done():
+            return  # its caller has given up
+        if error is None:
+            committed.set_result(None)
+        else:
+            committed.set_exception(error)
+            committed.exception()  # its caller may be gone: asyncio must not log that
+
+    return settle
 
 
 class ClientSnapshotWriter:
@@ -115,7 +121,7 @@ class RaftClient:
         """The base offset of the next prepared append, if this node leads."""
         return self._node.replica.next_append_offset
 
-    def register(self, listener: Listener, *, start_offset: Offset | None = None) -> None:
+    def register(self, listener: AnyListener, *, start_offset: Offset | None = None) -> None:
         """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
 
         A listener that keeps its position gives the offset after the last record that it took. Without an offset it is
@@ -127,7 +133,7 @@ class RaftClient:
         if not self._node.delivery.register(listener, start_offset):
             logger.warning("the listener is registered already", listener=repr(listener))
 
-    def unregister(self, listener: Listener) -> None:
+    def unregister(self, listener: AnyListener) -> None:
         """Stop feeding `listener`. If it is registered again, it starts from the offset given then (LI-06)."""
         if not self._node.delivery.unregister(listener):
             logger.warning("the listener is not registered", listener=repr(listener))
@@ -162,23 +168,27 @@ class RaftClient:
             message = "only the controller appends to this log, which looks whether a record can be applied: ask it"
             raise ApiError(ErrorCode.POLICY_VIOLATION, message)
         body = encode_body(records)
-        prepared = self.prepare_append(self.leader_and_epoch.epoch, body, len(records))
+        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        epoch = self.leader_and_epoch.epoch
+        base_offset = self.prepare_append(epoch, body, len(records), resolving(committed))
         self.schedule_appends()
-        await asyncio.shield(prepared.committed)
-        return Offset(prepared.end_offset - 1)
+        await committed
+        return Offset(base_offset + len(records) - 1)
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
-        """Prepare an append of `record_count` records, an encoded `kraftpb.v1.BatchBody` (LI-20, LI-21).
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        """Prepare an append of `record_count` records, an encoded `kraftpb.v1.BatchBody`; returns its base offset.
 
-        Its offsets are known at once; nothing is written before `schedule_appends`. Raises ValueError for no records
-        or for an epoch above the present one, ApiError as `append` does.
+        Nothing is written before `schedule_appends` (LI-20, LI-21). `on_settled` is called once, never within this
+        call: with None when the append is committed, or with NOT_LEADER_OR_FOLLOWER when leadership is lost first; the
+        next leader may still commit it then. It must not raise, and must not call back into this client. `resolving`
+        makes one that ends a future. Raises ValueError for no records or for an epoch above the present one, ApiError
+        as `append` does; then `on_settled` is never called.
         """
         if record_count < 1:
             raise ValueError(f"an append of {record_count} records; give at least one")
         if epoch > self.leader_and_epoch.epoch:
             raise ValueError(f"epoch {epoch} is above the present one, {self.leader_and_epoch.epoch}")
-        base_offset, committed = self._node.prepare_append(epoch, body, record_count)
-        return PreparedAppend(base_offset, Offset(base_offset + record_count), committed)
+        return self._node.prepare_append(epoch, body, record_count, on_settled)
 
     def schedule_appends(self) -> None:
         """Release every prepared append for writing (LI-20)."""

@@ -45,6 +45,7 @@ class CommitFeed:
     """
 
     __slots__ = (
+        "_on_change",
         "_version",
         "_waiters",
         "committed_end_offset",
@@ -64,6 +65,7 @@ class CommitFeed:
         self.is_closed = False
         """Whether the node has stopped."""
         self._version = 0
+        self._on_change: Callable[[], None] = lambda: None
         self._waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -93,6 +95,10 @@ class CommitFeed:
         self.is_closed = True
         self._wake()
 
+    def set_change_callback(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change from now on."""
+        self._on_change = on_change
+
     async def wait(self, version: int) -> None:
         """Return when something has changed since `version` was read."""
         if version == self._version:
@@ -110,3 +116,4 @@ class CommitFeed:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+        self._on_change()

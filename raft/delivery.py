@@ -1,17 +1,22 @@
-"""Feeds listeners: one task each, from the committed log, by the contract in `raft.listener`."""
+"""Feeds listeners from the committed log, by the contract in `raft.listener`; on a node and in the simulator.
+
+Everything happens in callbacks of the runtime: each listener has at most one call under way, and what it is given next
+is decided in a callback of its own, so that one that catches up lets others run (LI-07).
+"""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Protocol, TypeAlias
 
 from kraftbase.errors import ApiError, ErrorCode, StorageError
-from raft.commits import CommitFeed, Snapshots, opened_latest
+from raft.commits import Snapshots
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
-from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
+from raft.listener import Listener
 from raft.shell.log_start_keeper import ListenerPosition
+from raft.shell.runtime import OnDone, Runtime
+from raft.synchronous_listener import SynchronousListener, TaskListener
 from snapshot.reader import SnapshotReader
 
 READER_BYTES_MAX: Final = 1024 * 1024
@@ -21,6 +26,8 @@ FAULTS_KEPT_MAX: Final = 16
 """How many failed listeners are remembered by name; a program may register new ones without end."""
 
 FAULT_LETTERS_MAX: Final = 200
+
+AnyListener: TypeAlias = Listener | SynchronousListener
 
 
 class CommittedLog(Protocol):
@@ -36,77 +43,115 @@ class CommittedLog(Protocol):
         ...
 
 
+class CommitState(Protocol):
+    """How far the log is committed, and who leads. `raft.commits.CommitFeed` is one."""
+
+    @property
+    def committed_end_offset(self) -> Offset:
+        """Everything below is committed and on this node's disk."""
+        ...
+
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The leader."""
+        ...
+
+    @property
+    def epoch_start_offset(self) -> Offset | None:
+        """Set iff this node leads: where its epoch starts (LI-05)."""
+        ...
+
+    def set_change_callback(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` after each change from now on, and when there is another snapshot."""
+        ...
+
+
 class Delivery:
-    """The listeners of one node and their tasks. An exception out of a listener goes to `on_fault` (LI-08)."""
+    """The listeners of one node. An exception out of a listener goes to `on_fault` (LI-08)."""
 
     def __init__(
         self,
         log: CommittedLog,
         snapshots: Snapshots,
-        feed: CommitFeed,
-        on_fault: Callable[[Listener, Exception], None],
+        feed: CommitState,
+        runtime: Runtime,
+        on_fault: Callable[[Any, Exception], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_fatal` gets errors that must end the process: a violated invariant, wherever raised, or a failed read."""
+        """`on_fault` gets the listener and what it raised.
+
+        `on_fatal` gets errors that must end the process: a violated invariant, wherever raised, or a failed read.
+        """
         self._log = log
         self._snapshots = snapshots
         self._feed = feed
+        self._runtime = runtime
         self._on_fault = on_fault
         self._on_fatal = on_fatal
-        self._entries: dict[int, _Registration] = {}
+        self._feedings: dict[int, _Feeding] = {}
+        """By the identity of the listener that was registered."""
         self.faults: dict[str, str] = {}
         """The exceptions of failed listeners, by listener name; for operators."""
+        feed.set_change_callback(self._wake)
 
-    def register(self, listener: Listener, start_offset: Offset | None) -> bool:
+    def register(self, listener: AnyListener, start_offset: Offset | None) -> bool:
         """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
 
         None: it is new. It begins with the newest snapshot, if there is one and it can load it, else where the log
         starts.
         """
-        if id(listener) in self._entries:
+        if id(listener) in self._feedings:
             return False
-        cursor = ListenerCursor(self._log, start_offset, can_load_snapshots=can_load_snapshots(listener))
-        task = asyncio.get_running_loop().create_task(self._run(listener, cursor))
-        self._entries[id(listener)] = _Registration(listener, cursor, task)
+        target = TaskListener(listener) if isinstance(listener, Listener) else listener
+        cursor = ListenerCursor(self._log, start_offset, can_load_snapshots=target.can_load_snapshots)
+        feeding = _Feeding(target, cursor, self._snapshots, self._feed, self._runtime, partial(self._failed, listener))
+        self._feedings[id(listener)] = feeding
+        feeding.wake()
         return True
 
-    def unregister(self, listener: Listener) -> bool:
+    def unregister(self, listener: AnyListener) -> bool:
         """Stop feeding `listener`, even in the middle of a call; False if it was not registered."""
-        entry = self._entries.pop(id(listener), None)
-        if entry is not None:
-            entry.task.cancel()
-        return entry is not None
+        feeding = self._feedings.pop(id(listener), None)
+        if feeding is not None:
+            feeding.abandon()
+        return feeding is not None
 
     def positions(self) -> list[ListenerPosition]:
         """How far every listener has read."""
-        return [ListenerPosition(entry.listener.name, entry.cursor.next_offset) for entry in self._entries.values()]
+        feedings = self._feedings.values()
+        return [ListenerPosition(feeding.listener.name, feeding.cursor.next_offset) for feeding in feedings]
 
-    async def close(self) -> None:
-        """Call `begin_shutdown` of every listener, and stop."""
-        entries = list(self._entries.values())
-        self._entries.clear()
-        for entry in entries:
-            entry.task.cancel()
-        await asyncio.gather(*(entry.task for entry in entries), return_exceptions=True)
-        for entry in entries:
-            try:
-                await entry.listener.begin_shutdown()
-            except Exception as error:
-                self._on_fault(entry.listener, error)
+    def close(self, on_done: OnDone) -> None:
+        """Call `begin_shutdown` of every listener, and stop; `on_done` is called when all have stopped."""
+        feedings, self._feedings = self._feedings, {}
+        running = {id(feeding) for feeding in feedings.values()}
 
-    async def _run(self, listener: Listener, cursor: ListenerCursor) -> None:
-        try:
-            await _ListenerLoop(self._snapshots, self._feed, listener, cursor).run()
-        except asyncio.CancelledError:
-            raise
-        except _LogUnreadable as failure:  # no fault of the listener's
-            self._on_fatal(failure.reason)
-        except Exception as error:
-            self._entries.pop(id(listener), None)
+        def stopped(feeding: _Feeding, error: BaseException | None) -> None:
+            running.discard(id(feeding))
+            if error is not None:
+                feeding.on_error(error)
+            if not running:
+                on_done(None)
+
+        for feeding in feedings.values():
+            feeding.shut_down(partial(stopped, feeding))
+        if not feedings:
+            on_done(None)
+
+    def _wake(self) -> None:
+        for feeding in self._feedings.values():
+            feeding.wake()
+
+    def _failed(self, listener: AnyListener, error: BaseException) -> None:
+        """A call of `listener`, or what was to be given to it, has failed: it gets nothing more."""
+        self._feedings.pop(id(listener), None)
+        if isinstance(error, _LogUnreadable):  # no fault of the listener's
+            self._on_fatal(error.reason)
+        elif isinstance(error, Exception):
             if listener.name in self.faults or len(self.faults) < FAULTS_KEPT_MAX:
                 self.faults[listener.name] = f"{type(error).__name__}: {error}"[:FAULT_LETTERS_MAX]
             self._on_fault(listener, error)
-        except BaseException as error:  # asyncio would keep it for the awaiter of the task, and there is none
+        else:
             self._on_fatal(error)
 
 
@@ -149,6 +194,10 @@ class ListenerCursor:
             return ()  # until there is a snapshot again
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
+    def may_have_more(self, committed_end_offset: Offset, leader: LeaderAndEpoch) -> bool:
+        """Whether there may be something for the listener: most times it is level, and has heard of the leader."""
+        return self.next_offset < committed_end_offset or leader != self._announced
+
     def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
         """The leader, if the listener must be notified of it now; `epoch_start_offset` is set iff this node leads."""
         if leader == self._announced:
@@ -167,65 +216,133 @@ class _LogUnreadable(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class _Registration:
-    listener: Listener
-    cursor: ListenerCursor
-    task: asyncio.Task[None]
+class _Feeding:
+    """One listener that is fed, as its cursor directs."""
 
-
-class _ListenerLoop:
-    """Feeds one listener as its cursor directs."""
-
-    def __init__(self, snapshots: Snapshots, feed: CommitFeed, listener: Listener, cursor: ListenerCursor) -> None:
+    def __init__(
+        self,
+        listener: SynchronousListener,
+        cursor: ListenerCursor,
+        snapshots: Snapshots,
+        feed: CommitState,
+        runtime: Runtime,
+        on_error: Callable[[BaseException], None],
+    ) -> None:
+        self.listener = listener
+        self.cursor = cursor
         self._snapshots = snapshots
         self._feed = feed
-        self._listener = listener
-        self._cursor = cursor
+        self._runtime = runtime
+        self.on_error = on_error
+        self._is_scheduled = False
+        self._is_busy = False
+        """Whether a call of the listener is under way, or a snapshot is being opened for it."""
+        self._has_given = False
+        """Whether it was given something since it was last told of a leader."""
+        self._loading: SnapshotReader | None = None
+        """The snapshot that it is loading."""
+        self._has_ended = False
 
-    async def run(self) -> None:
-        while True:
-            version = self._feed.version
-            while await self._give_next():
-                await self._announce_leader()
-                await asyncio.sleep(0)  # catching up must not block the rest of the loop (LI-07)
-            await self._announce_leader()
-            await self._feed.wait(version)
+    def wake(self) -> None:
+        """Look, in a callback of its own, whether there is anything for the listener."""
+        if not self._is_scheduled and not self._is_busy and not self._has_ended:
+            self._is_scheduled = True
+            self._runtime.call_soon(self._look)
 
-    async def _give_next(self) -> bool:
+    def abandon(self) -> None:
+        """Give it nothing more, while the node continues."""
+        self._has_ended = True
+        self.listener.abandon()
+        self._close_snapshot()
+
+    def shut_down(self, on_done: OnDone) -> None:
+        """Give it nothing more, and have it stop."""
+        self._has_ended = True
+
+        def stopped(error: BaseException | None) -> None:
+            self._close_snapshot()
+            on_done(error)
+
+        try:
+            self.listener.begin_shutdown(stopped)
+        except BaseException as error:
+            stopped(error)
+
+    def _look(self) -> None:
+        self._is_scheduled = False
+        if self._has_ended or self._is_busy:
+            return
+        try:
+            # Of a leader it is told between two readers, too: a listener that is far behind learns that this node
+            # leads as soon as it has read past the start of the epoch (LI-05).
+            if self._has_given:
+                self._has_given = False
+                if self._announce_leader():
+                    return
+            if not self._give_next():
+                self._announce_leader()
+        except BaseException as error:
+            self._done(error)
+
+    def _give_next(self) -> bool:
         """Give it a snapshot or some batches; False if there is nothing for it."""
         committed_end_offset = self._feed.committed_end_offset
-        if self._cursor.needs_snapshot(committed_end_offset, self._snapshots.latest):
-            snapshot = await opened_latest(self._snapshots)
-            if snapshot is not None:
-                await self._load(snapshot)
-            return True  # if there was none, damaged ones were deleted: look again
+        if self.cursor.needs_snapshot(committed_end_offset, self._snapshots.latest):
+            self._is_busy = True
+            self._snapshots.open_latest(self._load)
+            return True
         try:
-            batches = self._cursor.next_batches(committed_end_offset)
+            batches = self.cursor.next_batches(committed_end_offset)
         except StorageError as error:
             raise _LogUnreadable(error) from error
         if batches:
-            await self._deliver(batches)
+            self._is_busy = self._has_given = True
+            self.listener.handle_commit(batches, partial(self._taken, batches[-1].end_offset))
         return bool(batches)
 
-    async def _load(self, snapshot: SnapshotReader) -> None:
-        closed = asyncio.Event()
-        reader = LoadSnapshotReader(snapshot, closed.set)
+    def _load(self, snapshot: SnapshotReader | None) -> None:
+        if snapshot is None:  # damaged ones were deleted: look again
+            self._done(None)
+            return
+        self._loading = snapshot
+        if self._has_ended:
+            self._close_snapshot()
+            return
+        self._has_given = True
         try:
-            await self._listener.handle_load_snapshot(reader)
-            await closed.wait()
-        finally:
-            snapshot.close()
-        self._cursor.next_offset = reader.end_offset
+            self.listener.handle_load_snapshot(snapshot, partial(self._taken, snapshot.snapshot_id.offset))
+        except BaseException as error:
+            self._done(error)
 
-    async def _deliver(self, batches: tuple[Batch, ...]) -> None:
-        closed = asyncio.Event()
-        reader = BatchReader(batches, closed.set)
-        await self._listener.handle_commit(reader)
-        await closed.wait()
-        self._cursor.next_offset = reader.end_offset
+    def _announce_leader(self) -> bool:
+        leader = self.cursor.next_leader(self._feed.leader, self._feed.epoch_start_offset)
+        if leader is None:
+            return False
+        self._is_busy = True
+        self.listener.handle_leader_change(leader, self._done)
+        return True
 
-    async def _announce_leader(self) -> None:
-        leader = self._cursor.next_leader(self._feed.leader, self._feed.epoch_start_offset)
-        if leader is not None:
-            await self._listener.handle_leader_change(leader)
+    def _taken(self, end_offset: Offset, error: BaseException | None) -> None:
+        """The listener has taken everything below `end_offset`."""
+        if error is None and not self._has_ended:
+            self.cursor.next_offset = end_offset
+        self._done(error)
+
+    def _done(self, error: BaseException | None) -> None:
+        """A call has ended: look what comes next."""
+        if self._has_ended:
+            return  # it stops, and may still need the snapshot
+        self._close_snapshot()
+        self._is_busy = False
+        if error is not None:
+            self._has_ended = True
+            self.on_error(error)
+        elif self.cursor.may_have_more(self._feed.committed_end_offset, self._feed.leader):
+            self.wake()
+        else:
+            self._has_given = False
+
+    def _close_snapshot(self) -> None:
+        if self._loading is not None:
+            self._loading.close()
+            self._loading = None

@@ -80,6 +80,11 @@ class CommittedBatch:
         return self._batch.is_control
 
     @property
+    def encoded(self) -> Batch:
+        """The batch as it is in the log."""
+        return self._batch
+
+    @property
     def data(self) -> bytes:
         """The encoded batch, header and body, the same bytes on every replica."""
         return self._batch.data
@@ -106,6 +111,11 @@ class BatchReader:
         self._batches = batches
         self._on_close = on_close
         self.closed = False
+
+    @property
+    def batches(self) -> tuple[Batch, ...]:
+        """The batches as they are in the log."""
+        return self._batches
 
     @property
     def base_offset(self) -> Offset:

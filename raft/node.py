@@ -28,15 +28,14 @@ from raft.core.events import Event, RequestCancelled, RequestReceived, ResignReq
 from raft.core.messages import LogStartHolder, Request, Response
 from raft.core.replica_view import ReplicaView
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
-from raft.delivery import Delivery
-from raft.listener import Listener
+from raft.delivery import AnyListener, Delivery
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.reader_leases import ReaderLeases
 from raft.rpc.transport import PeerTransport
-from raft.shell.appends import PendingAppends
+from raft.shell.appends import OnSettled, PendingAppends
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.observer import ShellObserver
-from raft.shell.runtime import AsyncioRuntime
+from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity
 from raft.storage.quorum_state import QuorumStateStore
@@ -77,7 +76,7 @@ def _say_last_words(error: BaseException) -> None:
 class ListenerFault(Exception):
     """A listener raised, and the program gave no `on_listener_fault` with which the node continues."""
 
-    def __init__(self, listener: Listener, error: Exception) -> None:
+    def __init__(self, listener: AnyListener, error: Exception) -> None:
         """`error` is what the listener raised."""
         super().__init__(
             f"listener {listener.name} raised {error!r}; correct it and start the node again, or give the node an"
@@ -86,11 +85,11 @@ class ListenerFault(Exception):
         self.__cause__ = error
 
 
-OnListenerFault = Callable[[Listener, Exception], None]
+OnListenerFault = Callable[[AnyListener, Exception], None]
 """Called with a listener that raised, and the exception; the listener gets nothing more."""
 
 
-def end_by_listener_fault(listener: Listener, error: Exception) -> None:
+def end_by_listener_fault(listener: AnyListener, error: Exception) -> None:
     """End the process with an error that names the listener: the default `on_listener_fault` (LI-08).
 
     Without that, the listener's work would be missing from then on, unnoticed.
@@ -98,7 +97,7 @@ def end_by_listener_fault(listener: Listener, error: Exception) -> None:
     end_process(ListenerFault(listener, error))
 
 
-def log_listener_fault(listener: Listener, error: Exception) -> None:
+def log_listener_fault(listener: AnyListener, error: Exception) -> None:
     """An `on_listener_fault` that only logs: the node continues, and the listener gets nothing more (LI-08)."""
     logger.error("a listener failed and gets nothing more", listener=listener.name, exc_info=error)
 
@@ -177,11 +176,11 @@ class Node:
             observer=observer,
         )
         self.feed = CommitFeed(self.replica.leader_and_epoch)
-        self.delivery = Delivery(log, self._shell.snapshots, self.feed, self._listener_failed, self.fatal)
+        self.delivery = Delivery(log, self._shell.snapshots, self.feed, runtime, self._listener_failed, self.fatal)
         self._on_listener_fault = on_listener_fault
         self._transport = PeerTransport(self._shell.outcome, request_timeout_ms=config.request_timeout_ms)
         self._waiting: dict[int, asyncio.Future[tuple[Response, bytes]]] = {}
-        self._appends = PendingAppends()
+        self._appends = PendingAppends(runtime.call_soon)
         self._shutdown_complete = asyncio.Event()
         self.readiness_changed = asyncio.Event()
         """Set when `is_ready` may have changed."""
@@ -208,7 +207,7 @@ class Node:
             return
         self._closed = True
         self._shell.close()
-        await self.delivery.close()
+        await awaited(self.delivery.close)
         self.feed.close()
         await self._transport.close()
         self._appends.fail_all(STOPPED)
@@ -269,20 +268,17 @@ class Node:
                 self.step(RequestCancelled(request_id))
             raise
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> tuple[Offset, asyncio.Future[None]]:
-        """Prepare an append of `record_count` records (LI-20): its base offset, and a future that ends when it commits.
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        """Prepare an append of `record_count` records (LI-20) and return its base offset.
 
-        Raises ApiError and changes nothing if this node does not lead `epoch`, if the body is too large, or
-        if there is no room on the disk.
+        `on_settled` is called once, never within this call. Raises ApiError, changes nothing and never calls
+        `on_settled` if this node does not lead `epoch`, if the body is too large, or if there is no room on the disk.
         """
         self._refuse_if_closed()
         append_id = self._shell.new_id()
-        committed = self._appends.add(append_id)
-        try:
-            return self._shell.prepare_append(append_id, epoch, body, record_count), committed
-        except BaseException:
-            self._appends.forget(append_id)
-            raise
+        return self._appends.prepare(
+            append_id, on_settled, lambda: self._shell.prepare_append(append_id, epoch, body, record_count)
+        )
 
     def schedule_appends(self) -> None:
         """Write all prepared appends, and those that are prepared before the loop's next iteration."""
@@ -322,8 +318,8 @@ class Node:
             waiting.set_result((response, records))
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """Complete the future of a prepared append."""
-        self._appends.complete(append_id, error)
+        """Call back whoever prepared the append."""
+        self._appends.settle(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
         """Feed listeners up to the committed end."""
@@ -377,7 +373,7 @@ class Node:
         """The node has handed over and may stop."""
         self._shutdown_complete.set()
 
-    def _listener_failed(self, listener: Listener, error: Exception) -> None:
+    def _listener_failed(self, listener: AnyListener, error: Exception) -> None:
         if self._closed:
             log_listener_fault(listener, error)  # it raised while the node stopped
         else:

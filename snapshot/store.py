@@ -89,8 +89,15 @@ class SnapshotStore:
         self._remove(lambda name: name.endswith(DELETED_SUFFIX))
 
     def clean_up(self) -> None:
-        """Remove unfinished and deleted snapshots. For the start, before anything reads or writes them (SN-44)."""
+        """Remove unfinished and deleted snapshots. For the start, before anything reads or writes them (SN-44).
+
+        The names of those that stay are durable then. Raises StorageError, FlushFailed.
+        """
         self._remove(lambda _: True)
+        # Consider a snapshot at 300 whose process was killed just after it had given it its name, and a log that is
+        # damaged at its start. This process sees the snapshot, and lets the log begin at 300. Were the power cut then,
+        # the disk might have that log, and no snapshot.
+        self._files.fsync_directory(self.directory)
 
     def _remove(self, wanted: Callable[[str], bool]) -> None:
         for name in self._files.list_directory(self.directory):

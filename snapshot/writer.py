@@ -97,8 +97,17 @@ class UnfinishedSnapshot:
         self._takes_more = False
         self._file.make_read_only()
         self._file.fsync()
+        is_first = not self._files.exists(self.path)
         self._files.rename(self._part_path, self.path)
-        self._files.fsync_directory(self._directory)
+        try:
+            self._files.fsync_directory(self._directory)
+        except BaseException:
+            # Its name may not be durable, and a later sync that succeeds does not say that it is: nobody may count on
+            # the snapshot, neither now nor after the next start. One that was there before was durable.
+            if is_first:
+                with suppress(StorageError):
+                    self._files.remove(self.path)
+            raise
         self._is_frozen = True
 
 

@@ -22,7 +22,7 @@ from raft.core.types import Offset
 TIMEOUT_MS: Final = 10_000
 """How long a command keeps trying, through a change of leaders."""
 
-QUERY_TIMEOUT_MS: Final = 20_000
+QUERY_TIMEOUT_MS: Final = 30_000
 """The same for an SQL statement of the user's own: above a node's own limit, so that the node's error arrives."""
 
 UNCONFIRMED: Final = (

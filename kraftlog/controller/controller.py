@@ -14,8 +14,8 @@ handed to the log and may still be committed; with -1, nothing was written.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -27,21 +27,23 @@ from kraftlog.controller.broker_control import note_contact
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.dispatch import decide
-from kraftlog.controller.metadata_log import MetadataLog, PreparedAppend
+from kraftlog.controller.metadata_log import MetadataLog
 from kraftlog.controller.operations.activation import activation_records
 from kraftlog.controller.overlay import Overlay
-from kraftlog.controller.paged_writes import SLICE_MS, PagedWrites
+from kraftlog.controller.paged_writes import PagedWrites
 from kraftlog.controller.pending_operations import (
     OnResult,
     PendingOperation,
     PendingOperations,
+    PreparedAppend,
     failure,
     not_controller,
 )
 from kraftlog.controller.periodic_tasks import PeriodicTasks
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
 from kraftlog.controller.rules.quota import MutationQuotas
-from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from kraftlog.controller.submission import Submission
+from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
 from raft.core.types import Epoch, LeaderAndEpoch, Offset
 from raft.shell.runtime import Runtime
@@ -56,9 +58,6 @@ from statemachine.words.limits import (
     check_record_count,
 )
 from statemachine.words.record_versions import in_version
-
-TURNS_BETWEEN_SLICES: Final = 5
-"""How many turns of the loop come between slices: about what it takes to receive a follower's fetch and answer it."""
 
 logger = structlog.get_logger(__name__)
 
@@ -110,7 +109,7 @@ class Controller:
         """The last append; None if everything is applied."""
         machine.subscribe(self)
         # No operation is in a metadata transaction, which could still be aborted: activation writes all of one (CT-16).
-        machine.set_commit_callback(self._pending.complete_up_to)
+        machine.set_commit_callback(self._pending.in_hand)
 
     @property
     def is_active(self) -> bool:
@@ -134,28 +133,18 @@ class Controller:
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
-    async def submit(self, operations: Sequence[Operation], on_result: OnResult) -> None:
+    def submit(
+        self, operations: Iterable[Operation], on_result: OnResult, on_taken: Callable[[], None] = lambda: None
+    ) -> Submission:
         """Carry out `operations` in order; `on_result` gets the answer to each, at the latest by its timeout.
 
-        Returns when all are on their way. Those that arrive together are appended together. One that has waited longer
-        than its timeout for its turn is not carried out (CT-19). `on_result` must not raise.
+        `on_taken` is called when all are on their way, at once if they are few. Those that arrive together are appended
+        together. One that has waited longer than its timeout for its turn is not carried out (CT-19). `on_result` must
+        not raise, and must not call back into the controller.
         """
-        arrived_ms = self._runtime.now_ms()
-        slice_end_ms = arrived_ms + SLICE_MS
-        for operation in operations:
-            self.take(operation, on_result, arrived_ms)
-            if self._runtime.now_ms() >= slice_end_ms:
-                self.schedule()
-                for _ in range(TURNS_BETWEEN_SLICES):
-                    await asyncio.sleep(0)
-                slice_end_ms = self._runtime.now_ms() + SLICE_MS
-        self.schedule()
-
-    async def execute(self, operation: Operation) -> OperationResult:
-        """Carry out one operation and return its answer."""
-        answer: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
-        await self.submit([operation], lambda result: None if answer.done() else answer.set_result(result))
-        return await answer
+        submission = Submission(self, self._runtime, operations, on_result, on_taken)
+        submission.take_slice()
+        return submission
 
     def schedule(self) -> None:
         """Have everything that was appended written."""
@@ -185,11 +174,13 @@ class Controller:
             return
         result = decision.result
         result.correlation_id, result.end_offset = operation.correlation_id, end_offset
+        pending = PendingOperation(result, on_result, deadline_ms)
         if decision.pages is None or not decision.answer_waits_for_pages:
-            self._pending.add(PendingOperation(result, on_result, deadline_ms, self.last_append))
+            self._pending.add(pending, self.last_append)
             self._paged_writes.begin(decision)
         else:
-            self._paged_writes.begin(decision, self._pending.add_paged(result, on_result, deadline_ms))
+            self._pending.add_paged(pending)
+            self._paged_writes.begin(decision, pending)
 
     def carry_out(self, decision: Decision) -> bool:
         """Append the records of a decision of the controller's own; False if it has to wait."""
@@ -254,11 +245,12 @@ class Controller:
         version = self.state.metadata_version
         records = [in_version(record, version) for record in records]
         base_offset = self._log.next_append_offset
-        prepared = self._log.prepare_append(epoch, MetadataBatch(records=records).SerializeToString(), len(records))
+        prepared = PreparedAppend(Offset(base_offset + len(records)))
+        body = MetadataBatch(records=records).SerializeToString()
+        on_settled = partial(self._pending.append_settled, prepared)
+        given_offset = self._log.prepare_append(epoch, body, len(records), on_settled)
         try:
-            check(
-                prepared.base_offset == base_offset, "an append gets the offset it was given", base_offset=base_offset
-            )
+            check(given_offset == base_offset, "an append gets the offset it was given", base_offset=base_offset)
             self._overlay.replay(records, prepared.end_offset)
         except ReplayError as error:
             # A bug of a decision. Once written the records would stop every node at each of its starts. What is
@@ -278,7 +270,6 @@ class Controller:
         self.last_append = prepared
         self._context.written.note(records)
         self._periodic_tasks.appended()
-        prepared.committed.add_done_callback(lambda _: self._pending.complete_up_to(self._machine.applied_end_offset))
         return prepared
 
     # --- leadership ---------------------------------------------------------------------------------------------------
@@ -288,7 +279,7 @@ class Controller:
         self._overlay.drain(end_offset)
         if end_offset >= self._overlay.last_end_offset:
             self.last_append = None
-        self._pending.complete_up_to(end_offset)
+        self._pending.in_hand(end_offset)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; otherwise stop (CT-14, CT-15)."""
@@ -347,4 +338,4 @@ class Controller:
         self._paged_writes.drop()
         self._overlay.clear()
         self.last_append = None
-        self._pending.fail_uncommitted("leadership was lost meanwhile")
+        self._pending.leadership_lost()

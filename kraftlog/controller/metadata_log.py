@@ -2,50 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from kraftbase.endpoint import Endpoint
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
-
-
-class CommitFuture(Protocol):
-    """The outcome of an append, like an `asyncio.Future`; the simulator has its own kind."""
-
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        ...
-
-    def cancelled(self) -> bool:
-        """Whether it will never be known here."""
-        ...
-
-    def exception(self) -> BaseException | None:
-        """Once it is known: None if the append is committed, else why that is not certain."""
-        ...
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> object:
-        """Call back with this when it is known, never from within another call."""
-        ...
-
-
-class PreparedAppend(Protocol):
-    """An append whose offsets are known and that is not written yet (LI-20)."""
-
-    @property
-    def base_offset(self) -> Offset:
-        """The offset of its first record."""
-        ...
-
-    @property
-    def end_offset(self) -> Offset:
-        """The offset after its last record."""
-        ...
-
-    @property
-    def committed(self) -> CommitFuture:
-        """Done when it is committed; holds an ApiError if that is not certain."""
-        ...
+from raft.shell.appends import OnSettled
 
 
 class MetadataLog(Protocol):
@@ -81,8 +42,13 @@ class MetadataLog(Protocol):
         """The base offset of the next prepared append, if this node leads."""
         ...
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> PreparedAppend:
-        """Prepare an append, all of it or none. Raises ApiError and changes nothing if it is refused (LI-21)."""
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        """Prepare an append, all of it or none, and return its base offset; it is not written yet (LI-20).
+
+        `on_settled` is called once, never within this call: with None when the append is committed, with an error when
+        that is not certain any more. It may be called within any other call to this log, and must not call back into
+        it. Raises ApiError and changes nothing if the append is refused (LI-21); then `on_settled` is never called.
+        """
         ...
 
     def schedule_appends(self) -> None:

@@ -16,8 +16,7 @@ import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.decisions import Decision
-from kraftlog.controller.metadata_log import PreparedAppend
-from kraftlog.controller.pending_operations import PendingOperation, PendingOperations
+from kraftlog.controller.pending_operations import PendingOperation, PendingOperations, PreparedAppend
 from kraftlog.controller.rules.pages import Pages
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset
@@ -191,31 +190,33 @@ class PagedWrites:
             prepared = self._controller.append(records)
             job.pages.appended()
             self._in_flight += 1
-            prepared.committed.add_done_callback(lambda committed: self._page_completed())
+            prepared.on_settled = self._page_settled
             if job.operation is not None:
                 job.operation.result.end_offset = prepared.end_offset
 
-    def _page_completed(self) -> None:
+    def _page_settled(self) -> None:
+        """There is room for another page. The log is telling this, so that one is appended in a call of its own."""
         self._in_flight -= 1
         if self._can_run and not self._is_scheduled:
-            self.run()
+            self._is_scheduled = True
+            self._runtime.call_soon(self.run)
 
     def _done(self, job: _Job) -> None:
         job.on_done(self._controller.next_append_offset)
         if job.operation is not None:
-            self._pending.finish_paged(job.operation, self._controller.last_append)
+            self._pending.pages_appended(job.operation, self._controller.last_append)
 
     def _refused(self, job: _Job, refusal: ApiError) -> None:
         """What the job was to do has become impossible: nothing of it is left to do."""
         logger.warning("an operation cannot be completed", reason=str(refusal))
         job.on_done(self._controller.next_append_offset)
         if job.operation is not None:
-            self._pending.fail_paged(job.operation, refusal)
+            self._pending.pages_failed(job.operation, refusal)
 
     def _resign_over(self, job: _Job) -> None:
         """A bug: this controller would not retry what is left of the job, but the next one starts over with it."""
         self._controller.on_bug("pages met a bug; another controller starts over with what is left of them")
         message = "the controller failed in the middle of this operation; see its log, and look before trying again"
         if job.operation is not None:
-            self._pending.fail_paged(job.operation, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
+            self._pending.pages_failed(job.operation, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
         self._controller.resign()

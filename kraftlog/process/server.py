@@ -27,20 +27,23 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grp
 from raft.client import RaftClient
 from raft.core.types import OffsetAndEpoch, ReplicaKey
 from raft.core.voters import VoterSet
+from raft.delivery import AnyListener
 from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
 from raft.shell.decision_log import DecisionLog
-from raft.shell.runtime import AsyncioRuntime
+from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from snapshot.store import SnapshotStore
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.machine_listener import machine_on_loop
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.store.scrubber import Scrubber
 from statemachine.store.snapshot_generator import SnapshotGenerator
+from statemachine.store.snapshot_process import SnapshotProcess
 from statemachine.store.store import MetadataStore
 
 SERVICES: Final = (
@@ -153,7 +156,7 @@ async def running_node(
                 async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):
                     yield node
             finally:
-                await metadata.generator.close()
+                await awaited(lambda on_done: metadata.generator.close(partial(on_done, None)))
 
 
 @contextlib.asynccontextmanager
@@ -224,9 +227,10 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         forget_snapshots=snapshots.delete_all,
         read_max_ms=config.read_max_ms,
     )
-    with contextlib.closing(store):
-        machine = MetadataMachine(store)
-        generator = SnapshotGenerator(store, snapshots.directory, config.snapshots)
+    with contextlib.closing(store), machine_on_loop(store) as machine:
+        runtime = AsyncioRuntime()
+        take_snapshot = SnapshotProcess(store.path, snapshots.directory, runtime)
+        generator = SnapshotGenerator(store, take_snapshot, config.snapshots, runtime)
         machine.subscribe(generator)
         yield _Metadata(store, machine, snapshots, generator)
 
@@ -247,7 +251,7 @@ def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> Ho
 
 
 def _on_listener_fault(
-    machine: MetadataMachine, of_others: OnListenerFault, listener: Listener, error: Exception
+    machine: MetadataMachine, of_others: OnListenerFault, listener: AnyListener, error: Exception
 ) -> None:
     if listener is machine:
         end_process(error)  # a replica that cannot apply a committed record must not continue (CT-18)

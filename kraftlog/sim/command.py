@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from kraftlog.process.logs import silence_logging
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
@@ -45,6 +46,7 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
 ) -> None:
     """Run simulated clusters under faults and check every invariant after every step."""
+    silence_logging()
     if context.invoked_subcommand is not None:
         return
     if shrink_seed is not None:

@@ -75,5 +75,7 @@ KINDS: Final = (
     "snapshot: lost",
     "network: connections are refused for a moment",
     "network: a firewall refuses connections",
+    "database: cannot be written for a while",
+    "database: a reader keeps its write-ahead log",
 )
 """The names of all kinds."""

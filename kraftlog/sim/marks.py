@@ -10,6 +10,7 @@ from kraftbase.errors import ErrorCode
 from raft.core import actions, events, transitions
 from raft.core.actions import Action
 from raft.core.decisions import StateEntered
+from raft.core.edge_checks import HIGHER, NEXT, SAME
 from raft.core.events import Event
 from raft.core.states import Role
 
@@ -44,6 +45,7 @@ SNAPSHOTS: Final = (
     "recovery: a damaged snapshot was deleted",
     "recovery: a log started over behind a snapshot that had come before",
     "the state machine loaded a snapshot",
+    "a metadata transaction was aborted",
     "the slow listener loaded a snapshot",
     "a transfer of a snapshot went on with another leader",
 )
@@ -77,6 +79,9 @@ BROKERS: Final = (
     "an operation was acknowledged before it was applied",
     "a run was too much to acknowledge before it was applied",
     "killed between an acknowledgement and its application",
+    "a database could not be written for a while",
+    "a read was answered",
+    "a read was refused",
     "a segment was copied",
     "a segment of several leader epochs was copied",
     "a copy took another's place",
@@ -125,10 +130,10 @@ def edge_name(left: Role, entered: Role, relation: str) -> str:
 
 def edge_taken(edge: StateEntered) -> str:
     """The mark of the edge that a replica has taken."""
-    relation = transitions.SAME
+    relation = SAME
     if edge.epoch > edge.left_epoch:
         allowed = transitions.EDGES[edge.left][edge.entered]
-        relation = transitions.HIGHER if transitions.HIGHER in allowed else transitions.NEXT
+        relation = HIGHER if HIGHER in allowed else NEXT
     return edge_name(edge.left, edge.entered, relation)
 
 

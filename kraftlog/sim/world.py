@@ -16,6 +16,7 @@ from kraftlog.sim.registers.records import committed_writes
 from kraftlog.sim.users.administrator import Administrator
 from kraftlog.sim.users.broker import FIRST_BROKER_ID, Broker
 from kraftlog.sim.users.client import FIRST_CLIENT_ID, Client
+from kraftlog.sim.users.reader import Reader
 
 
 class World(Cluster):
@@ -37,6 +38,7 @@ class World(Cluster):
         ]
         self.brokers = []
         self.administrator: Administrator | None = None
+        self.reader: Reader | None = None
         if parameters.brokers is not None:
             self.append_kill_rate = parameters.brokers.append_kill_rate
             others = Random(f"brokers {parameters.seed}")
@@ -45,6 +47,7 @@ class World(Cluster):
                 for number in range(parameters.brokers.count)
             ]
             self.administrator = Administrator(self, Random(others.random()))
+            self.reader = Reader(self, Random(others.random()))
 
     def after_step(self, step: Step) -> None:
         """Something happened to a node: check everything. Raises Violation."""
@@ -67,6 +70,8 @@ class World(Cluster):
             broker.start()
         if self.administrator is not None:
             self.administrator.start()
+        if self.reader is not None:
+            self.reader.start()
 
     def quiesce_users(self) -> None:
         """Begin no more operations; brokers and controllers stay up."""
@@ -77,3 +82,5 @@ class World(Cluster):
             broker.quiesce()
         if self.administrator is not None:
             self.administrator.stop()
+        if self.reader is not None:
+            self.reader.stop()

@@ -123,12 +123,33 @@ class Send:
     request: Request
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogRange:
+    """The encoded batches from `start_offset`: whole batches, at least one, about `max_bytes` at most."""
+
+    start_offset: Offset
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotRange:
+    """The bytes of the snapshot that the answer names, from `position`, at most `max_bytes`.
+
+    The answer becomes SNAPSHOT_NOT_FOUND if there is no such snapshot, POSITION_OUT_OF_RANGE if it ends before (SN-10).
+    """
+
+    position: int
+    max_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """Answer the request that arrived under `request_id`."""
 
     request_id: int
     response: Response
+    reads: LogRange | SnapshotRange | None = None
+    """What is read to go with the response: the core holds neither the log nor snapshots."""
 
 
 @dataclass(frozen=True, slots=True)

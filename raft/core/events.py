@@ -30,6 +30,8 @@ class ResponseReceived:
 
     correlation_id: int
     response: Response
+    is_without_room: bool = False
+    """There was no room on the disk for the records of a fetch: they were dropped, and are not in `response`."""
 
 
 @dataclass(frozen=True, slots=True)

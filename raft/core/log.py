@@ -48,6 +48,8 @@ class LogState:
     epochs: EpochCache
     latest_snapshot: OffsetAndEpoch | None = None
     """This replica's newest snapshot, which ends at the log's start or later."""
+    is_flushing: bool = False
+    """Whether a FlushLog was ordered and has not finished."""
 
     @property
     def start(self) -> OffsetAndEpoch:
@@ -97,6 +99,7 @@ class LogState:
         """Note a finished flush. It counts up to the log's end at most; one that is out of order takes nothing back."""
         # Consider a flush up to 90 that is under way when the log is cut at 70 and grows to 75 again. Storage has
         # limited that flush, too: it reports 70, and records 70 to 74 wait for a flush of their own.
+        self.is_flushing = False
         self.flushed_end_offset = max(self.flushed_end_offset, min(end_offset, self.end_offset))
 
     def truncate(self, end_offset: Offset) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from raft.core.actions import ReportRejectedClaim
-from raft.core.context import Context
+from raft.core.environment import Environment
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.types import LeaderAndEpoch, NodeId, ReplicaKey
 from raft.core.voters import Voter
 
 
-def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
     """Whether messages of the replica with that key may count as a voter's.
 
     Only this function decides that. The node id must be a voter's, and so must the directory id where the voter set has
@@ -21,31 +23,31 @@ def may_be_voter(context: Context, key: ReplicaKey) -> bool:
     costs nothing: no election needs a vote for a replica that is in no voter set, and a stranger that could open epochs
     could keep a cluster from electing for ever.
     """
-    return context.voters.is_voter(key)
+    return environment.voters.is_voter(key)
 
 
-def voter_named(context: Context, node_id: NodeId) -> Voter | None:
+def voter_named(environment: Environment, node_id: NodeId) -> Voter | None:
     """The voter that a message means if it has only a node id, such as an answer that names the leader."""
-    voter = context.voters.get(node_id)
-    return voter if voter is not None and may_be_voter(context, voter.key) else None
+    voter = environment.voters.get(node_id)
+    return voter if voter is not None and may_be_voter(environment, voter.key) else None
 
 
-def is_credible_leader(context: Context, leader: LeaderAndEpoch) -> bool:
+def is_credible_leader(environment: Environment, replica: ReplicaState, output: Output, leader: LeaderAndEpoch) -> bool:
     """Whether this can be the leader, whichever peer names it. A claim that cannot be true is reported.
 
     A leader is a voter, and an epoch has one. Two leaders of one epoch do not end the process: the second is only a
     peer's claim. A replica that got a wrong leader first fetches from it in vain, and takes part in the next election:
     at the latest when the real leader lacks a majority because of wrong claims, and resigns.
     """
-    if leader.leader_id is None or leader.leader_id == context.own_id:
+    if leader.leader_id is None or leader.leader_id == environment.own_id:
         return True
-    if voter_named(context, leader.leader_id) is None:
+    if voter_named(environment, leader.leader_id) is None:
         reason = f"{leader.leader_id} is named as the leader of epoch {leader.epoch}, and is no voter"
-        context.order(ReportRejectedClaim(reason))
+        output.order(ReportRejectedClaim(reason))
         return False
-    known = context.leader_of_epoch
-    if leader.epoch == context.epoch and known not in (None, leader.leader_id):
+    known = replica.leader_of_epoch(environment)
+    if leader.epoch == replica.epoch and known not in (None, leader.leader_id):
         reason = f"{leader.leader_id} is named as the leader of epoch {leader.epoch}, which {known} leads"
-        context.order(ReportRejectedClaim(reason))
+        output.order(ReportRejectedClaim(reason))
         return False
     return True

@@ -27,28 +27,6 @@ from raft.core.types import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogRange:
-    """Stands for the encoded batches from `start_offset`: whole batches, at least one, about `max_bytes` at most.
-
-    The core does not hold the log; the shell reads it when it carries out the reply.
-    """
-
-    start_offset: Offset
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotRange:
-    """Stands for a snapshot's bytes from `position`, at most `max_bytes`; the shell reads them.
-
-    The answer is SNAPSHOT_NOT_FOUND if there is no such snapshot, POSITION_OUT_OF_RANGE if it ends before (SN-10).
-    """
-
-    position: int
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRequest:
     """Vote (52). `replica_epoch` is the epoch of the candidacy, or the sender's own epoch for a pre-vote (RF-03)."""
 
@@ -175,19 +153,18 @@ class EndQuorumEpochResponse(_Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchResponse(_Response):
-    """The answer to FetchRequest. `records` is a LogRange where it is made and the batches where it arrives."""
+    """The answer to FetchRequest."""
 
     high_watermark: Offset
     log_start_offset: Offset
     diverging_epoch: OffsetAndEpoch | None = None
     snapshot_id: OffsetAndEpoch | None = None
-    records: LogRange | tuple[Batch, ...] = ()
+    records: tuple[Batch, ...] = ()
+    """Where it arrives. The core that makes it does not hold them: see `raft.core.actions.Reply`."""
     expected_state_digest: StateDigest | None = None
     """Set: the quorum's state digest; the receiver's differs."""
     may_rebuild: bool = False
     """The receiver may rebuild its fenced state machine now."""
-    is_without_room: bool = False
-    """Never sent. The receiver had no room for the records, and dropped them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,8 +175,8 @@ class FetchSnapshotResponse(_Response):
     size: int = 0
     """Of the whole snapshot, in bytes."""
     position: int = 0
-    data: SnapshotRange | bytes = b""
-    """A SnapshotRange where the answer is made, the bytes where it arrives; they may end within a batch."""
+    data: bytes = b""
+    """Where it arrives, as the records of a FetchResponse; they may end within a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,68 +35,68 @@ from __future__ import annotations
 
 from raft.core.actions import EndFounding, EndRecovering
 from raft.core.connections import Pending
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.messages import Response, VoteRequest
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower
 
 
-def may_vote_for(context: Context, request: VoteRequest) -> bool:
+def may_vote_for(replica: ReplicaState, request: VoteRequest) -> bool:
     """Whether a replica that may have forgotten a vote may vote for that nominee; the logs are compared elsewhere."""
-    return context.recovering is None or (context.may_found and request.last_offset == 0)
+    return replica.recovering is None or (replica.may_found and request.last_offset == 0)
 
 
-def end(context: Context) -> None:
+def end(replica: ReplicaState, output: Output) -> None:
     """It takes part from now on: it has what it lacked, or has founded a new quorum."""
-    if context.recovering is not None:
-        context.recovering = None
-        context.order(EndRecovering())
+    if replica.recovering is not None:
+        replica.recovering = None
+        output.order(EndRecovering())
 
 
-def end_founding(context: Context) -> None:
+def end_founding(replica: ReplicaState, output: Output) -> None:
     """There is or was a leader, so a quorum was founded, and its founders are a majority without this replica."""
-    if context.recovering is not None and context.recovering.may_found:
-        context.recovering = context.recovering._replace(may_found=False)
-        context.order(EndFounding())
+    if replica.recovering is not None and replica.recovering.may_found:
+        replica.recovering = replica.recovering._replace(may_found=False)
+        output.order(EndFounding())
 
 
-def note_answer(context: Context, pending: Pending, response: Response) -> None:
+def note_answer(environment: Environment, replica: ReplicaState, pending: Pending, response: Response) -> None:
     """Note that a voter answered: its epoch is known, and entered if it was higher."""
-    if context.recovering is None or not context.recovering.has_forgotten or response.leader.epoch > context.epoch:
+    if replica.recovering is None or not replica.recovering.has_forgotten or response.leader.epoch > replica.epoch:
         return
-    for voter in context.voters.voters():
-        if voter.endpoint == pending.endpoint and voter.key.node_id != context.own_id:
-            context.heard.add(voter.key.node_id)
+    for voter in environment.voters.voters():
+        if voter.endpoint == pending.endpoint and voter.key.node_id != environment.own_id:
+            replica.heard.add(voter.key.node_id)
 
 
-def has_heard_enough(context: Context) -> bool:
+def has_heard_enough(environment: Environment, replica: ReplicaState) -> bool:
     """Whether the voters that answered include one of every majority that this voter may have been part of."""
     #     3 voters: a majority with this one has 1 of the 2 others; 2 answered, so it is among them
     #     4 voters: a majority with this one has 2 of the 3 others; 2 answered, so one of it is among them
     #     5 voters: a majority with this one has 2 of the 4 others; 3 answered, so one of it is among them
-    return len(context.heard) > len(context.voters) - context.voters.majority
+    return len(replica.heard) > len(environment.voters) - environment.voters.majority
 
 
-def ask_for_epochs(context: Context) -> None:
+def ask_for_epochs(environment: Environment, replica: ReplicaState, output: Output, state: Follower) -> None:
     """Ask voters that have not answered yet, with a pre-vote, whose answer is not counted."""
-    recovering, key = context.recovering, context.key
-    if recovering is None or not recovering.has_forgotten or key is None or has_heard_enough(context):
+    recovering, key = replica.recovering, environment.key
+    if recovering is None or not recovering.has_forgotten or key is None or has_heard_enough(environment, replica):
         return
-    if not isinstance(context.state, Follower):
-        return  # it asks them anyway, for a leader or for votes
-    for voter in context.voters.voters():
-        if voter.key.node_id in context.heard or voter.key.node_id == context.own_id:
+    for voter in environment.voters.voters():
+        if voter.key.node_id in replica.heard or voter.key.node_id == environment.own_id:
             continue
-        if voter.endpoint == context.state.leader_endpoint or not context.connections.is_ready(voter.endpoint):
+        if voter.endpoint == state.leader_endpoint or not output.connections.is_ready(voter.endpoint):
             continue
         # A pre-vote: every voter answers it in every state, with its own epoch, and it has no effect but the epoch that
         # it names (RF-15, RF-16). A real vote would open an epoch, and only the leader would answer a fetch.
         request = VoteRequest(
-            cluster_id=context.cluster_id,
+            cluster_id=environment.cluster_id,
             voter_key=voter.key,
             replica_key=key,
-            replica_epoch=context.epoch,
-            last_epoch=context.log.last_epoch,
-            last_offset=context.log.end_offset,
+            replica_epoch=replica.epoch,
+            last_epoch=replica.log.last_epoch,
+            last_offset=replica.log.end_offset,
             pre_vote=True,
         )
-        context.send(voter.endpoint, request)
+        output.send(voter.endpoint, request, replica.epoch, environment.now_ms)

@@ -17,9 +17,11 @@ from __future__ import annotations
 from typing import Final
 
 from raft.core.actions import RebuildStateMachine
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.membership import may_be_voter
 from raft.core.messages import FetchRequest
+from raft.core.output import Output
+from raft.core.replica_state import LocalStateMachine
 from raft.core.states import Leader, ReplicaProgress
 
 REBUILD_WAIT_MS: Final = 60_000
@@ -27,57 +29,61 @@ REBUILD_LEASE_MS: Final = 60_000
 REBUILD_MIN_MS: Final = 1_000
 
 
-def fence(context: Context) -> None:
+def fence(environment: Environment, machine: LocalStateMachine) -> None:
     """Fence its own state machine: the replica is not elected, resigns if it leads, and asks to rebuild it."""
-    if context.is_fenced:
+    if machine.is_fenced:
         return
-    context.is_fenced = True
-    wait_ms = 0 if context.is_only_voter else REBUILD_WAIT_MS + context.random.randrange(REBUILD_WAIT_MS)
-    context.rebuild_deadline_ms = context.now_ms + wait_ms
+    machine.is_fenced = True
+    wait_ms = 0 if environment.is_only_voter else REBUILD_WAIT_MS + environment.random.randrange(REBUILD_WAIT_MS)
+    machine.rebuild_deadline_ms = environment.now_ms + wait_ms
 
 
-def poll(context: Context) -> None:
+def poll(environment: Environment, machine: LocalStateMachine, output: Output) -> None:
     """Rebuild without permission if there was none for too long."""
-    if context.rebuild_deadline_ms is not None and context.rebuild_deadline_ms <= context.now_ms:
-        on_allowed(context)
+    if machine.rebuild_deadline_ms is not None and machine.rebuild_deadline_ms <= environment.now_ms:
+        on_allowed(machine, output)
 
 
-def on_allowed(context: Context) -> None:
+def on_allowed(machine: LocalStateMachine, output: Output) -> None:
     """The leader permits a rebuild. Nothing happens if one is under way, or none is needed."""
-    if context.rebuild_deadline_ms is not None:
-        context.rebuild_deadline_ms = None
-        context.order(RebuildStateMachine())
+    if machine.rebuild_deadline_ms is not None:
+        machine.rebuild_deadline_ms = None
+        output.order(RebuildStateMachine())
 
 
-def wants(context: Context) -> bool:
+def wants(machine: LocalStateMachine) -> bool:
     """Whether its fetches ask for permission."""
-    return context.rebuild_deadline_ms is not None
+    return machine.rebuild_deadline_ms is not None
 
 
-def note_fetch(context: Context, leader: Leader, progress: ReplicaProgress, request: FetchRequest) -> None:
+def note_fetch(environment: Environment, leader: Leader, progress: ReplicaProgress, request: FetchRequest) -> None:
     """A replica fetched. If the permitted one has a state digest it is back, and the next one may rebuild.
 
     Its last fetches before the rebuild do not ask any more either; they end within a second.
     """
     progress.wants_rebuild = request.wants_rebuild
     is_back = not request.wants_rebuild and request.state_digest is not None
-    if progress.key == leader.rebuilding and is_back and context.now_ms - leader.rebuilding_since_ms >= REBUILD_MIN_MS:
+    if (
+        progress.key == leader.rebuilding
+        and is_back
+        and environment.now_ms - leader.rebuilding_since_ms >= REBUILD_MIN_MS
+    ):
         leader.rebuilding = None
 
 
-def may_rebuild(context: Context, leader: Leader, request: FetchRequest) -> bool:
+def may_rebuild(environment: Environment, leader: Leader, request: FetchRequest) -> bool:
     """Whether the answer to `request` permits its sender to rebuild its state machine."""
     key = request.replica_key
     if key is None or not request.wants_rebuild:
         return False
-    if not may_be_voter(context, key):
+    if not may_be_voter(environment, key):
         return True
     # Consider voters 2 and 3 that are both fenced. 2 asks at 0 s and may begin; 3 asks with each of its fetches and may
     # not, until 2 is back with a digest, say at 8 s. If 2 does not come back, 3 may begin at 60 s. With both down at
     # once the leader, 1, would have no majority, and nothing would be committed until one of them is back.
-    is_over = context.now_ms - leader.rebuilding_since_ms >= REBUILD_LEASE_MS
+    is_over = environment.now_ms - leader.rebuilding_since_ms >= REBUILD_LEASE_MS
     if leader.rebuilding is not None and leader.rebuilding != key and not is_over:
         return False
     if leader.rebuilding != key or is_over:
-        leader.rebuilding, leader.rebuilding_since_ms = key, context.now_ms
+        leader.rebuilding, leader.rebuilding_since_ms = key, environment.now_ms
     return True

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 from raft.core.connections import Pending
-from raft.core.context import Context
 from raft.core.decisions import ElectionPutOff
+from raft.core.environment import Environment
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower
 
 REFUSED_MS: Final = 100
@@ -28,12 +30,19 @@ PAUSE_MS: Final = 1_000
 """How long a follower that lost a pre-vote follows before refused connections count again."""
 
 
-def on_failed(context: Context, pending: Pending | None, *, is_refused: bool = False) -> None:
+def on_failed(
+    environment: Environment,
+    replica: ReplicaState,
+    output: Output,
+    pending: Pending | None,
+    *,
+    is_refused: bool = False,
+) -> None:
     """`pending` failed or timed out, unless it was given up. Refused: no process listens where it was sent."""
     if pending is None:
         return
-    context.connections.back_off(pending.endpoint, context.now_ms)
-    state = context.state
+    output.connections.back_off(pending.endpoint, environment.now_ms)
+    state = replica.state
     if not isinstance(state, Follower) or not isinstance(pending.request, FetchRequest | FetchSnapshotRequest):
         return
     if pending.endpoint != state.leader_endpoint:
@@ -41,14 +50,14 @@ def on_failed(context: Context, pending: Pending | None, *, is_refused: bool = F
     if not is_refused:
         state.refused_since_ms = None
         return
-    if context.now_ms < state.refusals_count_from_ms:
+    if environment.now_ms < state.refusals_count_from_ms:
         return
     # Only refusals in a row count. Consider a link that flaps for a millisecond at 0 ms, and again at 320 ms. The fetch
     # that was sent at 20 ms was accepted and parked, and broke at 320 ms: what is refused then begins a row of its own.
     # So does a refusal that took long to come, as on a far link: there the fetch timeout decides.
-    if state.refused_since_ms is None or context.now_ms - pending.sent_ms >= REFUSED_MS:
-        state.refused_since_ms = context.now_ms
-    if context.now_ms - state.refused_since_ms < REFUSED_MS or state.is_given_up:
+    if state.refused_since_ms is None or environment.now_ms - pending.sent_ms >= REFUSED_MS:
+        state.refused_since_ms = environment.now_ms
+    if environment.now_ms - state.refused_since_ms < REFUSED_MS or state.is_given_up:
         return
     # Consider voters 1, 2 and 3, and the process of 1, the leader, is killed. 2 and 3 both find its address closed
     # within a millisecond, and 100 ms later both give it up: each grants the other's pre-vote from then on. If both
@@ -60,20 +69,20 @@ def on_failed(context: Context, pending: Pending | None, *, is_refused: bool = F
     # on. Then 3 follows for a second before refusals count again.
     state.is_given_up = True
     state.has_fetched = False
-    if context.may_be_elected:
-        state.fetch_deadline_ms = min(state.fetch_deadline_ms, context.now_ms + _wait_ms(context, state))
+    if replica.may_be_elected(environment):
+        state.fetch_deadline_ms = min(state.fetch_deadline_ms, environment.now_ms + _wait_ms(environment, state))
         reason = f"the address of leader {state.leader_id} refuses connections, and its voters take turns"
-        context.decisions.append(ElectionPutOff(state.fetch_deadline_ms - context.now_ms, reason))
+        output.decisions.append(ElectionPutOff(state.fetch_deadline_ms - environment.now_ms, reason))
 
 
-def asks_only_the_leader(context: Context, state: Follower) -> bool:
+def asks_only_the_leader(environment: Environment, replica: ReplicaState, state: Follower) -> bool:
     """Whether it is finding out if the leader's process has ended, and asks no other node who leads meanwhile."""
     # Consider five voters: the leader is killed, and another one is paused. There is one fetch at a time, so a fetch to
     # the paused one would take the place of those that show that the leader is gone, until it times out.
-    return state.refused_since_ms is not None and not state.is_given_up and context.may_be_elected
+    return state.refused_since_ms is not None and not state.is_given_up and replica.may_be_elected(environment)
 
 
-def _wait_ms(context: Context, state: Follower) -> int:
-    others = sorted(key.node_id for key in context.voters.replica_keys() if key.node_id != state.leader_id)
-    turn = others.index(context.own_id) if context.own_id in others else len(others)
-    return turn * TURN_MS + context.random.randrange(JITTER_MS)
+def _wait_ms(environment: Environment, state: Follower) -> int:
+    others = sorted(key.node_id for key in environment.voters.replica_keys() if key.node_id != state.leader_id)
+    turn = others.index(environment.own_id) if environment.own_id in others else len(others)
+    return turn * TURN_MS + environment.random.randrange(JITTER_MS)

@@ -33,21 +33,28 @@ from typing import TYPE_CHECKING, assert_never
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
 from raft.core import (
+    appends,
     elections,
+    fetch_answers,
     following,
+    high_watermark,
+    leader_discovery,
     leading,
     newcomers,
     rebuilding,
+    recovering,
     refusals,
     serving,
+    shutting_down,
     snapshot_fetch,
     state_mismatch,
 )
 from raft.core.actions import Action
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.connections import Connections, Pending
-from raft.core.context import Context
+from raft.core.describe_quorum import on_describe_quorum
 from raft.core.election_state import ElectionState
+from raft.core.environment import Environment
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import (
     AppendPrepared,
@@ -70,6 +77,7 @@ from raft.core.events import (
     StateMachineFenced,
     TimePassed,
 )
+from raft.core.leader_discovery import Verdict, on_common_response
 from raft.core.log import LogState
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -84,17 +92,20 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.replica_view import ReplicaView
-from raft.core.startup import initial_state
+from raft.core.startup import elect_only_voter, initial_state
 from raft.core.states import (
     Candidate,
+    Follower,
     Leader,
     Prospective,
     Resigned,
     State,
     Unattached,
 )
-from raft.core.transitions import enter
+from raft.core.transitions import become_resigned, enter
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
     ZERO_DIRECTORY_ID,
@@ -113,14 +124,16 @@ if TYPE_CHECKING:
 
 # What a step does, from the event on the left to the actions on the right, and which module decides it:
 #
-#     TimePassed and every event        timers that expired, fetches and votes that are due       elections, following
+#     TimePassed and every event        timers that expired, fetches and votes that are due       elections, following,
+#                                                                                                 leading
 #     RequestReceived: Vote             a vote is granted or not                                  elections
-#     RequestReceived: Fetch            the sender is counted, then answered or parked            serving, leading
-#     RequestReceived: Begin, End       the sender is followed, or an election is due             following
-#     ResponseReceived                  what it shows of the leader, then what was asked for      following
+#     RequestReceived: Fetch            the sender is counted, then answered or parked            serving
+#     RequestReceived: Begin, End       the sender is followed, or an election is due             leader_discovery
+#     ResponseReceived                  what it shows of the leader, then what was asked for      leader_discovery
+#                                                                                                 and following,
 #                                                                                                 snapshot_fetch
-#     AppendPrepared, AppendsScheduled  appends gather                                            leading
-#     LogFlushed                        the leader's own part counts                              leading
+#     AppendPrepared, AppendsScheduled  appends gather                                            appends
+#     LogFlushed                        the leader's own part counts                              high_watermark
 #
 # All of them end in `_poll`, so that everything that an event made due is ordered in the same step. Later work has its
 # deadline in `next_deadline_ms`.
@@ -157,227 +170,212 @@ class Replica(ReplicaView):
         if key is None and election_state is not None and election_state.voted_key is not None:
             raise ConfigurationError("the quorum state holds a vote, but this replica has no node id; give it its id")
         epoch = Epoch(max(log.last_epoch, election_state.epoch if election_state is not None else 0))
-        context = Context(
+        environment = Environment(
             config=config,
             cluster_id=cluster_id,
             key=key,
             endpoint=endpoint,
             voters=voters,
             bootstrap_endpoints=bootstrap_endpoints,
-            log=log,
             random=random,
-            state=Unattached(epoch=epoch, leader_id=None, voted_key=None, election_deadline_ms=None),
-            connections=Connections(
-                request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
-            ),
-            # A high watermark is not stored. Consider a log from 500 to 900 whose newest snapshot ends at 800: a
-            # snapshot holds only committed records, so everything below 800 is committed, and listeners may have it
-            # before there is a leader.
-            high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
             now_ms=now_ms,
-            persisted=election_state,
-            announced=LeaderAndEpoch(None, Epoch(0)),
-            recovering=recovering,
-            applied=applied,
-            fetch_version_allowed=fetch_version_allowed,
         )
-        if recovering is not None and recovering.has_forgotten and not context.is_voter:
-            context.recovering = None  # an observer has no vote to forget
-        super().__init__(context)
+        if recovering is not None and recovering.has_forgotten and not environment.is_voter:
+            recovering = None  # an observer has no vote to forget
+        super().__init__(
+            environment,
+            ReplicaState(
+                state=Unattached(epoch=epoch, leader_id=None, voted_key=None, election_deadline_ms=None),
+                persisted=election_state,
+                announced=LeaderAndEpoch(None, Epoch(0)),
+                log=log,
+                # A high watermark is not stored. Consider a log from 500 to 900 whose newest snapshot ends at 800: a
+                # snapshot holds only committed records, so everything below 800 is committed, and listeners may have it
+                # before there is a leader.
+                high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
+                applied=applied,
+                recovering=recovering,
+                fetch_version_allowed=fetch_version_allowed,
+            ),
+            Output(
+                connections=Connections(
+                    request_timeout_ms=config.request_timeout_ms, retry_backoff_ms=config.retry_backoff_ms
+                )
+            ),
+        )
 
     # --- events -------------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Action]:
         """Enter the state that follows from what is on disk; once, before any step."""
-        context = self._context
-        context.now_ms = now_ms
-        enter(context, initial_state(context, context.persisted))
-        if context.is_only_voter:
-            elections.elect_only_voter(context)
+        environment, replica, output = self._environment, self._replica_state, self._output
+        environment.now_ms = now_ms
+        enter(environment, replica, output, initial_state(environment, replica, output, replica.persisted))
+        if environment.is_only_voter:
+            elect_only_voter(environment, replica, output)
         self._poll()
-        return self._take_actions()
+        return output.take_actions()
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
         """Take `event` at `now_ms`, and return the actions to carry out, in order.
 
         Raises InvariantViolation, which must end the process.
         """
-        context = self._context
-        context.now_ms = max(now_ms, context.now_ms)
-        if context.decisions:
-            context.decisions = []
+        environment, replica, output = self._environment, self._replica_state, self._output
+        environment.now_ms = max(now_ms, environment.now_ms)
+        if output.decisions:
+            output.decisions = []
         match event:
             case RequestReceived(request_id, request):
                 self._on_request(request_id, request)
-            case ResponseReceived(correlation_id, response):
-                self._on_response(correlation_id, response)
+            case ResponseReceived():
+                self._on_response(event)
             case LogFlushed(end_offset):
                 self._on_log_flushed(end_offset)
             case AppendPrepared():
-                leading.on_append_prepared(context, event)
+                appends.on_append_prepared(environment, replica, output, event)
             case AppendsScheduled():
-                leading.on_appends_scheduled(context)
+                if isinstance(replica.state, Leader):
+                    replica.state.accumulator.schedule()
             case TimePassed():
                 pass
             case RequestFailed(correlation_id, connection_refused):
-                refusals.on_failed(context, context.connections.take(correlation_id), is_refused=connection_refused)
+                refusals.on_failed(
+                    environment, replica, output, output.connections.take(correlation_id), is_refused=connection_refused
+                )
             case RequestCancelled(request_id):
-                if isinstance(context.state, Leader):
-                    context.state.purgatory.forget(request_id)
+                if isinstance(replica.state, Leader):
+                    replica.state.purgatory.forget(request_id)
             case StateDigestReported(digest):
-                state_mismatch.on_state_digest_reported(context, digest)
+                state_mismatch.on_state_digest_reported(environment, replica, output, digest)
             case StateMachineFenced():
-                rebuilding.fence(context)
+                rebuilding.fence(environment, replica.state_machine)
             case FetchVersionAllowed(version):
-                context.fetch_version_allowed = version
+                replica.fetch_version_allowed = version
             case SnapshotAppended(fetch_id, position):
-                snapshot_fetch.on_appended(context, fetch_id, position)
+                snapshot_fetch.on_appended(replica, output, fetch_id, position)
             case SnapshotReceived(fetch_id):
-                snapshot_fetch.on_received(context, fetch_id)
+                snapshot_fetch.on_received(replica, output, fetch_id)
             case SnapshotRefused(fetch_id):
-                snapshot_fetch.on_refused(context, fetch_id)
+                snapshot_fetch.on_refused(replica, fetch_id)
             case SnapshotsChanged(latest):
-                context.log.latest_snapshot = latest
+                replica.log.latest_snapshot = latest
             case LogStartAdvanced(start):
-                context.log.advance_start(start)
+                replica.log.advance_start(start)
             case ResignRequested(epoch):
                 # Consider a controller that asks to resign from epoch 5 while this replica is deposed, and elected
                 # again in epoch 7: a problem in epoch 5 is no reason to resign in epoch 7 (RF-102).
-                if epoch == context.epoch:
-                    leading.resign(context)
+                if isinstance(replica.state, Leader) and epoch == replica.epoch:
+                    become_resigned(environment, replica, output, replica.state)
             case ShutdownRequested():
-                self._on_shutdown_requested()
+                shutting_down.begin(replica)
             case _:
                 assert_never(event)
         self._poll()
-        return self._take_actions()
+        return output.take_actions()
 
     def _on_request(self, request_id: int, request: Request) -> None:
-        context = self._context
+        environment, replica, output = self._environment, self._replica_state, self._output
         response: Response
         match request:
             case FetchRequest():
-                serving.on_fetch_request(context, request_id, request)
+                serving.on_fetch_request(environment, replica, output, request_id, request)
                 return
             case VoteRequest():
-                response = elections.on_vote_request(context, request)
+                response = elections.on_vote_request(environment, replica, output, request)
             case BeginQuorumEpochRequest():
-                response = following.on_begin_quorum_epoch(context, request)
+                response = leader_discovery.on_begin_quorum_epoch(environment, replica, output, request)
             case EndQuorumEpochRequest():
-                response = following.on_end_quorum_epoch(context, request)
+                response = leader_discovery.on_end_quorum_epoch(environment, replica, output, request)
             case FetchSnapshotRequest():
-                response = serving.on_fetch_snapshot_request(context, request)
+                serving.on_fetch_snapshot_request(environment, replica, output, request_id, request)
+                return
             case DescribeQuorumRequest():
-                response = leading.on_describe_quorum(context, request)
+                response = on_describe_quorum(environment, replica, request)
             case _:
                 assert_never(request)
-        context.reply(request_id, response)
+        output.reply(request_id, response)
 
-    def _on_response(self, correlation_id: int, response: Response) -> None:
-        pending = self._context.connections.take(correlation_id)
+    def _on_response(self, event: ResponseReceived) -> None:
+        pending = self._output.connections.take(event.correlation_id)
         if pending is None:
             return  # too late, or for a state that was left
-        if not self._take_response(pending, response):
-            refusals.on_failed(self._context, pending)
+        if not self._take_response(pending, event):
+            refusals.on_failed(self._environment, self._replica_state, self._output, pending)
 
-    def _take_response(self, pending: Pending, response: Response) -> bool:
+    def _take_response(self, pending: Pending, event: ResponseReceived) -> bool:
         """Take the answer. False: back off from that peer."""
-        context = self._context
-        handled = following.on_common_response(context, response)
-        newcomers.note_answer(context, pending, response)
-        if handled is not None:
-            return handled
+        environment, replica, output = self._environment, self._replica_state, self._output
+        response = event.response
+        verdict = on_common_response(environment, replica, output, response)
+        newcomers.note_answer(environment, replica, pending, response)
+        if verdict is not Verdict.TAKE:
+            return verdict is Verdict.DROP
         match pending.request, response:
             case FetchRequest() as request, FetchResponse():
-                return following.on_fetch_response(context, request, response, pending.endpoint)
+                return following.on_fetch_response(
+                    environment,
+                    replica,
+                    output,
+                    request,
+                    response,
+                    pending.endpoint,
+                    is_without_room=event.is_without_room,
+                )
             case FetchSnapshotRequest() as request, FetchSnapshotResponse():
-                return snapshot_fetch.on_fetch_snapshot_response(context, request, response)
+                return snapshot_fetch.on_fetch_snapshot_response(environment, replica, output, request, response)
             case VoteRequest() as request, VoteResponse():
-                return elections.on_vote_response(context, request, response)
+                return elections.on_vote_response(environment, replica, output, request, response)
             case BeginQuorumEpochRequest(), _:
                 return True  # the next one comes with the timer
             case EndQuorumEpochRequest(), _:
-                self._on_resignation_acknowledged(pending)
+                if isinstance(replica.state, Resigned):
+                    leading.on_resignation_acknowledged(environment, replica.state, pending)
                 return True
             case _:
                 return False
 
-    def _on_resignation_acknowledged(self, pending: Pending) -> None:
-        state = self._context.state
-        if isinstance(state, Resigned) and pending.epoch == state.epoch:
-            for voter in self._context.voters.voters():
-                if voter.endpoint == pending.endpoint:
-                    state.unacknowledged.pop(voter.key.node_id, None)
-
     def _on_log_flushed(self, end_offset: Offset) -> None:
-        context = self._context
-        context.is_flushing = False
-        context.log.flushed(end_offset)
-        # The order of PK-08, here and in `serving.on_fetch_request`: appends are completed, parked fetches are
-        # answered, listeners are notified. Consider a client that waits for record 100, a follower with a parked fetch,
-        # and a listener that takes a second to apply a batch. The client and the follower, whose fetch commits the next
-        # record, do not wait for the listener.
-        if leading.advance_high_watermark(context):
-            serving.release_behind(context)
-            leading.announce_high_watermark(context)
-
-    def _on_shutdown_requested(self) -> None:
-        context = self._context
-        context.is_shutting_down = True
-        if isinstance(context.state, Unattached):
-            context.state.election_deadline_ms = None  # it waits for the others to elect (RF-101)
+        environment, replica, output = self._environment, self._replica_state, self._output
+        replica.log.flushed(end_offset)
+        if isinstance(replica.state, Leader):
+            high_watermark.advance(environment, replica, output, replica.state)
 
     # --- what is due ------------------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
         """Do what is due, until the state does not change."""
-        context = self._context
-        for pending in context.connections.expire(context.now_ms):
-            refusals.on_failed(context, pending)
+        environment, replica, output = self._environment, self._replica_state, self._output
+        for pending in output.connections.expire(environment.now_ms):
+            refusals.on_failed(environment, replica, output, pending)
         state: State | None = None
         # A follower whose fetch timeout has expired becomes Prospective in `following.poll`. Its pre-votes leave in
         # `elections.poll`, in the next iteration of this loop and in the same step.
-        while state is not context.state:
-            state = context.state
-            elections.poll(context)
-            leading.poll(context)
-            leading.poll_resigned(context)
-            serving.release_expired(context)
-            following.poll(context)
-        rebuilding.poll(context)
-        has_new_data = leading.drain_appends(context)
-        if has_new_data:
+        while state is not replica.state:
+            state = replica.state
+            match state:
+                case Leader():
+                    leading.poll(environment, replica, output, state)
+                case Resigned():
+                    leading.poll_resigned(environment, replica, output, state)
+                case Unattached() | Prospective() | Candidate():
+                    elections.poll(environment, replica, output, state)
+            if replica.recovering is not None:
+                recovering.poll(environment, replica, output, replica.recovering)
+            if isinstance(replica.state, Follower | Unattached):
+                following.poll(environment, replica, output, replica.state)
+        rebuilding.poll(environment, replica.state_machine, output)
+        leader = replica.state
+        if isinstance(leader, Leader) and appends.drain_appends(environment, replica.log, output, leader):
             # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's
             # next fetch, which commits, is there after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
             # same time, and it is there after 4 ms. The shell sends answers in this order: voters get the batch before
             # the leader's own flush begins, other replicas after it, so that they do not compete with the voters for
             # the processor.
-            serving.release_voters(context)
-        leading.order_flush(context)
-        if has_new_data:
-            serving.release_unaware(context)
-        self._check_shutdown()
-
-    def _check_shutdown(self) -> None:
-        """Complete the shutdown once another voter leads or will, or none could (RF-100, RF-101)."""
-        context = self._context
-        if not context.is_shutting_down or context.is_shutdown_complete:
-            return
-        match context.state:
-            case Resigned():
-                context.is_handing_over = True
-                context.is_shutdown_complete = not context.state.unacknowledged
-            case Unattached() | Prospective() | Candidate():
-                # Consider voters 1 and 2 of three, and 3 is down. 1 led, resigns to shut down, and stops. 2 has no
-                # leader and must shut down, too: it waits for an election, because 1 may be back at once and would
-                # need its vote. A leader that hands over does not wait for the election: the next epoch, whichever
-                # candidate opens it, completes its shutdown.
-                is_needed = context.is_voter and not context.is_only_voter and not context.is_handing_over
-                context.is_shutdown_complete = not is_needed
-            case _:
-                context.is_shutdown_complete = True
-
-    def _take_actions(self) -> list[Action]:
-        actions = self._context.actions
-        self._context.actions = []
-        return actions
+            fetch_answers.release_voters(environment, replica, output, leader)
+            output.order_flush(replica.log)
+            fetch_answers.release_unaware(environment, replica, output, leader)
+        else:
+            output.order_flush(replica.log)
+        if replica.shutdown.is_requested:
+            shutting_down.poll(environment, replica)

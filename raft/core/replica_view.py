@@ -10,12 +10,14 @@ from collections.abc import Collection, Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core import leading
+from raft.core.appends import leader_for
 from raft.core.config import QuorumConfig
 from raft.core.connections import Pending
-from raft.core.context import Context
 from raft.core.decisions import Decision
+from raft.core.environment import Environment
+from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
+from raft.core.replica_state import ReplicaState
 from raft.core.states import (
     ROLES,
     Candidate,
@@ -42,171 +44,173 @@ from raft.core.voters import VoterSet
 class ReplicaView:
     """The base class of `raft.core.replica.Replica`, without what steps it."""
 
-    def __init__(self, context: Context) -> None:
-        """`context` is the replica's own."""
-        self._context = context
+    def __init__(self, environment: Environment, replica_state: ReplicaState, output: Output) -> None:
+        """They are the replica's own."""
+        self._environment = environment
+        self._replica_state = replica_state
+        self._output = output
 
     # --- what it was given ----------------------------------------------------------------------------------------
 
     @property
     def config(self) -> QuorumConfig:
         """Its timeouts and limits."""
-        return self._context.config
+        return self._environment.config
 
     @property
     def endpoint(self) -> Endpoint | None:
         """Where it listens itself; None for a tool that follows."""
-        return self._context.endpoint
+        return self._environment.endpoint
 
     @property
     def voters(self) -> VoterSet:
         """The voters that it knows, and where they listen."""
-        return self._context.voters
+        return self._environment.voters
 
     @property
     def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
         """The servers that it asks for the leader, if it was given any."""
-        return self._context.bootstrap_endpoints
+        return self._environment.bootstrap_endpoints
 
     @property
     def fetch_version(self) -> int:
         """The version of its next Fetch."""
-        return self._context.fetch_version
+        return self._replica_state.fetch_version(self._environment)
 
     # --- its part in the quorum -----------------------------------------------------------------------------------
 
     @property
     def role(self) -> Role:
         """The state that it is in."""
-        return ROLES[type(self._context.state)]
+        return ROLES[type(self._replica_state.state)]
 
     @property
     def is_voter(self) -> bool:
         """Whether it votes."""
-        return self._context.is_voter
+        return self._environment.is_voter
 
     @property
     def is_leader(self) -> bool:
         """Whether it leads and has not resigned."""
-        return isinstance(self._context.state, Leader)
+        return isinstance(self._replica_state.state, Leader)
 
     @property
     def is_recovering(self) -> bool:
         """Whether its log lacks what it once had: it neither votes nor counts."""
-        return self._context.recovering is not None
+        return self._replica_state.recovering is not None
 
     @property
     def may_found(self) -> bool:
         """Whether its directory is new: it takes part only in elections among voters with empty logs."""
-        return self._context.may_found
+        return self._replica_state.may_found
 
     @property
     def refused_leader(self) -> RefusedLeader | None:
         """The leader that lacks committed records, while neither it nor another leader is followed."""
-        return self._context.refused_leader
+        return self._replica_state.refused_leader
 
     @property
     def epoch(self) -> Epoch:
         """The epoch that it is in."""
-        return self._context.state.epoch
+        return self._replica_state.state.epoch
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
         """The epoch and its leader, as far as it knows."""
-        return self._context.leader
+        return self._replica_state.leader
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
         """Where the leader listens."""
-        return self._context.leader_endpoint
+        return self._replica_state.leader_endpoint(self._environment)
 
     @property
     def is_fenced(self) -> bool:
         """Whether its state machine differs from the quorum's: it fetches and votes, but is not elected."""
-        return self._context.is_fenced
+        return self._replica_state.state_machine.is_fenced
 
     @property
     def may_be_elected(self) -> bool:
         """Whether it may ask for votes: it is a voter, is not fenced, and lacks nothing that it once had."""
-        return self._context.may_be_elected
+        return self._replica_state.may_be_elected(self._environment)
 
     # --- its log --------------------------------------------------------------------------------------------------
 
     @property
     def high_watermark(self) -> Offset:
         """Everything below is committed; -1 while it does not know."""
-        return self._context.high_watermark
+        return self._replica_state.high_watermark
 
     @property
     def log_end_offset(self) -> Offset:
         """The end of its log."""
-        return self._context.log.end_offset
+        return self._replica_state.log.end_offset
 
     @property
     def log_start(self) -> OffsetAndEpoch:
         """The first offset in its log, and the epoch of the record before."""
-        return self._context.log.start
+        return self._replica_state.log.start
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
         """Its newest snapshot."""
-        return self._context.log.latest_snapshot
+        return self._replica_state.log.latest_snapshot
 
     @property
     def is_fetching_snapshot(self) -> bool:
         """Whether it has begun to fetch a snapshot, and has not all of it."""
-        return self._context.snapshot_fetch is not None
+        return self._replica_state.snapshot_fetch is not None
 
     def epoch_entries(self) -> list[tuple[Epoch, Offset]]:
         """The epochs of its log, and where each starts."""
-        return self._context.log.epochs.entries()
+        return self._replica_state.log.epochs.entries()
 
     def epoch_before(self, offset: Offset) -> Epoch:
         """The epoch of the record before `offset` in its log."""
-        return self._context.log.epochs.epoch_before(offset)
+        return self._replica_state.log.epochs.epoch_before(offset)
 
     # --- as a leader ----------------------------------------------------------------------------------------------
 
     @property
     def followers(self) -> list[ReplicaProgress]:
         """A leader's view of the other voters and the observers, for reading only; empty if it does not lead."""
-        state = self._context.state
+        state = self._replica_state.state
         return [*state.voters.values(), *state.observers.values()] if isinstance(state, Leader) else []
 
     @property
     def leading_since_ms(self) -> int | None:
         """When it was elected; None if it does not lead."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.since_ms if isinstance(state, Leader) else None
 
     @property
     def epoch_start_offset(self) -> Offset | None:
         """Where the epoch that it leads starts; None if it does not lead."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.epoch_start_offset if isinstance(state, Leader) else None
 
     @property
     def high_watermark_of_epoch(self) -> Offset:
         """A leader's high watermark, as far as records of its own epoch show it (RF-42); -1 before, and of others."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.high_watermark if isinstance(state, Leader) else UNKNOWN_HIGH_WATERMARK
 
     @property
     def parked_fetches(self) -> Collection[ParkedFetch]:
         """The fetches that it holds, in the order of their arrival."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.purgatory.parked if isinstance(state, Leader) else ()
 
     @property
     def pending_append_bytes(self) -> int:
         """The size of the prepared appends that are not committed."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.accumulator.pending_bytes if isinstance(state, Leader) else 0
 
     @property
     def observer_count(self) -> int:
         """How many observers it keeps track of."""
-        state = self._context.state
+        state = self._replica_state.state
         return len(state.observers) if isinstance(state, Leader) else 0
 
     # --- as a follower --------------------------------------------------------------------------------------------
@@ -214,19 +218,19 @@ class ReplicaView:
     @property
     def has_fetched(self) -> bool:
         """Whether the leader that it follows has answered a fetch in this epoch, and not given up its part since."""
-        state = self._context.state
+        state = self._replica_state.state
         return isinstance(state, Follower) and state.has_fetched
 
     @property
     def fetch_deadline_ms(self) -> int | None:
         """When it gives up the leader that it follows, unless that answers before; None if it follows none."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.fetch_deadline_ms if isinstance(state, Follower) else None
 
     @property
     def leader_log_start_offset(self) -> Offset:
         """The log start of the leader that it follows, by its last answer; -1 if unknown."""
-        state = self._context.state
+        state = self._replica_state.state
         return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
 
     # --- what is under way ----------------------------------------------------------------------------------------
@@ -234,39 +238,41 @@ class ReplicaView:
     @property
     def now_ms(self) -> int:
         """The time of its last step."""
-        return self._context.now_ms
+        return self._environment.now_ms
 
     @property
     def decisions(self) -> Sequence[Decision]:
         """What it decided in its last step, and why, in order."""
-        return self._context.decisions
+        return self._output.decisions
 
     @property
     def requests_under_way(self) -> Collection[Pending]:
         """The requests that it has sent and whose answers it would take."""
-        return self._context.connections.under_way
+        return self._output.connections.under_way
 
     @property
     def next_append_offset(self) -> Offset:
         """The base offset of the next append, after all prepared ones; its log's end if it does not lead."""
-        state = self._context.state
-        return state.accumulator.next_offset if isinstance(state, Leader) else self._context.log.end_offset
+        state = self._replica_state.state
+        return state.accumulator.next_offset if isinstance(state, Leader) else self._replica_state.log.end_offset
 
     @property
     def is_shutdown_complete(self) -> bool:
         """Whether it has handed over, after ShutdownRequested."""
-        return self._context.is_shutdown_complete
+        return self._replica_state.shutdown.is_complete
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When TimePassed must be stepped at the latest."""
-        state = self._context.state
-        deadlines = [self._context.connections.next_deadline_ms, self._context.rebuild_deadline_ms]
+        state = self._replica_state.state
+        deadlines = [self._output.connections.next_deadline_ms, self._replica_state.state_machine.rebuild_deadline_ms]
         match state:
             case Unattached() | Prospective() | Resigned() | Candidate():
                 deadlines.append(state.election_deadline_ms)
             case Follower():
-                deadlines.append(state.fetch_deadline_ms if self._context.may_be_elected else None)
+                deadlines.append(
+                    state.fetch_deadline_ms if self._replica_state.may_be_elected(self._environment) else None
+                )
             case Leader():
                 deadlines += [
                     state.check_quorum_deadline_ms,
@@ -277,8 +283,9 @@ class ReplicaView:
 
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
         """Where the log would be truncated after an answer that it diverges there (RF-51)."""
-        return self._context.log.truncation_point(diverging)
+        return self._replica_state.log.truncation_point(diverging)
 
     def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
         """Why AppendPrepared would be refused now; None if it would be taken."""
-        return leading.refuse_append(self._context, epoch, body_bytes)
+        leader = leader_for(self._environment, self._replica_state, epoch, body_bytes)
+        return None if isinstance(leader, Leader) else leader

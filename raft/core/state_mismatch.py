@@ -11,37 +11,50 @@ from collections.abc import Mapping
 
 from raft.core import rebuilding
 from raft.core.actions import FenceStateMachine
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.messages import FetchRequest
+from raft.core.output import Output
+from raft.core.replica_state import LocalStateMachine, ReplicaState
 from raft.core.state_digests import is_undecided, right_digest
 from raft.core.states import Leader, ReplicaProgress
 from raft.core.types import Offset, ReplicaKey, StateDigest
 
 
-def on_state_digest_reported(context: Context, digest: StateDigest) -> None:
+def on_state_digest_reported(
+    environment: Environment, replica: ReplicaState, output: Output, digest: StateDigest
+) -> None:
     """This replica's own state machine reached a checkpoint. A negative offset changes nothing."""
     if digest.end_offset < 0:
         return
-    context.state_digests.note(digest)
-    if isinstance(context.state, Leader):
-        _judge_all(context, context.state)
+    replica.state_machine.digests.note(digest)
+    if isinstance(replica.state, Leader):
+        _judge_all(environment, replica.state_machine, output, replica.state)
 
 
-def on_expected_digest(context: Context, expected: StateDigest | None) -> None:
+def on_expected_digest(
+    environment: Environment, machine: LocalStateMachine, output: Output, expected: StateDigest | None
+) -> None:
     """The leader sent the quorum's digest. Only a checkpoint that this replica remembers can be compared."""
     if expected is not None:
-        _fence_unless_equal(context, expected)
+        _fence_unless_equal(environment, machine, output, expected)
 
 
-def note_digest(context: Context, leader: Leader, progress: ReplicaProgress, digest: StateDigest | None) -> None:
+def note_digest(
+    environment: Environment,
+    machine: LocalStateMachine,
+    output: Output,
+    leader: Leader,
+    progress: ReplicaProgress,
+    digest: StateDigest | None,
+) -> None:
     """A replica fetched and sent its digest; most fetches send the same as the one before."""
     if digest is None or digest == progress.state_digests.latest:
         return
     progress.state_digests.note(digest)
     if leader.voters.get(progress.key.node_id) is progress:
-        _judge_all(context, leader)
+        _judge_all(environment, machine, output, leader)
     else:
-        _judge(progress, _right_digests(context, leader))
+        _judge(progress, _right_digests(machine, leader))
 
 
 def expected_digest(leader: Leader, key: ReplicaKey | None) -> StateDigest | None:
@@ -72,36 +85,36 @@ def _progress(leader: Leader, key: ReplicaKey | None) -> ReplicaProgress | None:
     return voter if voter is not None and voter.key == key else None
 
 
-def _right_digests(context: Context, leader: Leader) -> dict[Offset, bytes]:
+def _right_digests(machine: LocalStateMachine, leader: Leader) -> dict[Offset, bytes]:
     """The right digest at every end offset where a majority has the same."""
     others = [progress.state_digests for progress in leader.voters.values()]
     right = {}
-    for digests in (context.state_digests, *others):
+    for digests in (machine.digests, *others):
         for digest in reversed(digests):
             if digest.end_offset not in right:
-                right[digest.end_offset] = right_digest(context.state_digests, others, digest.end_offset)
+                right[digest.end_offset] = right_digest(machine.digests, others, digest.end_offset)
     return {end_offset: digest for end_offset, digest in right.items() if digest is not None}
 
 
-def _judge_all(context: Context, leader: Leader) -> None:
+def _judge_all(environment: Environment, machine: LocalStateMachine, output: Output, leader: Leader) -> None:
     """Judge all replicas after a voter's report, which may complete a majority. A leader that differs is fenced too."""
     # All are judged again, since the report of one voter may complete a majority for offsets that other replicas
     # reported long ago.
-    right = _right_digests(context, leader)
-    leader.state_alarm_offset = _alarm_offset(context, leader)
+    right = _right_digests(machine, leader)
+    leader.state_alarm_offset = _alarm_offset(machine, leader)
     for progress in (*leader.voters.values(), *leader.observers.values()):
         _judge(progress, right)
-    for own in reversed(context.state_digests):
+    for own in reversed(machine.digests):
         if own.end_offset in right:
-            _fence_unless_equal(context, StateDigest(own.end_offset, right[own.end_offset]))
+            _fence_unless_equal(environment, machine, output, StateDigest(own.end_offset, right[own.end_offset]))
             return
 
 
-def _alarm_offset(context: Context, leader: Leader) -> Offset | None:
+def _alarm_offset(machine: LocalStateMachine, leader: Leader) -> Offset | None:
     """The last offset at which all voters have reported a digest, if no majority has the same one there."""
     others = [progress.state_digests for progress in leader.voters.values()]
-    for own in reversed(context.state_digests):
-        undecided = is_undecided(context.state_digests, others, own.end_offset)
+    for own in reversed(machine.digests):
+        undecided = is_undecided(machine.digests, others, own.end_offset)
         if undecided is not None:
             return own.end_offset if undecided else None
     return None
@@ -121,9 +134,11 @@ def _judge(progress: ReplicaProgress, right: Mapping[Offset, bytes]) -> None:
         return
 
 
-def _fence_unless_equal(context: Context, expected: StateDigest) -> None:
-    own = context.state_digests.at(expected.end_offset)
-    if own is None or own == expected.digest or context.is_fenced:
+def _fence_unless_equal(
+    environment: Environment, machine: LocalStateMachine, output: Output, expected: StateDigest
+) -> None:
+    own = machine.digests.at(expected.end_offset)
+    if own is None or own == expected.digest or machine.is_fenced:
         return
-    rebuilding.fence(context)
-    context.order(FenceStateMachine(expected, StateDigest(expected.end_offset, own)))
+    rebuilding.fence(environment, machine)
+    output.order(FenceStateMachine(expected, StateDigest(expected.end_offset, own)))

@@ -32,32 +32,36 @@ The page docs/internals/states.md is drawn from the table. When you change the t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from kraftbase.checks import check
+from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.actions import AnnounceLeader, FailAppend, PersistElectionState, Reply
-from raft.core.context import Context
-from raft.core.decisions import StateEntered
-from raft.core.messages import FetchResponse
+from raft.core import committed, newcomers, snapshot_fetch
+from raft.core.accumulator import Accumulator
+from raft.core.actions import AnnounceLeader, AppendLeaderChange, FailAppend, PersistElectionState
+from raft.core.decisions import ElectionBegun, StateEntered
+from raft.core.edge_checks import HIGHER, NEXT, SAME, check_edge
+from raft.core.environment import Environment
+from raft.core.fetch_answers import error_response
+from raft.core.messages import LeaderChange
+from raft.core.output import Output
+from raft.core.purgatory import Purgatory
+from raft.core.quorum import VoteTally
+from raft.core.replica_state import ReplicaState
 from raft.core.states import (
     ROLES,
     Candidate,
     Follower,
     Leader,
     Prospective,
+    ReplicaProgress,
     Resigned,
     Role,
     State,
     Unattached,
     durable_state,
 )
-from raft.core.types import UNKNOWN_HIGH_WATERMARK
-
-HIGHER: Final = "a higher epoch"
-SAME: Final = "the same epoch"
-NEXT: Final = "the next epoch"
+from raft.core.types import Epoch, NodeId, ReplicaKey
 
 # The states of one replica, and what it may do in each:
 #
@@ -111,94 +115,221 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
 """From, to: the epochs in which the edge may be taken, relative to the old state's."""
 
 
-def transition(context: Context, state: State) -> None:
+def transition(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
     """Enter `state`: check the edge, order the durable part to disk, release what the old state held.
 
     Raises InvariantViolation for an edge that is not in the table, or a forbidden state (RF-07).
     """
-    _check_edge(context, context.state, state)
-    left = context.state
-    context.decisions.append(StateEntered(ROLES[type(left)], left.epoch, ROLES[type(state)], state.epoch))
-    enter(context, state)
+    left = replica.state
+    check_edge(environment, EDGES, left, state)
+    output.decisions.append(StateEntered(ROLES[type(left)], left.epoch, ROLES[type(state)], state.epoch))
+    enter(environment, replica, output, state)
     if isinstance(left, Leader):
         # After the new state is ordered to disk: the answers below name the leader of the new state.
-        _release_waiting(context, left)
+        _release_waiting(environment, replica, output, left)
 
 
-def enter(context: Context, state: State) -> None:
-    """Enter the initial state, or one whose edge was checked."""
-    context.state = state
-    context.connections.reset()  # RF-12
-    durable = durable_state(state, context.own_id)
-    if durable != context.persisted:
-        context.persisted = durable
-        context.order(PersistElectionState(durable))
-    announce_leader(context)
+def enter(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
+    """Enter the initial state, or one whose edge was checked; announce its leader if that has changed."""
+    replica.state = state
+    output.connections.reset()  # RF-12
+    durable = durable_state(state, environment.own_id)
+    if durable != replica.persisted:
+        replica.persisted = durable
+        output.order(PersistElectionState(durable))
+    leader = replica.leader
+    if leader != replica.announced:
+        replica.announced = leader
+        output.order(AnnounceLeader(leader, state.epoch_start_offset if isinstance(state, Leader) else None))
 
 
-def announce_leader(context: Context) -> None:
-    """Announce the leader if it has changed. A new leader announces itself, when its epoch has its first record."""
-    if context.leader != context.announced:
-        context.announced = context.leader
-        epoch_start_offset = context.state.epoch_start_offset if isinstance(context.state, Leader) else None
-        context.order(AnnounceLeader(context.leader, epoch_start_offset))
-
-
-def _check_edge(context: Context, old: State, new: State) -> None:
-    old_role, new_role = ROLES[type(old)], ROLES[type(new)]
-    if new.epoch == old.epoch:
-        allowed = {SAME}
-    elif new.epoch == old.epoch + 1:
-        allowed = {HIGHER, NEXT}
-    else:
-        allowed = {HIGHER}
-    details = {"left": old_role.value, "entered": new_role.value, "old_epoch": old.epoch, "new_epoch": new.epoch}
-    check(new.epoch >= old.epoch, "an epoch never goes back", **details)
-    check(not allowed.isdisjoint(EDGES[old_role].get(new_role, ())), "there is no such edge between states", **details)
-    match new:
-        case Follower() | Unattached():
-            check(
-                isinstance(new, Unattached) or new.leader_id != context.own_id, "no replica follows itself", **details
-            )
-        case Prospective() | Candidate() | Leader():
-            check(context.is_voter, "only a voter takes part in elections", **details)
-        case Resigned():
-            pass
-    # A voter with others goes from Resigned to Unattached in the next epoch, and from there by way of a pre-vote
-    # (RF-13). A sole voter has no other voter to ask.
-    if isinstance(new, Candidate) and isinstance(old, Resigned):
-        check(context.is_only_voter, "only a sole voter skips the pre-vote after it resigned", **details)
-    if isinstance(new, Leader) and isinstance(old, Candidate):
-        check(old.votes.is_won, "a leader has a majority of the votes", **details)
-    if new.epoch == old.epoch:
-        _check_same_epoch(context, old, new, details)
-
-
-def _check_same_epoch(context: Context, old: State, new: State, details: Mapping[str, object]) -> None:
-    # Consider voter 1, which has granted 2 its vote in epoch 5, hears nothing from 2, and asks for pre-votes. It stays
-    # in epoch 5, and keeps its vote for 2. It votes for itself in epoch 6: in epoch 5 that would be its second vote.
-    old_vote, new_vote = old.voted_key, new.voted_key
-    check(old_vote is None or old_vote == new_vote, "a vote is kept for the whole epoch (RF-08)", **details)
-    voted_for_itself = new_vote is not None and new_vote.node_id == context.own_id and old_vote is None
-    check(not voted_for_itself, "only a candidate votes for itself, in an epoch of its own", **details)
-    if isinstance(old, Follower | Unattached | Prospective) and isinstance(new, Follower):
-        check(old.leader_id in (None, new.leader_id), "an epoch has one leader", **details)
-
-
-def _release_waiting(context: Context, left: Leader) -> None:
+def _release_waiting(environment: Environment, replica: ReplicaState, output: Output, left: Leader) -> None:
     """Fail the appends that waited for the leader (LI-26), and answer the parked fetches."""
     message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
     # These appends may or may not take effect. Consider records 100 to 104 of epoch 5, which one follower has and
     # which are not committed: if it is elected, epoch 6 commits them; if another one is, they are truncated. So the
     # error does not claim that they are lost, and a client that retries may do something twice.
     for append_id in left.accumulator.take_all():
-        context.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+        output.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
     for fetch in left.purgatory.take_all():
-        response = FetchResponse(
-            error=ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            leader=context.leader,
-            leader_endpoint=context.leader_endpoint,
-            high_watermark=UNKNOWN_HIGH_WATERMARK,
-            log_start_offset=context.log.start_offset,
-        )
-        context.order(Reply(fetch.request_id, response))
+        output.reply(fetch.request_id, error_response(environment, replica, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+# --- a state each -----------------------------------------------------------------------------------------------------
+
+
+def become_unattached(
+    environment: Environment,
+    replica: ReplicaState,
+    output: Output,
+    epoch: Epoch,
+    *,
+    leader_id: NodeId | None = None,
+    voted_key: ReplicaKey | None = None,
+) -> Unattached:
+    """Enter Unattached. The rest of a running election timeout is kept, unless a vote was granted (RF-09, RF-18)."""
+    state = replica.state
+    deadline_ms = None
+    if replica.may_be_elected(environment) and not replica.shutdown.is_requested:
+        deadline_ms = environment.now_ms + environment.election_timeout_ms()
+        # Consider voter 3 of five, which knows no leader, and 1 and 2, which open one epoch after the other and win
+        # none, each time before the timer of 3 expires. With a new timer for each epoch 3 would never become a
+        # candidate, though it may be the one that can win. With the rest of its timer it does. When 3 grants a vote,
+        # the timer is new: the candidate needs time to win.
+        if voted_key is None and isinstance(state, Candidate | Prospective | Resigned | Unattached):
+            deadline_ms = state.election_deadline_ms or deadline_ms
+            if deadline_ms <= environment.now_ms:  # it has expired: start a new one
+                deadline_ms = environment.now_ms + environment.election_timeout_ms()
+    if epoch == state.epoch:
+        voted_key = voted_key or state.voted_key
+    entered = Unattached(epoch=epoch, leader_id=leader_id, voted_key=voted_key, election_deadline_ms=deadline_ms)
+    transition(environment, replica, output, entered)
+    return entered
+
+
+def become_follower(
+    environment: Environment,
+    replica: ReplicaState,
+    output: Output,
+    epoch: Epoch,
+    leader_id: NodeId,
+    leader_endpoint: Endpoint,
+) -> Follower:
+    """Enter Follower, of a leader whose endpoint is known."""
+    newcomers.end_founding(replica, output)
+    entered = Follower(
+        epoch=epoch,
+        leader_id=leader_id,
+        leader_endpoint=leader_endpoint,
+        voted_key=replica.state.voted_key if epoch == replica.epoch else None,
+        fetch_deadline_ms=environment.now_ms + environment.config.fetch_timeout_ms,
+    )
+    transition(environment, replica, output, entered)
+    return entered
+
+
+def become_prospective(environment: Environment, replica: ReplicaState, output: Output, reason: str) -> None:
+    """Ask for pre-votes in the present epoch, for that reason; a sole voter has nobody to ask (RF-04)."""
+    output.decisions.append(ElectionBegun(reason))
+    state = replica.state
+    leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
+    # The pre-vote is for a voter that has lost contact. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
+    # from the leader, 1, but not from 2. Without a pre-vote it would open epoch 6, 7, 8 and so on, and each of them
+    # would depose 1 by way of 2. Instead it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses,
+    # and nothing changes.
+    votes = _new_tally(environment, allows_change=True)
+    transition(
+        environment,
+        replica,
+        output,
+        Prospective(
+            epoch=state.epoch,
+            leader_id=leader_id,
+            leader_endpoint=state.leader_endpoint if isinstance(state, Follower) else None,
+            voted_key=state.voted_key,
+            election_deadline_ms=environment.now_ms + environment.election_timeout_ms(),
+            votes=votes,
+        ),
+    )
+    if votes.is_won:
+        become_candidate(environment, replica, output)
+
+
+def become_candidate(environment: Environment, replica: ReplicaState, output: Output) -> None:
+    """Open the next epoch and vote for itself."""
+    entered = new_candidate(environment, Epoch(replica.epoch + 1))
+    transition(environment, replica, output, entered)
+    newcomers.end(replica, output)
+    if entered.votes.is_won:
+        become_leader(environment, replica, output, entered)
+
+
+def new_candidate(environment: Environment, epoch: Epoch) -> Candidate:
+    """A candidate of `epoch` that has its own vote only."""
+    votes = _new_tally(environment, allows_change=False)
+    return Candidate(
+        epoch=epoch,
+        voted_key=own_key(environment),
+        election_deadline_ms=environment.now_ms + environment.election_timeout_ms(),
+        votes=votes,
+    )
+
+
+def become_leader(environment: Environment, replica: ReplicaState, output: Output, candidate: Candidate) -> None:
+    """Enter Leader as the winner of an election and open the epoch with a leader change record (RF-40)."""
+    key, log = candidate.voted_key, replica.log
+    granting = candidate.votes.granting()
+    leader = Leader(
+        epoch=candidate.epoch,
+        leader_id=key.node_id,
+        voted_key=key,
+        epoch_start_offset=log.end_offset,
+        accumulator=Accumulator(log.end_offset),
+        purgatory=Purgatory(environment.config.parked_fetches_max),
+        granting_voters=tuple(voter for voter in environment.voters.replica_keys() if voter.node_id in granting),
+        voters={
+            voter.node_id: ReplicaProgress(voter)
+            for voter in environment.voters.replica_keys()
+            if voter.node_id != key.node_id
+        },
+        check_quorum_deadline_ms=(
+            None if environment.is_only_voter else environment.now_ms + environment.config.check_quorum_timeout_ms
+        ),
+        begin_quorum_deadline_ms=environment.now_ms,
+        since_ms=environment.now_ms,
+    )
+    transition(environment, replica, output, leader)
+    # In this order: first the epoch and its leader are ordered to disk, by the transition, and only then a record of
+    # the epoch. After a crash between the two the replica finds itself as the leader, and starts as Resigned
+    # (`initial_state`).
+    committed.note_no_gap(replica, output)  # everything known here as committed is in this log
+    snapshot_fetch.abandon(replica, output)
+    record = LeaderChange(
+        leader_id=leader.leader_id,
+        voters=tuple(environment.voters.replica_keys()),
+        granting_voters=leader.granting_voters,
+    )
+    base_offset = log.append(leader.epoch, 1)
+    leader.accumulator.next_offset = log.end_offset
+    output.order(AppendLeaderChange(base_offset, leader.epoch, record))
+    output.order_flush(log)
+
+
+def become_resigned(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
+    """Stop leading and ask the others to elect, the one with the longest log first (RF-34, RF-35)."""
+    # Consider the other voters at 100, 120 and 120, of which the second recovers: the order is the third, the first,
+    # the second. The third starts an election at once, and the others give it time (RF-36). A voter with a shorter log
+    # may ask in vain, and hold up one that can win; one that recovers does not ask at all.
+    by_progress = sorted(
+        leader.voters.values(),
+        key=lambda progress: (
+            progress.is_recovering or progress.has_diverged,
+            -progress.end_offset,
+            progress.key.node_id,
+        ),
+    )
+    transition(
+        environment,
+        replica,
+        output,
+        Resigned(
+            epoch=leader.epoch,
+            voted_key=leader.voted_key,
+            election_deadline_ms=environment.now_ms + environment.election_timeout_ms(),
+            unacknowledged=dict.fromkeys(leader.voters),
+            preferred_candidates=tuple(progress.key for progress in by_progress),
+        ),
+    )
+
+
+def own_key(environment: Environment) -> ReplicaKey:
+    """The key of a replica that takes part in elections. Raises TypeError for one without a node id."""
+    if environment.key is None:
+        raise TypeError("a replica without a node id takes no part in elections")
+    return environment.key
+
+
+def _new_tally(environment: Environment, *, allows_change: bool) -> VoteTally:
+    votes = VoteTally(tuple(key.node_id for key in environment.voters.replica_keys()), allows_change)
+    votes.record(own_key(environment).node_id, True)
+    return votes

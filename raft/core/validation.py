@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kraftbase.errors import ErrorCode
-from raft.core.context import Context
+from raft.core.environment import Environment
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
 from raft.core.types import Epoch, ReplicaKey
 
@@ -15,30 +16,31 @@ entering it would use up the epochs: they end at 2^31-1. Epochs are taken from v
 faulty voter. It is not lower, because a replica that was down for longer could never come back."""
 
 
-def is_plausible_epoch(context: Context, epoch: Epoch) -> bool:
+def is_plausible_epoch(replica: ReplicaState, epoch: Epoch) -> bool:
     """Whether a correct peer may be in `epoch`."""
     # Consider a voter with a damaged memory that asks for votes in epoch 2,147,483,646. Entered once, it would be on
     # every disk, and no epoch would be left for the elections that follow.
-    return epoch - context.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
+    return epoch - replica.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
 
 
-def refuse_cluster(context: Context, cluster_id: str | None) -> ErrorCode:
+def refuse_cluster(environment: Environment, cluster_id: str | None) -> ErrorCode:
     """A client's request may leave the cluster id out; if it has one, it must be this cluster's."""
-    if cluster_id is not None and cluster_id != context.cluster_id:
+    if cluster_id is not None and cluster_id != environment.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID
     return ErrorCode.NONE
 
 
-def refuse_foreign_peer(context: Context, cluster_id: str | None) -> ErrorCode:
+def refuse_foreign_peer(environment: Environment, cluster_id: str | None) -> ErrorCode:
     """A replica must send its cluster id.
 
     In Kafka it may leave that out. Every version of this program sends it, so a sender without it is not one of ours.
     """
-    return ErrorCode.NONE if cluster_id == context.cluster_id else ErrorCode.INCONSISTENT_CLUSTER_ID
+    return ErrorCode.NONE if cluster_id == environment.cluster_id else ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 def refuse_voter_request(
-    context: Context,
+    environment: Environment,
+    replica: ReplicaState,
     cluster_id: str | None,
     epoch: Epoch,
     sender: ReplicaKey,
@@ -53,41 +55,44 @@ def refuse_voter_request(
     shows that the sender has a wrong directory id, or a wrong address, so nothing in it counts. No election is lost: a
     replica that is not the addressed voter has no vote to give, and learns the epoch when it fetches.
     """
-    error = refuse_foreign_peer(context, cluster_id)
+    error = refuse_foreign_peer(environment, cluster_id)
     if error is not ErrorCode.NONE:
         return error
     # Another process with this replica's id is a mistake; a vote for it would be a vote for itself (RF-07).
-    if invalid or not is_plausible_epoch(context, epoch) or sender.node_id == context.own_id:
+    if invalid or not is_plausible_epoch(replica, epoch) or sender.node_id == environment.own_id:
         return ErrorCode.INVALID_REQUEST
-    if epoch < context.epoch:
+    if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if sender.node_id < 0:
         return ErrorCode.INVALID_REQUEST
-    if not is_for_this_replica(context, receiver):
+    if not is_for_this_replica(environment, receiver):
         return ErrorCode.INVALID_VOTER_KEY
     return ErrorCode.NONE
 
 
-def refuse_leader_request(context: Context, cluster_id: str | None, epoch: Epoch, *, invalid: bool) -> ErrorCode:
-    """Check a Fetch or FetchSnapshot: only the leader of exactly that epoch serves it."""
-    error = refuse_foreign_peer(context, cluster_id)
+def leader_for_request(
+    environment: Environment, replica: ReplicaState, cluster_id: str | None, epoch: Epoch, *, invalid: bool
+) -> Leader | ErrorCode:
+    """The leader that serves a Fetch or FetchSnapshot, of exactly that epoch; or why the request is refused."""
+    error = refuse_foreign_peer(environment, cluster_id)
     if error is not ErrorCode.NONE:
         return error
     if invalid:
         return ErrorCode.INVALID_REQUEST
-    if context.is_shutting_down:
+    if replica.shutdown.is_requested:
         return ErrorCode.BROKER_NOT_AVAILABLE
-    if epoch < context.epoch:
+    if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    if epoch > context.epoch:
+    if epoch > replica.epoch:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not isinstance(context.state, Leader):
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.NONE
+    return replica.state if isinstance(replica.state, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def is_for_this_replica(context: Context, voter_key: ReplicaKey | None) -> bool:
+def is_for_this_replica(environment: Environment, voter_key: ReplicaKey | None) -> bool:
     """Whether a request names this replica or none; a directory id that it leaves out matches any (RF-21)."""
-    if voter_key is None or context.key is None:
+    if voter_key is None or environment.key is None:
         return voter_key is None
-    return voter_key.node_id == context.key.node_id and voter_key.directory_id in (None, context.key.directory_id)
+    return voter_key.node_id == environment.key.node_id and voter_key.directory_id in (
+        None,
+        environment.key.directory_id,
+    )

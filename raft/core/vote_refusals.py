@@ -5,34 +5,35 @@ from __future__ import annotations
 from kraftbase.errors import ErrorCode
 from raft.core import newcomers
 from raft.core.committed import goes_on_with_refused
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.messages import VoteRequest
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Candidate, Follower, Leader, Resigned
 from raft.core.types import OffsetAndEpoch
 
 
-def refuse_pre_vote(context: Context, request: VoteRequest) -> str | None:
+def refuse_pre_vote(environment: Environment, replica: ReplicaState, request: VoteRequest) -> str | None:
     """A pre-vote is granted by whoever has lost its leader, if the logs allow it."""
-    refusal = _refuse_while_new(context, request)
+    refusal = _refuse_while_new(replica, request)
     if refusal is not None:
         return refusal
-    state = context.state
+    state = replica.state
     match state:
         case Leader():
             return f"this node leads epoch {state.epoch}"
         # A voter that may not be elected, since it is fenced or recovers, stays a follower when its leader falls
         # silent: it has no other state to enter. Consider voters 1, 2 and 3: 1 led and is down, 2 is fenced. If 2
         # refused 3 because it once fetched from 1, 3 would never win.
-        case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > context.now_ms:
-            silent_ms = context.config.fetch_timeout_ms - (deadline_ms - context.now_ms)
+        case Follower(has_fetched=True, fetch_deadline_ms=deadline_ms) if deadline_ms > environment.now_ms:
+            silent_ms = environment.config.fetch_timeout_ms - (deadline_ms - environment.now_ms)
             return f"leader {state.leader_id} of epoch {state.epoch} answered this node {silent_ms} ms ago"
         case _:
-            return refuse_log(context, request)
+            return refuse_log(replica, request)
 
 
-def refuse_vote(context: Context, request: VoteRequest) -> str | None:
+def refuse_vote(replica: ReplicaState, request: VoteRequest) -> str | None:
     """A vote is granted once in an epoch, by whoever knows no leader of it, if the logs allow it."""
-    state = context.state
+    state = replica.state
     match state:
         case Leader() | Resigned():
             return f"epoch {state.epoch} is this node's own"
@@ -45,7 +46,7 @@ def refuse_vote(context: Context, request: VoteRequest) -> str | None:
     # at 20, and 2, whose log ends at 18, votes for it. 1 crashes, comes back with a log that ends at 15, and asks again
     # in epoch 5. The vote was for a log that no longer exists: repeating it could elect a leader without records 15 to
     # 17, which 2 and another voter may have committed.
-    refusal = refuse_log(context, request) or _refuse_while_new(context, request)
+    refusal = refuse_log(replica, request) or _refuse_while_new(replica, request)
     if refusal is not None:
         return refusal
     voted = state.voted_key
@@ -58,37 +59,37 @@ def refuse_vote(context: Context, request: VoteRequest) -> str | None:
     return None if is_the_same else f"it voted for {voted} in epoch {state.epoch}"
 
 
-def refuse_log(context: Context, request: VoteRequest) -> str | None:
+def refuse_log(replica: ReplicaState, request: VoteRequest) -> str | None:
     """RF-14: the nominee's log ends no earlier than this one. Nor may it lack committed records."""
     candidate_end = OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset)
-    if request.last_offset < context.committed_offset:
-        return f"its log ends at {_named(candidate_end)}, and all below {context.committed_offset} is committed"
-    if goes_on_with_refused(context, request):
+    if request.last_offset < replica.committed_offset:
+        return f"its log ends at {_named(candidate_end)}, and all below {replica.committed_offset} is committed"
+    if goes_on_with_refused(replica, request):
         return f"its log ends in epoch {request.last_epoch}, whose leader lacks what is committed"
-    if candidate_end < context.log.end:
-        return f"its log ends at {_named(candidate_end)}, that of this node at {_named(context.log.end)}"
+    if candidate_end < replica.log.end:
+        return f"its log ends at {_named(candidate_end)}, that of this node at {_named(replica.log.end)}"
     return None
 
 
-def refusal_of_error(context: Context, request: VoteRequest, error: ErrorCode) -> str:
+def refusal_of_error(environment: Environment, replica: ReplicaState, request: VoteRequest, error: ErrorCode) -> str:
     """The reason, if the request was answered with an error."""
     match error:
         case ErrorCode.FENCED_LEADER_EPOCH:
-            return f"{error.name}: this node is in epoch {context.epoch}"
+            return f"{error.name}: this node is in epoch {replica.epoch}"
         case ErrorCode.INVALID_VOTER_KEY:
-            return f"{error.name}: it means {request.voter_key}, this is {context.key}"
+            return f"{error.name}: it means {request.voter_key}, this is {environment.key}"
         case ErrorCode.INCONSISTENT_CLUSTER_ID:
-            return f"{error.name}: it is of {request.cluster_id}, this node of {context.cluster_id}"
+            return f"{error.name}: it is of {request.cluster_id}, this node of {environment.cluster_id}"
         case _:
             return error.name
 
 
-def _refuse_while_new(context: Context, request: VoteRequest) -> str | None:
-    if newcomers.may_vote_for(context, request):
+def _refuse_while_new(replica: ReplicaState, request: VoteRequest) -> str | None:
+    if newcomers.may_vote_for(replica, request):
         return None  # else its log may be shorter than what it has acknowledged
-    if context.may_found:
+    if replica.may_found:
         return f"this node's directory is new, and the candidate's log, which ends at {request.last_offset}, is not"
-    return f"this node recovers: its log ends at {context.log.end_offset}, and may once have been longer"
+    return f"this node recovers: its log ends at {replica.log.end_offset}, and may once have been longer"
 
 
 def _named(end: OffsetAndEpoch) -> str:

@@ -332,7 +332,7 @@ def point_from_proto(point: common_pb2.EpochEndOffset) -> OffsetAndEpoch:
 
 
 def fetch_response_to_proto(correlation_id: int, response: FetchResponse, records: bytes) -> quorum_pb2.FetchResponse:
-    """Encode a FetchResponse with the encoded batches that its LogRange stands for."""
+    """Encode a FetchResponse with encoded batches, as they were read."""
     return quorum_pb2.FetchResponse(
         correlation_id=correlation_id,
         error_code=response.error,
@@ -391,7 +391,7 @@ def fetch_snapshot_request_from_proto(message: quorum_pb2.FetchSnapshotRequest) 
 
 
 def fetch_snapshot_response_to_proto(response: FetchSnapshotResponse, data: bytes) -> quorum_pb2.FetchSnapshotResponse:
-    """Encode a FetchSnapshotResponse with the bytes that its SnapshotRange stands for."""
+    """Encode a FetchSnapshotResponse with bytes of the snapshot, as they were read."""
     return quorum_pb2.FetchSnapshotResponse(
         error_code=response.error,
         current_leader=leader_to_proto(response.leader, response.leader_endpoint),

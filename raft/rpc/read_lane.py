@@ -12,6 +12,7 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 CALL_SECONDS: Final = 0.001
@@ -30,10 +31,25 @@ WRITES_PER_SECOND_MIN: Final = 10
 """With fewer records in a second, such as an idle cluster's NoOps, reads are not limited."""
 
 BUSY_SHARE_MIN: Final = 0.7
-"""A process that uses less of one processor than this has time for reads, however much is written."""
+"""A process that is busy for less of the time than this has time for reads, however much is written."""
 
 WINDOW_SECONDS: Final = 0.5
 """How often the lane checks whether records are written, and how busy the process was."""
+
+_SCHEDULING: Final = Path("/proc/thread-self/schedstat")
+"""Of the calling thread: nanoseconds on a processor, nanoseconds of waiting for one, how often it had one."""
+
+
+def busy_seconds() -> float:
+    """How long this process has used processors, and this thread has waited for one.
+
+    Where others take the only processor, a process that is never idle uses little of it.
+    """
+    try:
+        waited_ns = int(_SCHEDULING.read_text().split()[1])
+    except (OSError, IndexError):  # not Linux, or a kernel without the counts
+        waited_ns = 0
+    return time.process_time() + waited_ns / 1e9
 
 
 class ReadLane:
@@ -44,21 +60,21 @@ class ReadLane:
         share: float,
         written: Callable[[], int],
         now: Callable[[], float] = time.monotonic,
-        used: Callable[[], float] = time.process_time,
+        busy: Callable[[], float] = busy_seconds,
     ) -> None:
         """`share` is from 0 to 1; `written` counts records, such as the committed end offset.
 
-        `now` is in seconds, and `used` is the processor time of this process in seconds.
+        `now` is in seconds, and `busy` counts the seconds in which this process had work to do.
         """
         self._share = share
         self._written = written
         self._now = now
-        self._used = used
+        self._busy = busy
         self._credit_seconds = BURST_SECONDS
         self._credited_at = now()
         self._window_start = now()
         self._window_written = written()
-        self._window_used = used()
+        self._window_busy = busy()
         self._is_contended = False
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
@@ -98,12 +114,12 @@ class ReadLane:
         Holding reads back makes the process less busy, so they are held back until none of them waits.
         """
         seconds = now - self._window_start
-        written, used = self._written(), self._used()
+        written, busy = self._written(), self._busy()
         writes = (written - self._window_written) / seconds >= WRITES_PER_SECOND_MIN
         somebody_waits = any(not turn.done() for turns in self._waiting.values() for turn in turns)
-        is_busy = (used - self._window_used) / seconds >= BUSY_SHARE_MIN
+        is_busy = (busy - self._window_busy) / seconds >= BUSY_SHARE_MIN
         self._is_contended = writes and (is_busy or (self._is_contended and somebody_waits))
-        self._window_start, self._window_written, self._window_used = now, written, used
+        self._window_start, self._window_written, self._window_busy = now, written, busy
 
     def _set_timer(self) -> None:
         if self._timer is None and self._waiting:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, TypeAlias
 
 from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 
 BATCH_OVERHEAD_BYTES: Final = 256
 """Reserved in addition to each body: more than a batch's header takes."""
+
+OnSettled: TypeAlias = Callable[[ApiError | None], None]
+"""Called once with the outcome of an append: None when it is committed, an error when that is not certain any more.
+
+It is called while the shell carries out its actions. So it must not raise, and must not call back into the node: what
+it has to do there, such as another append, it does by `Runtime.call_soon`."""
 
 
 class UnwrittenAppends:
@@ -38,33 +45,46 @@ class UnwrittenAppends:
 
 
 class PendingAppends:
-    """The futures of pending appends."""
+    """The appends that are not settled, and what each of them calls then. Used on the shell's thread only."""
 
-    def __init__(self) -> None:
-        self._committed: dict[int, asyncio.Future[None]] = {}
+    def __init__(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
+        """`call_soon` is that of the shell's runtime."""
+        self._call_soon = call_soon
+        self._on_settled: dict[int, OnSettled] = {}
+        self._preparing: int | None = None
 
-    def add(self, append_id: int) -> asyncio.Future[None]:
-        """Note an append; returns a future that ends when it is committed."""
-        committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._committed[append_id] = committed
-        return committed
+    def __contains__(self, append_id: int) -> bool:
+        """Whether that append is one of these, and not settled."""
+        return append_id in self._on_settled
 
-    def forget(self, append_id: int) -> None:
-        """Forget an append that was refused."""
-        del self._committed[append_id]
+    # An append can fail while it is prepared. Consider a leader that has not heard from a majority for longer than the
+    # fetch timeout, and whose timer has not fired yet. The step that prepares the append sees that the time is over:
+    # the leader resigns, and the append fails at once. Its caller does not know its offsets yet. So it is told in a
+    # call of its own.
+    def prepare(self, append_id: int, on_settled: OnSettled, prepare: Callable[[], Offset]) -> Offset:
+        """Note an append that `prepare` prepares, and return its result; if it raises, the append is forgotten.
 
-    def complete(self, append_id: int, error: ApiError | None) -> None:
-        """Complete an append: it is committed, or leadership was lost first."""
-        committed = self._committed.pop(append_id)
-        if committed.done():
-            return
-        if error is None:
-            committed.set_result(None)
+        `on_settled` is never called within this.
+        """
+        self._on_settled[append_id] = on_settled
+        self._preparing = append_id
+        try:
+            return prepare()
+        except BaseException:
+            self._on_settled.pop(append_id, None)
+            raise
+        finally:
+            self._preparing = None
+
+    def settle(self, append_id: int, error: ApiError | None) -> None:
+        """An append is committed, or leadership was lost first. Raises KeyError if it is not one of these."""
+        on_settled = self._on_settled.pop(append_id)
+        if append_id == self._preparing:
+            self._call_soon(partial(on_settled, error))
         else:
-            committed.set_exception(error)
-            committed.exception()  # its caller may be gone: asyncio must not log that
+            on_settled(error)
 
     def fail_all(self, message: str) -> None:
-        """Fail all pending appends: the node stops."""
-        for append_id in list(self._committed):
-            self.complete(append_id, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
+        """The node stops: the outcome of what is pending is not known here."""
+        for append_id in list(self._on_settled):
+            self.settle(append_id, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))

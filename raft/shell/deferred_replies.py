@@ -12,15 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kraftbase.errors import ErrorCode
-from raft.core.actions import Reply
+from raft.core.actions import LogRange, Reply, SnapshotRange
 from raft.core.messages import (
     DescribeQuorumResponse,
     FetchResponse,
     FetchSnapshotResponse,
-    LogRange,
     LogStartHolder,
     Response,
-    SnapshotRange,
 )
 from raft.shell.node_snapshots import NodeSnapshots
 from raft.shell.runtime import Runtime
@@ -64,15 +62,14 @@ class DeferredReplies:
         At once means before a flush that is ordered after it.
         """
         records = b""
-        response = reply.response
-        match response:
-            case FetchSnapshotResponse(data=SnapshotRange() as wanted):
-                self._send_snapshot(reply.request_id, response, wanted)
-                return
-            case FetchResponse(records=LogRange(start_offset=start_offset, max_bytes=max_bytes)):
-                records = self._log.read(start_offset, max_bytes)
-            case DescribeQuorumResponse():
-                response = replace(response, log_start_holders=self._log_start_holders())
+        response, reads = reply.response, reply.reads
+        if isinstance(reads, LogRange):
+            records = self._log.read(reads.start_offset, reads.max_bytes)
+        elif isinstance(reads, SnapshotRange) and isinstance(response, FetchSnapshotResponse):
+            self._send_snapshot(reply.request_id, response, reads)
+            return
+        elif isinstance(response, DescribeQuorumResponse):
+            response = replace(response, log_start_holders=self._log_start_holders())
         # Consider record 100, committed by the fetch of follower 2, with follower 3 parked and a client that waits for
         # its operation. The core orders: the append is complete, 3 is answered, listeners may have 100, 2 is answered.
         # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine has run,

@@ -30,6 +30,6 @@ def without_records(outcome: ResponseReceived) -> ResponseReceived:
             high_watermark=response.high_watermark,
             log_start_offset=response.log_start_offset,
             expected_state_digest=response.expected_state_digest,
-            is_without_room=True,
         ),
+        is_without_room=True,
     )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from raft.core.log import LogState
-from raft.core.types import Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import OffsetAndEpoch, RecoveringLog
 from raft.shell.shell_host import Identity
-from raft.storage.batch import batch_timestamp
 from raft.storage.segmented_log import SegmentedLog
 
 
@@ -17,13 +16,6 @@ def log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogS
         epochs=log.epochs.copy(),
         latest_snapshot=latest_snapshot,
     )
-
-
-def last_timestamp_ms(log: SegmentedLog) -> int:
-    """The timestamp of its last batch; 0 if it has none."""
-    if log.log_end_offset == log.log_start_offset:
-        return 0
-    return batch_timestamp(log.read_batches(Offset(log.log_end_offset - 1), 1)[-1])
 
 
 def recovering_log(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:

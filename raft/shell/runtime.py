@@ -1,4 +1,4 @@
-"""The runtime that the shell needs: the time, timers, and a thread for the disk.
+"""The runtime that the shells need: the time, timers, and a thread for the disk.
 
 The production runtime is an asyncio event loop; the simulator has its own, in virtual time. The promises: every
 callback runs on the shell's own thread (or loop), never within the call that requested it; the work given to
@@ -11,9 +11,21 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Final, Protocol, TypeAlias, runtime_checkable
+
+OnDone: TypeAlias = Callable[[BaseException | None], None]
+"""Called once, with what went wrong; None if it went well."""
+
+TURNS_FOR_ANSWERS: Final = 2
+"""How many turns of an asyncio loop it takes until ready answers are with the network: one for the callers that
+wait for them, one for fetches of what is committed now, which are answered meanwhile."""
+
+TURNS_FOR_REQUESTS: Final = 5
+"""The same until requests that have arrived are taken, too: about what it takes to receive a follower's fetch and to
+answer it."""
 
 
+@runtime_checkable
 class Timer(Protocol):
     """A timer that can be cancelled."""
 
@@ -37,15 +49,26 @@ class Runtime(Protocol):
         """Call back when everything that is ready to run has run."""
         ...
 
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back when the answers that are ready are with the network."""
+        ...
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """Call back when the answers that are ready are with the network, and requests that have arrived are taken.
+
+        For long work in parts: between two of them everybody else is served.
+        """
+        ...
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms`."""
         ...
 
-    def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
-        """Run `work` where it may block, then call `on_done` with what it raised, None if it went well."""
+    def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
+        """Run `work` where it may block, then call `on_done` with what it raised."""
         ...
 
-    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+    def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
         """As `run_on_disk`, for long work: it delays nothing else, and has no order with other work."""
         ...
 
@@ -70,22 +93,58 @@ class AsyncioRuntime:
         """Call back in the loop's next round."""
         self._loop.call_soon(callback)
 
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back `TURNS_FOR_ANSWERS` rounds of the loop from now."""
+        self._loop.call_soon(self._turn, TURNS_FOR_ANSWERS - 1, callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """Call back `TURNS_FOR_REQUESTS` rounds of the loop from now."""
+        self._loop.call_soon(self._turn, TURNS_FOR_REQUESTS - 1, callback)
+
+    def _turn(self, turns_left: int, callback: Callable[[], None]) -> None:
+        if turns_left:
+            self._loop.call_soon(self._turn, turns_left - 1, callback)
+        else:
+            callback()
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms`."""
         return self._loop.call_later(delay_ms / 1000, callback)
 
-    def run_on_disk(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+    def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
         """Run `work` in the executor's thread."""
         self._run(self._executor, work, on_done)
 
-    def run_aside(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+    def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
         """Run `work` in one of the loop's own threads."""
         self._run(None, work, on_done)
 
-    def _run(
-        self, executor: Executor | None, work: Callable[[], None], on_done: Callable[[BaseException | None], None]
-    ) -> None:
+    def _run(self, executor: Executor | None, work: Callable[[], None], on_done: OnDone) -> None:
         def finish(done: asyncio.Future[None]) -> None:
             on_done(asyncio.CancelledError() if done.cancelled() else done.exception())
 
         self._loop.run_in_executor(executor, work).add_done_callback(finish)
+
+
+async def awaited(begin: Callable[[OnDone], object]) -> None:
+    """Wait until what `begin` begins calls its `on_done`; raises what that is called with.
+
+    If `begin` returns a `Timer`, it is cancelled when this is.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def on_done(error: BaseException | None) -> None:
+        if done.done():
+            return  # nobody waits any more
+        if error is None:
+            done.set_result(None)
+        else:
+            done.set_exception(error)
+
+    begun = begin(on_done)
+    try:
+        await done
+    except asyncio.CancelledError:
+        if isinstance(begun, Timer):
+            begun.cancel()
+        raise

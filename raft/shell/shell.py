@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
-from typing import Final
 
 import structlog
 
-from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
+from kraftbase.errors import ApiError
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -64,28 +63,25 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
-from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
+from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.shell.burst_marker import BurstMarker
+from raft.shell.deadline_timer import DeadlineTimer
 from raft.shell.deferred_replies import DeferredReplies
 from raft.shell.flusher import Flusher
 from raft.shell.full_disk import pause_ms, without_records
-from raft.shell.initial_log_state import last_timestamp_ms, log_state, recovering_log
+from raft.shell.initial_log_state import log_state, recovering_log
 from raft.shell.log_start_keeper import LogStartKeeper
+from raft.shell.log_writer import LogWriter, check_snapshot_point
 from raft.shell.node_snapshots import NodeSnapshots
 from raft.shell.observer import ShellObserver
 from raft.shell.rejected_claims import RejectedClaims
-from raft.shell.runtime import Runtime, Timer
+from raft.shell.runtime import Runtime
 from raft.shell.shell_host import Identity, ShellHost
-from raft.storage.batch import batch_timestamp, encode_batch
-from raft.storage.control import encode_leader_change
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start_policy import LogStartConfig
 from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
-
-MARKER_IDLE_MS: Final = 100
-"""How long after a flush a burst of appends counts as ended: then a marker records that all of it is durable."""
 
 logger = structlog.get_logger(__name__)
 
@@ -157,12 +153,11 @@ class Shell:
         self._committed_end_offset = Offset(0)
         self._actions: deque[Action] = deque()
         self._persisting = self._appends_scheduled = self._closed = False
-        self._unwritten = UnwrittenAppends()
         self._rejected_claims = RejectedClaims(runtime)
-        self._last_id = self._timer_at_ms = 0
-        self._timer: Timer | None = None
-        self._marker_timer: Timer | None = None
-        self._last_timestamp_ms = last_timestamp_ms(log)
+        self._last_id = 0
+        self._timer = DeadlineTimer(runtime, lambda: self.replica.next_deadline_ms, lambda: self.step(TimePassed()))
+        self._marker = BurstMarker(log, runtime, self._fatal)
+        self._writer = LogWriter(log, runtime, self._fatal)
 
     # --- calls of its owner -------------------------------------------------------------------------------------------
 
@@ -176,9 +171,8 @@ class Shell:
         """Stop at once: no events, no actions, no timers."""
         self._closed = True
         self._replies.close()
-        for timer in (self._timer, self._marker_timer):
-            if timer is not None:
-                timer.cancel()
+        self._timer.cancel()
+        self._marker.cancel()
         self.log_start.close()
         self.snapshots.close()
 
@@ -201,12 +195,9 @@ class Shell:
         refusal = self.replica.refuse_append(epoch, len(body))
         if refusal is not None:
             raise ApiError(*refusal)
-        try:
-            self._reserve(self._unwritten.byte_count + len(body) + BATCH_OVERHEAD_BYTES)
-        except OutOfSpace as error:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        self._writer.reserve_append(len(body))
         base_offset = self.replica.next_append_offset
-        self._unwritten.add(Offset(base_offset + record_count), len(body))
+        self._writer.unwritten.add(Offset(base_offset + record_count), len(body))
         self.step(AppendPrepared(append_id, epoch, body, record_count))
         return base_offset
 
@@ -222,20 +213,8 @@ class Shell:
         None if it is not needed: the log starts further on, or it exists. Raises ValueError for an invalid id: not
         committed, not in the log, or not at the end of a batch (SN-07).
         """
-        offset, log = snapshot_id.offset, self.log
-        if offset <= 0:
-            raise ValueError(f"a snapshot at offset {offset} would hold nothing; take one of something applied (SN-03)")
-        if offset < log.log_start_offset:
+        if not check_snapshot_point(self.log, self.replica.high_watermark, snapshot_id):
             return None
-        if offset > min(self.replica.high_watermark, log.flushed_end_offset):
-            raise ValueError(
-                f"offset {offset} is not committed; the high watermark is {self.replica.high_watermark}: take a"
-                " snapshot of committed records only"
-            )
-        if log.epochs.epoch_before(offset) != snapshot_id.epoch:
-            raise ValueError(f"the record before offset {offset} is not of epoch {snapshot_id.epoch}; give its epoch")
-        if not log.is_boundary(offset):
-            raise ValueError(f"offset {offset} is within a batch; take the snapshot where one ends")
         return self.snapshots.create(snapshot_id, timestamp_ms)
 
     def snapshot_taken(self) -> None:
@@ -261,13 +240,14 @@ class Shell:
 
         Only the log knows where its batches end, so an answer that would truncate it within one is refused here.
         """
+        has_room = self._writer.has_room
         match outcome:
             case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
-                not self._is_between_batches(diverging)
+                not self._writer.is_between_batches(self.replica.truncation_point(diverging))
             ):
                 self._rejected_claims.note(f"the leader's log diverges within a batch of this one, at {diverging}")
                 self.step(RequestFailed(correlation_id))
-            case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not self._has_room(batches):
+            case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not has_room(batches):
                 empty = without_records(outcome)
                 self._runtime.call_later(pause_ms(self.config), lambda: self.step(empty))
             case _:
@@ -280,7 +260,8 @@ class Shell:
             self._observer.stepped(event, actions, self.replica)
         self._actions.extend(actions)
         self._carry_out()
-        self._set_timer()
+        if not self._closed:
+            self._timer.set()
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:
@@ -298,69 +279,13 @@ class Shell:
             return
         self.step(LogFlushed(end_offset))
         self._notify_committed()
-        if self._marker_timer is None and not self._closed:
-            self._marker_timer = self._runtime.call_later(MARKER_IDLE_MS, self._close_burst)
+        if not self._closed:
+            self._marker.flushed()
 
     def _snapshots_changed(self) -> None:
         if not self._closed:
             self.step(SnapshotsChanged(self.snapshots.latest))
             self._host.snapshots_changed()
-
-    def _close_burst(self) -> None:
-        self._marker_timer = None
-        if self._closed:
-            return
-        try:
-            if self.log.flushed_end_offset == self.log.log_end_offset:  # else the next flush calls this again
-                self.log.write_marker()
-        except BaseException as error:
-            self._fatal(error)
-
-    def _has_room(self, batches: Sequence[Batch]) -> bool:
-        try:
-            self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
-        except OutOfSpace as error:
-            logger.error("cannot follow the leader: no room for its batches", reason=str(error))
-            return False
-        return True
-
-    def _is_between_batches(self, diverging: OffsetAndEpoch) -> bool:
-        point = self.replica.truncation_point(diverging)
-        try:
-            return point >= self.log.log_end_offset or self.log.is_boundary(point)
-        except BaseException as error:
-            self._fatal(error)
-            return False
-
-    def _reserve(self, byte_count: int) -> None:
-        """Reserve room. Rolling to a new segment flushes the last one, so this may raise FlushFailed."""
-        try:
-            self.log.reserve(byte_count)
-        except OutOfSpace:
-            raise
-        except BaseException as error:
-            self._fatal(error)
-            raise
-
-    def _set_timer(self) -> None:
-        deadline_ms = self.replica.next_deadline_ms
-        if deadline_ms is None or self._closed:
-            return
-        if self._timer is not None:
-            if self._timer_at_ms <= deadline_ms:
-                return  # it fires early and is then set again: cheaper than moving it at every step
-            self._timer.cancel()
-        self._timer_at_ms = deadline_ms
-        delay_ms = max(0, deadline_ms - self._now_ms() + 1)
-        self._timer = self._runtime.call_later(delay_ms, self._timer_fired)
-
-    def _timer_fired(self) -> None:
-        self._timer = None
-        deadline_ms = self.replica.next_deadline_ms
-        if deadline_ms is not None and self._now_ms() >= deadline_ms:
-            self.step(TimePassed())
-        else:
-            self._set_timer()
 
     # --- actions ------------------------------------------------------------------------------------------------------
 
@@ -371,27 +296,23 @@ class Shell:
             match action:
                 case Reply():
                     self._replies.send(action, may_defer=self._is_all_committed)
-                case AppendRecords(base_offset, epoch, body, record_count):
-                    batch = encode_batch(base_offset, epoch, body, record_count, self._timestamp_ms())
-                    self.log.append((batch,))
-                    self._unwritten.written(batch.end_offset)
+                case AppendRecords():
+                    self._writer.append_records(action)
                 case FlushLog():
                     self.flusher.request()
                 case Send():
                     self._host.send(action)
                 case AppendBatches(batches):
-                    self.log.append(batches)
-                    self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
+                    self._writer.append_batches(batches)
                 case AdvanceHighWatermark():
                     is_more_committed = True
                 case CompleteAppend(append_id):
                     self._host.append_completed(append_id, None)
                 case FailAppend(append_id, error, message):
-                    self._unwritten.clear()
+                    self._writer.unwritten.clear()
                     self._host.append_completed(append_id, ApiError(error, message))
-                case AppendLeaderChange(base_offset, epoch, record):
-                    body = encode_leader_change(record)
-                    self.log.append((encode_batch(base_offset, epoch, body, 1, self._timestamp_ms(), is_control=True),))
+                case AppendLeaderChange():
+                    self._writer.append_leader_change(action)
                 case TruncateLog(end_offset):
                     self.log.truncate(end_offset)
                 case TruncateFullyAndStartAt(snapshot_id):
@@ -400,10 +321,18 @@ class Shell:
                     self._host.snapshots_changed()
                 case AppendSnapshot(fetch_id, snapshot_id, data):
                     self.snapshots.append(
-                        fetch_id, snapshot_id, data, self._appended(fetch_id), self._refused(fetch_id)
+                        fetch_id,
+                        snapshot_id,
+                        data,
+                        self._stepping(SnapshotAppended, fetch_id),
+                        self._stepping(SnapshotRefused, fetch_id),
                     )
                 case FreezeSnapshot(fetch_id):
-                    self.snapshots.freeze(fetch_id, self._received(fetch_id), self._refused(fetch_id))
+                    self.snapshots.freeze(
+                        fetch_id,
+                        self._stepping(SnapshotReceived, fetch_id),
+                        self._stepping(SnapshotRefused, fetch_id),
+                    )
                 case DropSnapshot():
                     self.snapshots.drop()
                 case EndRecovering():
@@ -433,14 +362,8 @@ class Shell:
         """Whether nothing waits to be committed, or to be appended."""
         return self.replica.high_watermark == self.replica.next_append_offset
 
-    def _appended(self, fetch_id: int) -> Callable[[int], None]:
-        return lambda position: self.step(SnapshotAppended(fetch_id, position))
-
-    def _received(self, fetch_id: int) -> Callable[[], None]:
-        return lambda: self.step(SnapshotReceived(fetch_id))
-
-    def _refused(self, fetch_id: int) -> Callable[[], None]:
-        return lambda: self.step(SnapshotRefused(fetch_id))
+    def _stepping(self, kind: Callable[..., Event], fetch_id: int) -> Callable[..., None]:
+        return lambda *values: self.step(kind(fetch_id, *values))
 
     def _notify_committed(self) -> bool:
         """Notify the host of the committed end; True if it has moved."""
@@ -467,11 +390,6 @@ class Shell:
     def _fatal(self, error: BaseException) -> None:
         if not self._closed:
             self._host.fatal(error)
-
-    def _timestamp_ms(self) -> int:
-        """The wall clock, but never behind the last batch's timestamp."""
-        self._last_timestamp_ms = max(self._last_timestamp_ms, self._runtime.wall_clock_ms())
-        return self._last_timestamp_ms
 
     def _now_ms(self) -> int:
         return int(self._runtime.now_ms())

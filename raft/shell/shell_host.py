@@ -44,7 +44,7 @@ class ShellHost(Protocol):
         ...
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """A prepared append is committed, or leadership was lost before it was."""
+        """A prepared append is committed, or leadership was lost before it was: maybe while it is prepared."""
         ...
 
     def committed(self, committed_end_offset: Offset) -> None:

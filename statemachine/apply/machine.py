@@ -1,60 +1,45 @@
 """Feeds the store from the committed log and notifies waiters (rules LI-01 to LI-05 on the listener's side).
 
 - A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
-- Small runs of batches are applied on the event loop, which takes well under 10 ms; others in a thread, while reads
-  continue and see the state before. Each run is one transaction.
-- Waiters, subscribers and publishers are notified after the transaction. Those that only wait for the commit are
-  notified before a run is written on the loop; from then on reads wait for that run, so what was acknowledged here is
-  seen here.
+- Batches are applied in runs, each in one transaction (`statemachine.apply.run_writer`). Those that only wait for the
+  commit are notified before a small run is written; from then on reads wait for that run, so what was acknowledged here
+  is seen here.
+- Waiters, subscribers and publishers are notified after the transaction.
 - At certain offsets the node is given the digest of the state, for the quorum to compare. A state that differs from the
   others' is fenced: nothing more is applied or read, and the next start rebuilds it.
 - No room on the disk, or another process's lock on the database, is waited out; anything else that keeps a record from
-  being applied is raised, and the node must stop (CT-18).
+  being applied is reported, and the node must stop (CT-18).
+
+Everything happens in callbacks of a runtime: the node's event loop, or the simulator's virtual time.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 import structlog
 
-from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
-from raft.core.types import LeaderAndEpoch, Offset, StateDigest
-from raft.listener import BatchReader, CommittedBatch, Listener, LoadSnapshotReader
+from kraftbase.errors import ApiError, ErrorCode
+from raft.core.types import Batch, LeaderAndEpoch, Offset, StateDigest
+from raft.listener import CommittedBatch
+from raft.shell.runtime import OnDone, Runtime, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
+from statemachine.apply.obstacle import Obstacle
 from statemachine.apply.publishers import MetadataPublisher, MetadataPublishers
+from statemachine.apply.run_writer import OnCommitted, RunWriter
+from statemachine.apply.snapshot_loader import SnapshotLoader
 from statemachine.apply.waiters import OffsetWaiters
-from statemachine.replay.replay import ReplayError
 from statemachine.store.checkpointer import Checkpointer
-from statemachine.store.metadata_tables import PreparedRun, StoreUnavailable
-from statemachine.store.store import MetadataStore
-from statemachine.store.write_ahead_log import TRANSACTION_BYTES_SOFT_MAX, WriteAheadLogHeld
-
-APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Up to about 800 records: what is applied in a few milliseconds. Half as much while a publisher is installed."""
-
-REMOVALS_ON_LOOP_MAX: Final = 0
-"""How many topics, or partitions with remote data, may lose all their rows on the loop: a topic takes up to 10,000
-partitions along, 30 milliseconds of work, and a partition has any number of remote segments."""
-
-ROWS_ON_LOOP_MAX: Final = 1_000
-"""Few bytes may still be many rows: a remote segment has one for each leader epoch. Half as many while a publisher is
-installed."""
-
-UNAVAILABLE_PAUSE_SECONDS: Final = 0.5
-"""How long to wait before a transaction that found no room or a lock is tried again."""
+from statemachine.store.metadata_tables import StoreUnavailable
+from statemachine.store.store_port import StorePort
+from statemachine.store.write_ahead_log import TRANSACTION_BYTES_SOFT_MAX
 
 WAITERS_MAX: Final = 10_000
-
-TURNS_FOR_ANSWERS: Final = 2
-"""How many turns of the loop until an answer has been handed to the network: one for the callers that wait for it, one
-for fetches of what is committed now, which are answered meanwhile."""
 
 ACKNOWLEDGED_WAIT_MS: Final = 2_000
 """How long a read waits for what was acknowledged here. That is a few turns, or as long as a checkpoint stops the
@@ -63,23 +48,31 @@ writer, a second and its syncs at most; only an obstacle makes it last longer.""
 logger = structlog.get_logger(__name__)
 
 
-class MetadataMachine(Listener):
-    """The listener that keeps a store level with the log. Register it at the store's `applied_end_offset`, if any."""
+class MetadataMachine:
+    """The listener that keeps a store level with the log (`raft.synchronous_listener.SynchronousListener`).
 
-    def __init__(self, store: MetadataStore) -> None:
+    Register it at the store's `applied_end_offset`, if any.
+    """
+
+    name: Final = "MetadataMachine"
+    can_load_snapshots: Final = True
+
+    def __init__(self, store: StorePort, runtime: Runtime) -> None:
+        """`runtime` has a worker of the store's own: its disk's thread."""
         self._store = store
+        self._runtime = runtime
         self._applied_end_offset = store.applied_end_offset
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-apply")
+        self._obstacle = Obstacle()
         self._subscribers: list[Subscriber] = []
         self._publishers = MetadataPublishers()
-        self._is_applying = False
-        self._acknowledged_end_offset = Offset(0)
-        self._on_committed: Callable[[Offset], bool] | None = None
-        self._waiters = OffsetWaiters()
-        self._checkpointer = Checkpointer(store, self._executor)
-        self._is_shut_down = False
-        self._unavailable_reason: str | None = None
-        self._fence: str | None = None
+        self._waiters = OffsetWaiters(runtime)
+        self._checkpointer = Checkpointer(store, runtime)
+        self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._rotten)
+        self._loader = SnapshotLoader(store, runtime, self._checkpointer, self._obstacle)
+        self._runs: deque[Sequence[CommittedBatch]] = deque()
+        """What is still to be written of the batches in hand."""
+        self._on_done: OnDone | None = None
+        """Ends the present call of the listener; None if there is none."""
         self._report: Callable[[StateDigest], None] | None = None
         self._on_rotten: Callable[[str], None] = self.fence_rotten
         self._unreported: list[StateDigest] = []
@@ -92,7 +85,12 @@ class MetadataMachine(Listener):
     @property
     def unavailable_reason(self) -> str | None:
         """Why committed records cannot be applied, None while they can: no room on the disk, a lock, or a fence."""
-        return self._fence or self._unavailable_reason
+        return self._obstacle.reason
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether it has stopped for good: see `fence` and `fence_rotten`."""
+        return self._obstacle.fence is not None
 
     @property
     def has_open_transaction(self) -> bool:
@@ -103,12 +101,12 @@ class MetadataMachine(Listener):
         """Notify `subscriber` from now on."""
         self._subscribers.append(subscriber)
 
-    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
+    def set_commit_callback(self, on_committed: OnCommitted) -> None:
         """Notify `on_committed` of the end offset of each run that is written on the loop next.
 
         It returns whether it acknowledged anything.
         """
-        self._on_committed = on_committed
+        self._writer.on_committed = on_committed
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
         """Show `publisher` the state, now or after the run that is being applied, and then every change.
@@ -117,7 +115,7 @@ class MetadataMachine(Listener):
         """
         self._publishers.add(publisher)
         self._store.has_publishers = True
-        if not self._is_applying:
+        if self._on_done is None:
             self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
 
     def remove_publisher(self, publisher: MetadataPublisher) -> None:
@@ -131,12 +129,14 @@ class MetadataMachine(Listener):
         if self._store.state_digest is not None:
             self._unreported.append(self._store.state_digest)
 
+    # --- the fence ----------------------------------------------------------------------------------------------------
+
     def fence(self, expected: StateDigest, own: StateDigest) -> None:
         """Stop for good: the store has the digest `own`, the quorum has `expected` (KAFKA-14275).
 
         Nothing more is applied, reads and operations are refused, and the next start sets the database aside.
         """
-        if self._fence is not None:
+        if self._obstacle.fence is not None:
             return
         logger.critical(
             "this node's metadata differs from the quorum's",
@@ -155,7 +155,7 @@ class MetadataMachine(Listener):
 
         Like `fence`, but nothing was made from the wrong rows, so the snapshots stay.
         """
-        if self._fence is None:
+        if self._obstacle.fence is None:
             self._fence_for(
                 f"this node's metadata rotted ({reason}); its database is rebuilt from a snapshot and the log as soon"
                 " as no other node rebuilds its own",
@@ -166,113 +166,163 @@ class MetadataMachine(Listener):
         """Have `on_rotten` call `fence_rotten`, and notify others, when rot keeps a record from being applied."""
         self._on_rotten = on_rotten
 
-    def _fence_for(self, fence: str, mark: str) -> None:
-        self._fence = fence
-        logger.critical(fence)
-        self._waiters.fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
-        if not self._is_shut_down:
-            asyncio.get_running_loop().run_in_executor(self._executor, self._mark_diverged, mark)
-
     def refuse_if_fenced(self) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the store's content must not be trusted."""
-        if self._fence is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._fence)
+        self._obstacle.refuse_if_fenced()
 
-    async def wait_applied(self, end_offset: Offset, timeout_ms: int) -> None:
-        """Wait until everything below `end_offset`, and what was acknowledged here, is applied here.
+    def _rotten(self, reason: str) -> None:
+        self._on_rotten(reason)
 
-        Raises ApiError: REQUEST_TIMED_OUT if it is not in time, or never because this node shuts down,
-        THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if this state machine is fenced, or cannot apply
-        what was acknowledged.
-        """
-        self.refuse_if_fenced()
-        if end_offset <= self._applied_end_offset:
-            if self._acknowledged_end_offset <= self._applied_end_offset:
-                return
-            if self._unavailable_reason is not None:
-                raise ApiError(
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"this node cannot apply what it has acknowledged: {self._unavailable_reason}; fix that or ask"
-                    " another node",
+    def _fence_for(self, fence: str, mark: str) -> None:
+        self._obstacle.fence = fence
+        logger.critical(fence)
+        self._waiters.fail(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, fence))
+        if not self._obstacle.is_shut_down:
+            self._runtime.run_on_disk(lambda: self._store.mark_diverged(mark), self._marked)
+
+    def _marked(self, error: BaseException | None) -> None:
+        match error:
+            case None:
+                pass
+            case StoreUnavailable() | sqlite3.Error():
+                logger.error(
+                    "the metadata database cannot be marked; move it away before the node is started again",
+                    reason=str(error),
                 )
-            end_offset, timeout_ms = self._acknowledged_end_offset, ACKNOWLEDGED_WAIT_MS
-        if self._is_shut_down:
-            raise _shuts_down()
+            case _:
+                self._end(error)
+
+    # --- reads --------------------------------------------------------------------------------------------------------
+
+    def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Timer | None:
+        """Call back when everything below `end_offset`, and what was acknowledged here, is applied here: maybe now.
+
+        Cancel what is returned to wait no more. `on_done` is called with an ApiError: REQUEST_TIMED_OUT if it is not in
+        time, or never because this node shuts down, THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if
+        this state machine is fenced, or cannot apply what was acknowledged.
+        """
+        if self._obstacle.fence is not None:
+            on_done(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._obstacle.fence))
+            return None
+        if end_offset <= self._applied_end_offset:
+            acknowledged = self._writer.acknowledged_end_offset
+            if acknowledged <= self._applied_end_offset:
+                on_done(None)
+                return None
+            if self._obstacle.passing_reason is not None:
+                message = (
+                    f"this node cannot apply what it has acknowledged: {self._obstacle.passing_reason}; fix that or"
+                    " ask another node"
+                )
+                on_done(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, message))
+                return None
+            end_offset, timeout_ms = acknowledged, ACKNOWLEDGED_WAIT_MS
+        if self._obstacle.is_shut_down:
+            on_done(_shuts_down())
+            return None
         if len(self._waiters) >= WAITERS_MAX:
-            raise ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"{WAITERS_MAX} reads wait here; try again later")
-        try:
-            await self._waiters.wait(end_offset, max(0, timeout_ms) / 1000)
-        except TimeoutError:
-            raise ApiError(
+            message = f"{WAITERS_MAX} reads wait here; try again later"
+            on_done(ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message))
+            return None
+        return self._waiters.wait(end_offset, timeout_ms, partial(self._reached, end_offset, timeout_ms, on_done))
+
+    def _reached(self, end_offset: Offset, timeout_ms: float, on_done: OnDone, error: BaseException | None) -> None:
+        if isinstance(error, TimeoutError):
+            error = ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms} ms not {end_offset};"
-                " wait longer or ask another node",
-            ) from None
+                f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms:g} ms not"
+                f" {end_offset}; wait longer or ask another node",
+            )
+        on_done(error)
 
     # --- the listener -------------------------------------------------------------------------------------------------
 
-    async def handle_commit(self, reader: BatchReader) -> None:
+    def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
         """Apply the batches, then notify; those that only wait for the commit are notified before a small run."""
-        with reader, self._applying():
-            for batches in _transactions(tuple(reader)):
-                await self._apply(batches)
-                if self._fence is None:
-                    self._publish(self._store.applied_end_offset)
-                    self._publish_deltas()
-                    self._report_state_digests()
-                    await self._checkpointer.after_writing()
+        self._on_done = on_done
+        self._runs.extend(_transactions([CommittedBatch(batch) for batch in batches]))
+        self._next_run(None)
 
-    async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
+    def _next_run(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._end(error)
+        elif self._runs:
+            self._writer.write(self._runs.popleft(), self._run_written)
+        else:
+            self._end(None)
+
+    def _run_written(self, error: BaseException | None) -> None:
+        if error is not None or self._obstacle.fence is not None:
+            self._next_run(error)
+            return
+        self._guarded(self._tell_of_run)
+
+    def _tell_of_run(self) -> None:
+        self._publish(self._store.applied_end_offset)
+        self._publish_deltas()
+        self._report_state_digests()
+        self._checkpointer.after_writing(self._next_run)
+
+    def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
         """Replace the database by the snapshot, then notify. Reads see the old one until then."""
-        with reader, self._applying():
-            logger.info("loading a snapshot", end_offset=reader.end_offset, applied=self._applied_end_offset)
-            await self._load(reader.snapshot)
-            if self._fence is None:
-                if self._store.state_digest is not None:
-                    self._unreported.append(self._store.state_digest)
-                self._publish(self._store.applied_end_offset)
-                self._publishers.publish_snapshot(self._applied_end_offset, self._store.reader)
-                self._publish_deltas()
-                self._report_state_digests()
-                logger.info("snapshot loaded", end_offset=reader.end_offset)
+        self._on_done = on_done
+        end_offset = snapshot.snapshot_id.offset
+        logger.info("loading a snapshot", end_offset=end_offset, applied=self._applied_end_offset)
+        self._loader.load(snapshot, self._snapshot_loaded)
 
-    async def _load(self, snapshot: SnapshotReader) -> None:
-        # When the old database is closed, on the event loop, SQLite copies what is left of its write-ahead log.
-        await self._checkpointer.make_room()
-        await self._checkpointer.pause()  # it would open the old database while the new one takes its place
-        try:
-            await self._load_and_use(snapshot)
-        finally:
-            self._checkpointer.resume()
+    def _snapshot_loaded(self, error: BaseException | None) -> None:
+        if error is not None or self._obstacle.fence is not None:
+            self._end(error)
+            return
+        self._guarded(self._tell_of_snapshot)
 
-    async def _load_and_use(self, snapshot: SnapshotReader) -> None:
-        while self._fence is None:
-            try:
-                await _finished(asyncio.get_running_loop().run_in_executor(self._executor, self._store.load, snapshot))
-                await self._store.use_loaded(unless=lambda: self._fence is not None)
-                self._unavailable_reason = None
-                return
-            except (StoreUnavailable, OutOfSpace) as error:
-                self._unavailable_reason = str(error)
-                logger.error("a snapshot waits to be loaded", reason=str(error))
-            await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
+    def _tell_of_snapshot(self) -> None:
+        if self._store.state_digest is not None:
+            self._unreported.append(self._store.state_digest)
+        self._publish(self._store.applied_end_offset)
+        self._publishers.publish_snapshot(self._applied_end_offset, self._store.reader)
+        self._publish_deltas()
+        self._report_state_digests()
+        logger.info("snapshot loaded", end_offset=self._applied_end_offset)
+        self._end(None)
 
-    async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+    def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
         """Pass it on."""
         self._report_state_digests()
         for subscriber in self._subscribers:
             subscriber.leader_changed(leader_and_epoch)
+        on_done(None)
 
-    async def begin_shutdown(self) -> None:
-        """Finish what a thread is doing and fail the waiters."""
-        if self._is_shut_down:
+    def begin_shutdown(self, on_done: OnDone) -> None:
+        """Fail the waiters, and finish what the worker is doing."""
+        if self._obstacle.is_shut_down:
+            on_done(None)
             return
-        self._is_shut_down = True
+        self._obstacle.is_shut_down = True
         for subscriber in self._subscribers:
             subscriber.shut_down()
         self._waiters.fail(_shuts_down())
-        await self._checkpointer.pause()
-        await asyncio.get_running_loop().run_in_executor(None, self._executor.shutdown)
+        self._checkpointer.pause(lambda: self._loader.stop(lambda: self._runtime.run_on_disk(lambda: None, on_done)))
+
+    def abandon(self) -> None:
+        """As `begin_shutdown`; what the worker is doing ends later."""
+        self.begin_shutdown(lambda error: None)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step in which others are called; what it raises ends the node, as a record that cannot be applied."""
+        try:
+            step()
+        except BaseException as error:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """The present call of the listener has ended."""
+        on_done, self._on_done = self._on_done, None
+        self._runs.clear()
+        if on_done is not None:
+            on_done(error)
+
+    # --- those who are notified ---------------------------------------------------------------------------------------
 
     def _report_state_digests(self) -> None:
         digests = [*self._unreported, *self._store.take_state_digests()]
@@ -281,88 +331,11 @@ class MetadataMachine(Listener):
             for digest in digests:
                 self._report(digest)
 
-    def _mark_diverged(self, reason: str) -> None:
-        try:
-            self._store.mark_diverged(reason)
-        except (StoreUnavailable, sqlite3.Error) as error:
-            logger.error(
-                "the metadata database cannot be marked; move it away before the node is started again",
-                reason=str(error),
-            )
-
-    def _prepare(self, batches: Sequence[CommittedBatch]) -> PreparedRun | None:
-        """What is to be written on the loop; None if the run is too large for that.
-
-        What waits for the end of a transaction counts, for it may end here.
-        """
-        share = 2 if self._publishers else 1
-        size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in batches)
-        if size_bytes > APPLY_ON_LOOP_BYTES_MAX // share:
-            return None
-        return self._store.prepare(batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ON_LOOP_MAX // share)
-
-    # Consider a leader whose store has applied everything below 100. A client creates topic a: offsets 100 and 101.
-    # They are committed, and this listener gets them. First the controller answers the client: the end offset is 102.
-    # Two turns of the loop later the answer is with the network, and only now the rows are written to SQLite.
-    #
-    # A read that arrives in between must see topic a: the client has the answer and may have sent the read. So
-    # `_acknowledged_end_offset` is 102 while 100 is applied, and `wait_applied` makes reads wait for 102 even if they
-    # ask for a lower offset. A client that reads from another node waits there for 102, which its answer has as the end
-    # offset.
-    #
-    # Nothing is lost if the process ends in between: the log has both records, and the store applies them after the
-    # next start. If the database cannot be written, the answer was right all the same, since topic a is committed.
-    # Reads are refused here with KAFKA_STORAGE_ERROR then, rather than answered without topic a, and so are new
-    # operations.
-    async def _notify_committed(self, end_offset: Offset) -> None:
-        """Let acknowledgements and answers to fetches be sent: the transaction would delay them."""
-        if self._on_committed is None or not self._on_committed(end_offset):
-            return
-        self._acknowledged_end_offset = end_offset
-        for _ in range(TURNS_FOR_ANSWERS):
-            await asyncio.sleep(0)
-
-    async def _apply(self, batches: Sequence[CommittedBatch]) -> None:
-        while self._fence is None:
-            try:
-                prepared = self._prepare(batches)
-                if prepared is None:
-                    await self._checkpointer.before_writing()
-                    await asyncio.get_running_loop().run_in_executor(self._executor, self._store.apply, batches)
-                else:
-                    await self._notify_committed(prepared.end_offset)
-                    await self._checkpointer.before_writing()
-                    if self._fence is None:
-                        self._store.commit(prepared)
-                self._unavailable_reason = None
-                return
-            except StoreUnavailable as error:
-                self._unavailable_reason = str(error)
-                logger.error("committed records wait to be applied", reason=str(error))
-                if not isinstance(error, WriteAheadLogHeld) and await self._checkpointer.make_room():
-                    continue
-            except (ReplayError, sqlite3.DatabaseError, ValueError):
-                reason = await asyncio.get_running_loop().run_in_executor(self._executor, self._store.find_rot)
-                if reason is None:
-                    raise
-                self._on_rotten(reason)  # not the record is wrong but the rows that it was to change
-                return
-            await asyncio.sleep(UNAVAILABLE_PAUSE_SECONDS)
-
     def _publish(self, end_offset: Offset) -> None:
         self._applied_end_offset = end_offset
         for subscriber in self._subscribers:
             subscriber.applied(end_offset)
         self._waiters.reach(end_offset)
-
-    @contextmanager
-    def _applying(self) -> Iterator[None]:
-        """New publishers start after what is done meanwhile."""
-        self._is_applying = True
-        try:
-            yield
-        finally:
-            self._is_applying = False
 
     def _publish_deltas(self) -> None:
         self._publishers.publish_deltas(self._store.take_deltas())
@@ -386,12 +359,3 @@ def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedB
 
 def _shuts_down() -> ApiError:
     return ApiError(ErrorCode.REQUEST_TIMED_OUT, "this node shuts down; ask another")
-
-
-async def _finished(work: asyncio.Future[None]) -> None:
-    """Wait until a thread has finished, even if the wait is cancelled: it may be reading what is closed then."""
-    try:
-        await asyncio.shield(work)
-    except asyncio.CancelledError:
-        await asyncio.wait([work])
-        raise

@@ -2,25 +2,48 @@
 
 from __future__ import annotations
 
-import asyncio
 from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final
 
 from raft.core.types import Offset
+from raft.shell.runtime import OnDone, Runtime, Timer
 
 GONE_MIN: Final = 100
 """At most this many places of waiters that gave up stay, instead of rebuilding the heap."""
 
 
+class Waiter:
+    """One that waits. `cancel` it when nobody wants to know any more."""
+
+    __slots__ = ("_number", "_on_done", "_waiters", "timer")
+
+    def __init__(self, waiters: OffsetWaiters, number: int, on_done: OnDone) -> None:
+        self._waiters = waiters
+        self._number = number
+        self._on_done = on_done
+        self.timer: Timer | None = None
+
+    def cancel(self) -> None:
+        """Give up; nothing happens if it has been called back."""
+        self._waiters.forget(self._number)
+
+    def call_back(self, error: BaseException | None) -> None:
+        """Its wait has ended."""
+        if self.timer is not None:
+            self.timer.cancel()
+        self._on_done(error)
+
+
 class OffsetWaiters:
-    """Wakes those whose offset is reached. To come, to be woken and to give up each cost a few steps of a heap.
+    """Calls those back whose offset is reached. To come, to be called and to give up each cost a few steps of a heap.
 
     Used on one event loop.
     """
 
-    def __init__(self) -> None:
-        self._waiting: dict[int, asyncio.Future[None]] = {}
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._waiting: dict[int, Waiter] = {}
         """By the number in which they came."""
         self._places: list[tuple[Offset, int]] = []
         """A heap of the offsets, with the waiters' numbers; some have given up."""
@@ -30,17 +53,30 @@ class OffsetWaiters:
         """How many wait."""
         return len(self._waiting)
 
-    async def wait(self, end_offset: Offset, timeout_seconds: float) -> None:
-        """Wait until everything below `end_offset` is reached. Raises TimeoutError, and what `fail` is given."""
-        number, reached = next(self._numbers), asyncio.get_running_loop().create_future()
-        self._waiting[number] = reached
+    def wait(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Waiter:
+        """Call back when everything below `end_offset` is reached.
+
+        `on_done` is called with TimeoutError when it is not in time, and with what `fail` is given.
+        """
+        number = next(self._numbers)
+        waiter = self._waiting[number] = Waiter(self, number, on_done)
         heappush(self._places, (end_offset, number))
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                await reached
-        finally:
-            if self._waiting.pop(number, None) is not None:
-                self._tidy()
+        waiter.timer = self._runtime.call_later(max(0, timeout_ms), lambda: self._time_out(number))
+        return waiter
+
+    def forget(self, number: int) -> Waiter | None:
+        """The waiter that came as `number` waits no more."""
+        waiter = self._waiting.pop(number, None)
+        if waiter is not None:
+            if waiter.timer is not None:
+                waiter.timer.cancel()
+            self._tidy()
+        return waiter
+
+    def _time_out(self, number: int) -> None:
+        waiter = self.forget(number)
+        if waiter is not None:
+            waiter.call_back(TimeoutError())
 
     def _tidy(self) -> None:
         """Forget the places of those that gave up when they are the majority, so that they do not pile up."""
@@ -49,17 +85,16 @@ class OffsetWaiters:
             heapify(self._places)
 
     def reach(self, end_offset: Offset) -> None:
-        """Wake those that wait for that offset, or an earlier one."""
+        """Call those back that wait for that offset, or an earlier one."""
         while self._places and self._places[0][0] <= end_offset:
             _, number = heappop(self._places)
-            reached = self._waiting.pop(number, None)
-            if reached is not None and not reached.done():
-                reached.set_result(None)
+            waiter = self._waiting.pop(number, None)
+            if waiter is not None:
+                waiter.call_back(None)
 
     def fail(self, error: Exception) -> None:
         """Fail every waiter with `error`."""
         waiting, self._waiting = self._waiting, {}
         self._places.clear()
-        for reached in waiting.values():
-            if not reached.done():
-                reached.set_exception(error)
+        for waiter in waiting.values():
+            waiter.call_back(error)

@@ -6,30 +6,40 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from subprocess import PIPE, Popen
+from socket import socket
+from subprocess import DEVNULL, PIPE, Popen
 from types import MappingProxyType
-from typing import Final
 
-NICENESS: Final = 10
-"""How much lower such a process's priority is than the node's own."""
+from statemachine.store.priority import BACKGROUND_NICENESS, stand_back
 
 
 def start_module(
-    module: str, arguments: Sequence[str], environment: Mapping[str, str] = MappingProxyType({})
+    module: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    *,
+    connection: socket | None = None,
+    niceness: int = BACKGROUND_NICENESS,
 ) -> Popen[bytes]:
     """Run a module of this program with pipes for its input and output; `communicate` with it.
 
-    It has this process's environment, with what `environment` sets.
+    With a `connection`, that is its standard input instead, and it has no output. It has this process's environment,
+    with what `environment` sets, and leads a process group of its own.
     """
     # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     command = (sys.executable, "-P", "-m", module, *arguments)
     # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
     process = Popen(  # noqa: S603
-        command, env={**_environment(), **environment}, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+        command,
+        env={**_environment(), **environment},
+        stdin=PIPE if connection is None else connection.fileno(),
+        stdout=PIPE if connection is None else DEVNULL,
+        stderr=PIPE,
+        start_new_session=True,
     )
-    _stand_back(process.pid)
+    if niceness:
+        stand_back(process.pid, niceness)
     return process
 
 
@@ -55,12 +65,3 @@ def _environment() -> dict[str, str]:
     root = str(Path(__file__).resolve().parents[2])
     others = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": root if not others else os.pathsep.join((root, others))}
-
-
-def _stand_back(process_id: int) -> None:
-    """Let all other work go before this process's, as far as the system allows."""
-    with suppress(ProcessLookupError):  # it has ended already
-        os.setpriority(os.PRIO_PROCESS, process_id, NICENESS)
-    # Where Linux shares processors out to sessions, a process's own niceness counts only within its session.
-    with suppress(OSError):
-        Path(f"/proc/{process_id}/autogroup").write_text(str(NICENESS), encoding="ascii")

@@ -1,24 +1,23 @@
 """When the write-ahead log of a node's metadata database starts over, between the transactions that fill it.
 
-It runs in the thread that applies large runs, so that such a run and a checkpoint never meet. A run that is applied on
+It runs in the worker that applies large runs, so that such a run and a checkpoint never meet. A run that is applied on
 the event loop waits for the moment in which the writer must be still. The loop itself waits for neither.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 import structlog
 
-from kraftbase.errors import FlushFailed
-from statemachine.store.store import MetadataStore
+from raft.shell.runtime import OnDone, Runtime, Timer
+from statemachine.store.store_port import StorePort
 from statemachine.store.write_ahead_log import START_OVER_BYTES_MIN, WARN_BYTES
 
-RETRY_SECONDS: Final = 1.0
+RETRY_MS: Final = 1_000
 """How long to wait after an attempt that did not succeed."""
 
 WAIT_FOR_READERS_SECONDS: Final = 0.05
@@ -27,77 +26,92 @@ WAIT_FOR_READERS_SECONDS: Final = 0.05
 LONG_WAIT_SECONDS: Final = 1.0
 """The same when it is large. New readers do not hold it up, so it succeeds unless one is older than this."""
 
-LONG_WAIT_PAUSE_SECONDS: Final = 10.0
+LONG_WAIT_PAUSE_MS: Final = 10_000
 """A long wait in vain is followed by none for this long: an old reader takes a tenth of the writer's time at most."""
 
-WARNING_PAUSE_SECONDS: Final = 60.0
+WARNING_PAUSE_MS: Final = 60_000
 
-LOOK_SECONDS: Final = 1.0
+LOOK_MS: Final = 1_000
 """How often to look whether it is due, even if nothing is written: the log, or another program, may take the room."""
 
-T = TypeVar("T")
 logger = structlog.get_logger(__name__)
 
 
 class Checkpointer:
     """Makes the write-ahead log of a store start over. Everything is called on the event loop."""
 
-    def __init__(self, store: MetadataStore, executor: ThreadPoolExecutor) -> None:
-        """`executor` has one thread: the one that writes large runs to the store."""
+    def __init__(self, store: StorePort, runtime: Runtime) -> None:
+        """`runtime` has the worker that writes large runs to the store: its disk's thread."""
         self._store = store
-        self._executor = executor
-        self._task: asyncio.Task[None] | None = None
-        self._stillness: asyncio.Future[None] | None = None
-        self._not_before = 0.0
+        self._runtime = runtime
+        self._is_running = False
+        self._after_attempt: list[Callable[[], None]] = []
+        """What waits for the end of the present attempt."""
+        self._must_be_still = False
+        """Whether nothing may be written at the moment."""
+        self._held_writer: OnDone | None = None
+        """What waits for the end of that."""
+        self._not_before_ms = 0.0
         """When the next attempt may begin."""
-        self._look: asyncio.TimerHandle | None = None
+        self._look: Timer | None = None
         self._is_held = False
         """Whether a reader has defeated the last attempt since it became large."""
-        self._no_long_wait_before = 0.0
-        self._no_warning_before = 0.0
+        self._no_long_wait_before_ms = 0.0
+        self._no_warning_before_ms = 0.0
         self._is_paused = False
-        self._fault: FlushFailed | None = None
+        self._fault: BaseException | None = None
 
-    async def before_writing(self) -> None:
-        """Wait until a transaction may be written at once.
+    def before_writing(self, proceed: OnDone) -> None:
+        """Call `proceed` when a transaction may be written at once, which may be now. One caller at a time.
 
-        Raises WriteAheadLogHeld, a StoreUnavailable, if the write-ahead log has become as large as it may.
+        It is called with WriteAheadLogHeld, a StoreUnavailable, if the write-ahead log has become as large as it may.
         """
         if self._store.write_ahead_log.is_full:
-            await self._in_thread(lambda: self._store.write_ahead_log.check_bound())
-        while self._stillness is not None:
-            await asyncio.shield(self._stillness)
+            self._runtime.run_on_disk(
+                lambda: self._store.write_ahead_log.check_bound(), partial(self._when_still, proceed)
+            )
+        else:
+            self._when_still(proceed, None)
 
-    async def after_writing(self) -> None:
-        """Start over when it is time; returns later when it has become large. Raises FlushFailed."""
-        if self._fault is not None:
-            raise self._fault
-        if self._is_paused:
+    def _when_still(self, proceed: OnDone, error: BaseException | None) -> None:
+        if error is None and self._must_be_still:
+            self._held_writer = proceed
+        else:
+            proceed(error)
+
+    def after_writing(self, proceed: OnDone) -> None:
+        """Start over when it is time; `proceed` is called later when it has become large, else now.
+
+        It is called with FlushFailed, or what else has failed, if the process must end.
+        """
+        if self._fault is not None or self._is_paused:
+            proceed(self._fault)
             return
         self._look_again()
         if self._store.write_ahead_log.is_large and not self._is_held:
-            await asyncio.shield(self._begin())
+            self._begin(lambda: proceed(self._fault))
         else:
             self._begin_if_due()
+            proceed(None)
 
-    async def make_room(self) -> bool:
-        """Start over now, for want of room; returns whether there is more room than before. Raises FlushFailed."""
+    def make_room(self, on_done: Callable[[bool, BaseException | None], None]) -> None:
+        """Start over now, for want of room; `on_done` gets whether there is more room than before, or FlushFailed."""
         size_bytes = self._store.write_ahead_log.size_bytes
         if self._is_paused or size_bytes == 0:
-            return False
-        await asyncio.shield(self._begin())
-        if self._fault is not None:
-            raise self._fault
-        return self._store.write_ahead_log.size_bytes < size_bytes
+            on_done(False, None)
+        else:
+            self._begin(lambda: on_done(self._store.write_ahead_log.size_bytes < size_bytes, self._fault))
 
-    async def pause(self) -> None:
-        """Wait until nothing is in progress; nothing more begins before `resume`."""
+    def pause(self, on_idle: Callable[[], None]) -> None:
+        """Call `on_idle` when nothing is in progress, which may be now; nothing more begins before `resume`."""
         self._is_paused = True
         if self._look is not None:
             self._look.cancel()
             self._look = None
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        if self._is_running:
+            self._after_attempt.append(on_idle)
+        else:
+            on_idle()
 
     def resume(self) -> None:
         """Continue."""
@@ -106,68 +120,106 @@ class Checkpointer:
     # --- one attempt --------------------------------------------------------------------------------------------------
 
     def _begin_if_due(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if not self._is_paused and now >= self._not_before and self._store.write_ahead_log.is_due:
-            self._begin()
+        if not self._is_paused and self._now_ms() >= self._not_before_ms and self._store.write_ahead_log.is_due:
+            self._begin(lambda: None)
 
-    def _begin(self) -> asyncio.Task[None]:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
-        return self._task
+    def _begin(self, on_end: Callable[[], None]) -> None:
+        """Begin an attempt, if there is none; then call `on_end`."""
+        self._after_attempt.append(on_end)
+        if not self._is_running:
+            self._is_running = True
+            self._runtime.run_on_disk(lambda: self._store.write_ahead_log.copy(), self._copied)
 
-    async def _run(self) -> None:
-        try:
-            await self._in_thread(lambda: self._store.write_ahead_log.copy())
-            await self._start_over()
-            if self._is_held:
-                await self._warn()
-            if self._store.write_ahead_log.is_due:
-                self._leave_it()
-        except sqlite3.Error as error:
-            logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=str(error))
-            self._leave_it()
-        except FlushFailed as error:
-            self._fault = error
-        finally:
-            self._task = None
+    def _copied(self, error: BaseException | None) -> None:
+        if error is not None:
+            self._end(error)
+        else:
+            self._guarded(self._start_over)
 
-    async def _start_over(self) -> None:
-        now = asyncio.get_running_loop().time
+    def _start_over(self) -> None:
         is_large = self._store.write_ahead_log.is_large
-        is_long = is_large and now() >= self._no_long_wait_before
+        is_long = is_large and self._now_ms() >= self._no_long_wait_before_ms
         wait_seconds = LONG_WAIT_SECONDS if is_long else WAIT_FOR_READERS_SECONDS
-        self._stillness = asyncio.get_running_loop().create_future()
-        try:
-            is_done = await self._in_thread(lambda: self._store.write_ahead_log.start_over(wait_seconds))
-        finally:
-            self._stillness.set_result(None)
-            self._stillness = None
-        self._is_held = is_large and not is_done
-        if is_long and not is_done:
-            self._no_long_wait_before = now() + LONG_WAIT_PAUSE_SECONDS
-
-    async def _warn(self) -> None:
-        size_bytes, now = self._store.write_ahead_log.size_bytes, asyncio.get_running_loop().time()
-        if size_bytes < WARN_BYTES or now < self._no_warning_before:
-            return
-        self._no_warning_before = now + WARNING_PAUSE_SECONDS
-        logger.warning(
-            "a long read transaction keeps the write-ahead log of the metadata database",
-            size_bytes=size_bytes,
-            readers=await self._in_thread(lambda: self._store.write_ahead_log.holders()),
+        done: list[bool] = []
+        self._must_be_still = True
+        self._runtime.run_on_disk(
+            lambda: done.append(self._store.write_ahead_log.start_over(wait_seconds)),
+            lambda error: self._started_over(partial(self._judge, bool(done and done[0]), is_large, is_long), error),
         )
 
+    def _started_over(self, judge: Callable[[], None], error: BaseException | None) -> None:
+        self._must_be_still = False
+        writer, self._held_writer = self._held_writer, None
+        if writer is not None:
+            writer(None)
+        if error is not None:
+            self._end(error)
+        else:
+            self._guarded(judge)
+
+    def _judge(self, is_done: bool, is_large: bool, is_long: bool) -> None:
+        """Decide when to try again."""
+        self._is_held = is_large and not is_done
+        if is_long and not is_done:
+            self._no_long_wait_before_ms = self._now_ms() + LONG_WAIT_PAUSE_MS
+        if self._store.write_ahead_log.is_due:
+            self._leave_it()
+        if self._is_held and self._is_time_to_warn():
+            self._warn()
+        else:
+            self._end(None)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """Run a step of the attempt; what it raises ends the attempt."""
+        try:
+            step()
+        except BaseException as error:
+            self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        match error:
+            case None:
+                pass
+            case sqlite3.Error():
+                reason = str(error)
+                logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=reason)
+                self._leave_it()
+            case _:
+                self._fault = error
+        self._is_running = False
+        waiting, self._after_attempt = self._after_attempt, []
+        for on_end in waiting:
+            on_end()
+
+    def _is_time_to_warn(self) -> bool:
+        is_large = self._store.write_ahead_log.size_bytes >= WARN_BYTES
+        return is_large and self._now_ms() >= self._no_warning_before_ms
+
+    def _warn(self) -> None:
+        self._no_warning_before_ms = self._now_ms() + WARNING_PAUSE_MS
+        readers: list[str] = []
+
+        def found(error: BaseException | None) -> None:
+            logger.warning(
+                "a long read transaction keeps the write-ahead log of the metadata database",
+                size_bytes=self._store.write_ahead_log.size_bytes,
+                readers="".join(readers),
+            )
+            self._end(error)
+
+        self._runtime.run_on_disk(lambda: readers.append(self._store.write_ahead_log.holders()), found)
+
     def _leave_it(self) -> None:
-        self._not_before = asyncio.get_running_loop().time() + RETRY_SECONDS
+        self._not_before_ms = self._now_ms() + RETRY_MS
 
     def _look_again(self) -> None:
         if self._look is None and self._store.write_ahead_log.size_bytes >= START_OVER_BYTES_MIN:
-            self._look = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._look_now)
+            self._look = self._runtime.call_later(LOOK_MS, self._look_now)
 
     def _look_now(self) -> None:
         self._look = None
         self._begin_if_due()
         self._look_again()
 
-    async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function)
+    def _now_ms(self) -> float:
+        return self._runtime.now_ms()

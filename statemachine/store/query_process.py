@@ -1,80 +1,171 @@
-"""A client's SQL statement in its own process, which ends when its time has expired or its caller leaves.
+"""A node's side of the process that runs its clients' SQL statements: started for the first one, kept for the next.
 
-In the node's process it could take all memory, and SQLite reads the clock only between steps, some of which one
-statement can make take minutes.
+In the node's process a statement could take all memory, and SQLite reads the clock only between steps, some of which
+one statement can make take minutes.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import threading
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from subprocess import Popen, TimeoutExpired
-from typing import Final
+from typing import IO, Final, cast
 
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.admin_pb2 import QueryResponse
-from statemachine.store.background import start_module
-from statemachine.store.query_worker import GRACE_SECONDS, decode_pieces
+from statemachine.store.background import last_line, start_module
+from statemachine.store.query_messages import (
+    Statement,
+    decode_pieces,
+    receive_outcome,
+    send_abandoned,
+    send_statement,
+)
+from statemachine.store.query_worker import GRACE_SECONDS
 from statemachine.store.sql import took_too_long
+from statemachine.words.limits import STATEMENT_START_SECONDS_MAX
 
-MODULE: Final = "statemachine.store.query_worker"
+MODULE: Final = "statemachine.store.query_server"
+COMPLAINT_BYTES_MAX: Final = 64 * 1024
+"""What a pipe holds."""
 
 logger = structlog.get_logger(__name__)
 
 
-class QueryProcess:
-    """One statement, run at most once."""
+class StatementRun:
+    """A statement that is run at most once. Its caller may leave it at any time."""
 
-    def __init__(self, database: Path, sql: str, timeout_seconds: float) -> None:
-        self._database = database
-        self._sql = sql
-        self._timeout_seconds = timeout_seconds
+    def __init__(self, statement: Statement) -> None:
+        self.statement = statement
         self._lock = threading.Lock()
-        self._process: Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
         self._is_abandoned = False
 
-    def run(self) -> list[QueryResponse]:
-        """The answer, in pieces; an error of the statement's is in the first. Blocks for that long, in any thread.
-
-        Raises ApiError: INVALID_REQUEST if its time has expired, REQUEST_TIMED_OUT if it is abandoned,
-        UNKNOWN_SERVER_ERROR if its process ends otherwise.
-        """
-        with self._lock:
-            if self._is_abandoned:
-                raise _abandoned()
-            process = self._process = start_module(MODULE, (str(self._database), str(self._timeout_seconds)))
-        try:
-            said, complaints = process.communicate(self._sql.encode(), timeout=self._timeout_seconds + GRACE_SECONDS)
-        except TimeoutExpired:
-            process.kill()
-            process.communicate()
-            raise took_too_long(self._timeout_seconds) from None
+    def refuse_if_abandoned(self) -> None:
+        """Raise ApiError(REQUEST_TIMED_OUT) if nobody waits for it."""
         if self._is_abandoned:
-            raise _abandoned()
-        if process.returncode == -signal.SIGXCPU:
-            raise took_too_long(self._timeout_seconds)
-        if process.returncode != 0:
-            raise _ended(process.returncode, complaints)
-        return list(decode_pieces(said))
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended because its caller left")
+
+    def begin(self, connection: socket.socket) -> None:
+        """Send it to its process. Raises ApiError(REQUEST_TIMED_OUT) instead if it is abandoned."""
+        with self._lock:
+            self.refuse_if_abandoned()
+            send_statement(connection, self.statement)
+            self._connection = connection
+
+    def finish(self) -> None:
+        """The process runs it no longer: from now on it may run others."""
+        with self._lock:
+            self._connection = None
 
     def abandon(self) -> None:
-        """No caller wants the answer any more: it ends, or does not begin. From any thread, also when it has ended."""
+        """Nobody wants the answer any more: it ends, or does not begin. From any thread, also when it has ended."""
         with self._lock:
             self._is_abandoned = True
-            if self._process is not None:
-                self._process.kill()
+            if self._connection is not None:
+                with suppress(OSError):  # the process has ended
+                    send_abandoned(self._connection)
 
 
-def _abandoned() -> ApiError:
-    return ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended because its caller left")
+class QueryProcess:
+    """A process that is ready for statements on one database. One thread at a time."""
+
+    def __init__(self, database: Path) -> None:
+        """Start it, and wait until it is ready.
+
+        Raises ApiError: REQUEST_TIMED_OUT if that takes too long, UNKNOWN_SERVER_ERROR if it cannot or ends instead.
+        """
+        self._is_ended = False
+        with ExitStack() as unless_started:
+            try:
+                self._connection, its_connection = map(unless_started.enter_context, socket.socketpair())
+                self._process = start_module(MODULE, (str(database),), connection=its_connection, niceness=0)
+            except OSError as error:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"no process for queries can be started: {error}; try again later, or ask another node",
+                ) from None
+            unless_started.pop_all()
+            its_connection.close()
+        self._stderr = cast(IO[bytes], self._process.stderr)
+        os.set_blocking(self._stderr.fileno(), False)  # it is read when something went wrong, and may be empty
+        try:
+            receive_outcome(self._connection, STATEMENT_START_SECONDS_MAX)
+        except TimeoutError:
+            self.end()
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"the process for queries did not start in {STATEMENT_START_SECONDS_MAX:g} s: this node's machine is"
+                " too busy; try again later, or ask another node",
+            ) from None
+        except (EOFError, OSError):
+            raise self._ended() from None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it can run a statement: it was not ended, and has not ended by itself."""
+        # Its id stays its own until `end` waits for it.
+        flags = os.WEXITED | os.WNOHANG | os.WNOWAIT
+        return not self._is_ended and os.waitid(os.P_PID, self._process.pid, flags) is None
+
+    def run(self, run: StatementRun) -> list[QueryResponse]:
+        """The answer, in pieces; an error of the statement's is in the first. Blocks for that long.
+
+        Raises ApiError: INVALID_REQUEST if its time has expired, REQUEST_TIMED_OUT if it is abandoned,
+        UNKNOWN_SERVER_ERROR if what runs it ends otherwise. The process may not be running afterwards.
+        """
+        timeout_seconds = run.statement.timeout_seconds
+        try:
+            self._connection.settimeout(timeout_seconds + GRACE_SECONDS)
+            run.begin(self._connection)
+            try:
+                exit_code, answer = receive_outcome(self._connection, timeout_seconds + GRACE_SECONDS)
+            finally:
+                run.finish()
+        except TimeoutError:
+            self.end()
+            raise took_too_long(timeout_seconds) from None
+        except (EOFError, OSError):
+            raise self._ended() from None
+        run.refuse_if_abandoned()
+        if exit_code == -signal.SIGXCPU:
+            raise took_too_long(timeout_seconds)
+        if exit_code != 0:
+            raise _error(exit_code, self._complaints())
+        return list(decode_pieces(answer))
+
+    def end(self) -> None:
+        """End it, and what it runs. Nothing happens if that was done."""
+        if not self._is_ended:
+            self._end()
+
+    def _ended(self) -> ApiError:
+        """What to raise as it has closed its end, and so ends by itself."""
+        return _error(*self._end())
+
+    def _end(self) -> tuple[int, bytes]:
+        self._is_ended = True
+        os.killpg(self._process.pid, signal.SIGKILL)  # it may have ended, a child of it may not
+        exit_code = self._process.wait()
+        complaints = self._complaints()
+        self._stderr.close()
+        self._connection.close()
+        return exit_code, complaints
+
+    def _complaints(self) -> bytes:
+        with suppress(BlockingIOError):
+            return os.read(self._stderr.fileno(), COMPLAINT_BYTES_MAX)
+        return b""
 
 
-def _ended(code: int, complaints: bytes) -> ApiError:
-    lines = complaints.decode(errors="replace").strip().splitlines()
-    logger.error("the process of a query ended", code=code, complaint=lines[-1] if lines else "")
+def _error(exit_code: int, complaints: bytes) -> ApiError:
+    logger.error("the process of a query ended", code=exit_code, complaint=last_line(complaints))
     return ApiError(
-        ErrorCode.UNKNOWN_SERVER_ERROR, f"the query's process ended with {code}; see this node's log, and ask for less"
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        f"the query's process ended with {exit_code}; see this node's log, and ask for less",
     )

@@ -1,15 +1,12 @@
-"""Runs one SQL statement of a client on a node's metadata database, while the node continues.
+"""Runs one SQL statement of a client on a node's metadata database, in a process that ends with it.
 
-`python -m statemachine.store.query_worker DATABASE SECONDS` reads the statement from its standard input and writes the
-answer as messages, each after its length. What SQLite cannot bound by itself is bounded for the whole process: memory,
-which includes temporary tables, and the processor's time.
+What SQLite cannot bound by itself is bounded for the whole process: memory, which includes temporary tables, and the
+processor's time.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -30,7 +27,12 @@ MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 GRACE_SECONDS: Final = 2
 """How much more processor time the process has than the statement: for Python itself, and what SQLite cannot end."""
 
-_LENGTH_BYTES: Final = 4
+
+def bound_process(timeout_seconds: float) -> None:
+    """From now on this process cannot take more memory or time than a statement with that limit may."""
+    processor_seconds = int(timeout_seconds) + GRACE_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
 
 
 def answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryResponse]:
@@ -76,35 +78,3 @@ def _value(value: object) -> QueryValue:
         case bytes():
             return QueryValue(blob=value)
     return QueryValue()
-
-
-# --- between the processes --------------------------------------------------------------------------------------------
-
-
-def encode_pieces(pieces: Iterable[QueryResponse]) -> bytes:
-    """What the process writes."""
-    encoded = (piece.SerializeToString() for piece in pieces)
-    return b"".join(len(piece).to_bytes(_LENGTH_BYTES, "big") + piece for piece in encoded)
-
-
-def decode_pieces(data: bytes) -> Iterator[QueryResponse]:
-    """The messages in what the process has written."""
-    start = 0
-    while start < len(data):
-        end = start + _LENGTH_BYTES + int.from_bytes(data[start : start + _LENGTH_BYTES], "big")
-        yield QueryResponse.FromString(data[start + _LENGTH_BYTES : end])
-        start = end
-
-
-def main(arguments: list[str]) -> None:
-    """Bound this process, then answer."""
-    database, seconds = Path(arguments[0]), float(arguments[1])
-    processor_seconds = int(seconds) + GRACE_SECONDS
-    resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-    pieces = answer(database, sys.stdin.buffer.read().decode(), seconds)
-    sys.stdout.buffer.write(encode_pieces(pieces))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

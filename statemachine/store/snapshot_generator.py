@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from secrets import token_hex
-from typing import Final
+from functools import partial
+from typing import Final, Protocol, TypeAlias
 
 import structlog
 
 from kraftbase.errors import StorageError
 from raft.core.types import LeaderAndEpoch, Offset
-from snapshot.names import PART_SUFFIX, SUFFIX
-from statemachine.store.background import last_line, run_to_end, start_module
-from statemachine.store.private_copy import DIRECTORY_VARIABLE
-from statemachine.store.scrub import ROTTEN_EXIT_CODE
-from statemachine.store.snapshot_worker import TakenSnapshot, decode_taken
-from statemachine.store.store import MetadataStore
+from raft.shell.runtime import Runtime, Timer
+from statemachine.store.scrub import RottenDatabase
+from statemachine.store.snapshot_worker import TakenSnapshot
 
-RETRY_SECONDS: Final = 60.0
+RETRY_MS: Final = 60_000
 """How long to wait after a snapshot could not be taken."""
 
+OnTaken: TypeAlias = Callable[[TakenSnapshot | None, BaseException | None], None]
+"""Called once, with the snapshot or with what went wrong."""
+
+TakeSnapshot: TypeAlias = Callable[[OnTaken], Timer]
+"""Begins to take a snapshot of what is applied now; never calls back within the call. Cancel what it returns to abandon
+that: it is called back then, too. `statemachine.store.snapshot_process.SnapshotProcess` is one."""
+
 logger = structlog.get_logger(__name__)
+
+
+class AppliedStore(Protocol):
+    """How much is applied. `statemachine.store.store.MetadataStore` is one."""
+
+    @property
+    def applied_end_offset(self) -> Offset:
+        """The offset after the last applied record."""
+        ...
+
+    @property
+    def applied_bytes(self) -> int:
+        """The size of the bodies of all batches applied since the store was opened."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +53,26 @@ class SnapshotConfig:
 
 
 class SnapshotGenerator:
-    """Follows the state machine as its subscriber. One snapshot is taken at a time, in a process of its own."""
+    """Follows the state machine as its subscriber. One snapshot is taken at a time."""
 
-    def __init__(self, store: MetadataStore, directory: str, config: SnapshotConfig) -> None:
-        """`directory` is the node's snapshot store's. Nothing happens before the first call."""
+    def __init__(
+        self, store: AppliedStore, take_snapshot: TakeSnapshot, config: SnapshotConfig, runtime: Runtime
+    ) -> None:
+        """Nothing happens before the first call."""
         self._store = store
-        self._directory = directory
+        self._take_snapshot = take_snapshot
         self._config = config
+        self._runtime = runtime
         self._bytes_at_last = store.applied_bytes
         self._last_end_offset = Offset(0)
-        self._taking: asyncio.Task[TakenSnapshot] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._taking: Timer | None = None
+        """What cancels the one that is being taken."""
+        self._waiting: list[tuple[Offset, OnTaken]] = []
+        """Those who have asked for one of at least that much."""
+        self._timer: Timer | None = None
         self._has_failed = False
         self._is_shut_down = False
+        self._on_closed: Callable[[], None] = lambda: None
         self._on_taken: Callable[[], None] = lambda: None
         self._on_rotten: Callable[[str], None] = lambda reason: None
 
@@ -65,15 +87,15 @@ class SnapshotGenerator:
     def replace_damaged(self) -> None:
         """A snapshot was damaged and deleted: take another one in the background."""
         if not self._is_shut_down and not self._has_failed and self._store.applied_end_offset > 0:
-            self._start_in_background()
+            self._start()
 
-    async def take(self) -> TakenSnapshot:
-        """A snapshot of at least what is applied now. Raises StorageError if it cannot be taken."""
-        wanted = self._store.applied_end_offset
-        while True:
-            taken = await asyncio.shield(self._start())
-            if taken.snapshot_id.offset >= wanted:
-                return taken
+    def take(self, on_taken: OnTaken) -> None:
+        """Take one of at least what is applied now; `on_taken` gets StorageError if that is not possible."""
+        if self._is_shut_down:
+            on_taken(None, StorageError("this node shuts down; ask another"))
+            return
+        self._waiting.append((self._store.applied_end_offset, on_taken))
+        self._start()
 
     # --- calls of the state machine -----------------------------------------------------------------------------------
 
@@ -83,9 +105,9 @@ class SnapshotGenerator:
         if self._is_shut_down or self._has_failed or self._taking is not None:
             return
         if self._store.applied_bytes - self._bytes_at_last >= self._config.max_bytes_between:
-            self._start_in_background()
+            self._start()
         elif self._timer is None and self._config.max_interval_ms:
-            self._wait(self._config.max_interval_ms / 1000)
+            self._wait(self._config.max_interval_ms)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Every node takes its own snapshots, whichever node leads."""
@@ -96,84 +118,69 @@ class SnapshotGenerator:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def close(self) -> None:
-        """Abandon the snapshot that is being taken, if one is."""
+    def close(self, on_closed: Callable[[], None]) -> None:
+        """Abandon the snapshot that is being taken, if one is; call `on_closed` when nothing is left of it."""
         self.shut_down()
-        if self._taking is not None:
+        if self._taking is None:
+            on_closed()
+        else:
+            self._on_closed = on_closed
             self._taking.cancel()
-            await asyncio.gather(self._taking, return_exceptions=True)
 
     # --- taking one ---------------------------------------------------------------------------------------------------
 
-    def _wait(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._time_is_up)
+    def _wait(self, milliseconds: float) -> None:
+        self._timer = self._runtime.call_later(milliseconds, self._time_is_up)
 
     def _time_is_up(self) -> None:
         self._timer = None
         self._has_failed = False
         if self._taking is None and self._store.applied_end_offset > self._last_end_offset:
-            self._start_in_background()
+            self._start()
 
-    def _start_in_background(self) -> None:
-        self._start().add_done_callback(_log_failure)
+    def _start(self) -> None:
+        if self._taking is not None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._taking = self._take_snapshot(partial(self._ended, self._store.applied_bytes))
 
-    def _start(self) -> asyncio.Task[TakenSnapshot]:
-        if self._taking is None:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            self._taking = asyncio.get_running_loop().create_task(self._take())
-        return self._taking
-
-    async def _take(self) -> TakenSnapshot:
-        bytes_before = self._store.applied_bytes
-        try:
-            taken = await self._run_process()
-        except BaseException:
-            if not self._is_shut_down:
-                self._has_failed = True
-                self._wait(RETRY_SECONDS)
-            raise
-        else:
+    def _ended(self, bytes_before: int, taken: TakenSnapshot | None, error: BaseException | None) -> None:
+        self._taking = None
+        if taken is not None:
             self._bytes_at_last = bytes_before
             self._has_failed = False
             self._last_end_offset = taken.snapshot_id.offset
             self._on_taken()
             if taken.is_new:
                 logger.info("snapshot taken", path=taken.path, size_bytes=taken.size_bytes)
-            return taken
-        finally:
-            self._taking = None
-
-    async def _run_process(self) -> TakenSnapshot:
+            self._answer(taken)
+        else:
+            self._failed(error)
         if self._is_shut_down:
-            raise StorageError("this node shuts down; ask another")
-        token = token_hex(8)
-        process = start_module(
-            "statemachine.store.snapshot_worker",
-            (str(self._store.path), self._directory, token),
-            {DIRECTORY_VARIABLE: str(self._store.path.absolute().parent)},
-        )
-        try:
-            code, said, complaints = await run_to_end(process)
-        except BaseException:
-            self._remove_part(token)
-            raise
-        if code != 0:
-            self._remove_part(token)
-            reason = last_line(complaints) or f"its process ended with {code}"
-            if code == ROTTEN_EXIT_CODE:
-                self._on_rotten(reason)
-            raise StorageError(f"the snapshot could not be taken: {reason}")
-        return decode_taken(said)
+            self._on_closed()
 
-    def _remove_part(self, token: str) -> None:
-        """A process that was killed leaves its part of a file, again with each attempt."""
-        for part in Path(self._directory).glob(f"*-{token}{SUFFIX}{PART_SUFFIX}"):
-            with suppress(OSError):  # the next start removes it
-                part.unlink()
+    def _answer(self, taken: TakenSnapshot) -> None:
+        """Those who have asked for less have it; for others another one is taken."""
+        waiting, self._waiting = self._waiting, []
+        for wanted, on_taken in waiting:
+            if wanted <= taken.snapshot_id.offset:
+                on_taken(taken, None)
+            else:
+                self._waiting.append((wanted, on_taken))
+        if self._waiting and not self._is_shut_down:
+            self._start()
 
-
-def _log_failure(task: asyncio.Task[TakenSnapshot]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        logger.error("no snapshot was taken", reason=str(error))
+    def _failed(self, error: BaseException | None) -> None:
+        if isinstance(error, RottenDatabase):
+            self._on_rotten(str(error))
+        failure = StorageError(f"the snapshot could not be taken: {error}")
+        waiting, self._waiting = self._waiting, []
+        if not self._is_shut_down:
+            if not waiting:
+                logger.error("no snapshot was taken", reason=str(failure))
+            self._has_failed = True
+            self._wait(RETRY_MS)
+        for _, on_taken in waiting:
+            on_taken(None, failure)

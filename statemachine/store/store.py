@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -25,13 +26,15 @@ from kraftbase.errors import StorageError
 from kraftpb.v1.admin_pb2 import QueryResponse
 from raft.core.types import Offset, StateDigest
 from raft.listener import CommittedBatch
+from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import Applied, MetadataTables, PreparedRun
-from statemachine.store.query_lane import Lane, QueryLane
-from statemachine.store.query_process import QueryProcess
+from statemachine.store.query_lane import QueryLane
+from statemachine.store.query_messages import Statement
 from statemachine.store.scrub import RottenDatabase, scrub, telling_rot
+from statemachine.store.statement_lane import StatementLane
 from statemachine.store.write_ahead_log import WriteAheadLog
 from statemachine.tables.database import (
     DivergedDatabase,
@@ -65,9 +68,7 @@ class MetadataStore:
         self._writer_lock = threading.Lock()
         self._start_using(database)
         self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
-        self._statement_lane = Lane("kraftlog-statement")
-        self._statements: set[QueryProcess] = set()
-        """Those that run or wait for their turn."""
+        self._statements = StatementLane(path)
 
     def _start_using(self, database: Database) -> None:
         self._tables = MetadataTables(database.conn, name=str(self.path))
@@ -111,10 +112,8 @@ class MetadataStore:
 
     def close(self) -> None:
         """End statements, wait for a running query, then close every connection."""
-        for statement in self._statements:
-            statement.abandon()
-        for lane in (self._queries, self._statement_lane):
-            lane.shut_down()
+        self._statements.shut_down()
+        self._queries.shut_down()
         self._close_connections()
 
     def _close_connections(self) -> None:
@@ -212,13 +211,23 @@ class MetadataStore:
                 raise translated(new_path, error) from None
             raise
 
-    async def use_loaded(self, *, unless: Callable[[], bool] = lambda: False) -> None:
+    def use_loaded(self, on_done: OnDone, *, unless: Callable[[], bool] = lambda: False) -> Timer:
         """Replace the old database by the one that `load` has made, and continue with it.
 
         Waits for queries that run; those that arrive meanwhile wait. Nothing is done if `unless` is true then. A
-        crash leaves the old database or the new one.
+        crash leaves the old database or the new one. Cancel what is returned to wait no more: then nothing is done, and
+        `on_done` gets CancelledError.
         """
-        async with self._queries.held(), self._statement_lane.held():
+
+        def ended(task: asyncio.Task[None]) -> None:
+            on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+        using = asyncio.get_running_loop().create_task(self._use_loaded(unless))
+        using.add_done_callback(ended)
+        return _Cancellable(using)
+
+    async def _use_loaded(self, unless: Callable[[], bool]) -> None:
+        async with self._queries.held(), self._statements.held():
             if unless():
                 return
             # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
@@ -279,16 +288,21 @@ class MetadataStore:
     async def run_statement(self, sql: str, timeout_seconds: float) -> list[QueryResponse]:
         """The answer to a client's SQL statement, in pieces; one after the other, each in its own process.
 
-        It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess.run`, and
+        It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess`, and
         THROTTLING_QUOTA_EXCEEDED if too many wait.
         """
-        statement = QueryProcess(self.path, sql, min(timeout_seconds, self._read_seconds_max))
-        self._statements.add(statement)
-        try:
-            return await self._statement_lane.run(statement.run)
-        finally:
-            self._statements.discard(statement)
-            statement.abandon()  # nothing cancels what runs in a thread
+        statement = Statement(sql, min(timeout_seconds, self._read_seconds_max))
+        return await self._statements.run_statement(statement)
+
+
+class _Cancellable:
+    """A task that runs until it ends or is cancelled."""
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task = task
+
+    def cancel(self) -> None:
+        self._task.cancel()
 
 
 def _new_path(path: Path) -> Path:

@@ -19,6 +19,9 @@ NOTHING_WRITTEN: Final = Offset(-1)
 STATEMENT_SECONDS_MAX: Final = 10.0
 """How long an SQL statement may run on a node, where other statements wait for it."""
 
+STATEMENT_START_SECONDS_MAX: Final = 10.0
+"""How long a node's process for SQL statements may take until it is ready, which counts for no statement."""
+
 OPERATION_TIMEOUT_MS_DEFAULT: Final = 30_000
 OPERATION_TIMEOUT_MS_MAX: Final = 600_000
 

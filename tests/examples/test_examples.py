@@ -30,7 +30,7 @@ async def test_the_audit_listener_writes_a_line_for_every_record(tmp_path: Path)
         last_offset = await leader.append([record.SerializeToString()])
         lines: list[str] = []
         address = str(cluster.nodes[1].identity.endpoint)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await observe(address, AuditListener(lines.append), end_offset=last_offset + 1)
         [line] = [line for line in lines if "orders" in line]
         assert f"offset={last_offset}" in line
@@ -48,7 +48,7 @@ async def test_a_line_tells_of_each_partition_that_moves_and_of_nothing_else(tmp
 
         async def follow_so_far() -> None:
             end_offset = Offset(await client.applied_end_offset())
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 address = str(cluster.endpoints[1])
                 await follow_metadata(address, PartitionMoves(lines.append), directory, end_offset)
 

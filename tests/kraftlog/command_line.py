@@ -57,7 +57,7 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-m", "kraftlog", *map(str, arguments)]
 
 
-def kraftlog(*arguments: object, timeout: float = 60, given: str = "") -> Finished:
+def kraftlog(*arguments: object, timeout: float = 100, given: str = "") -> Finished:
     """Run `kraftlog` with these arguments in a process of its own, with this as standard input."""
     finished = subprocess.run(
         command(*arguments),

@@ -44,6 +44,18 @@ def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
         assert result[mode]["submit_to_ack_ms"].keys() == FIGURES
 
 
+def test_kafka_measures_every_figure_beside_its_target(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.json"
+    finished = kraftlog("bench", "kafka", "--records", 50, "--json", file, timeout=110)
+    assert (finished.code, finished.errors) == (0, "")
+    result = json.loads(file.read_text())
+    assert result["machine"].keys() == MACHINE
+    assert len(result["targets"]) == 6
+    for name, target in result["targets"].items():
+        assert target["measured"] > 0
+        assert name in finished.output
+
+
 @pytest.mark.slow
 def test_crowd_compares_a_writer_alone_with_one_beside_readers(tmp_path: Path) -> None:
     file = tmp_path / "crowd.json"

@@ -34,7 +34,7 @@ def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
         env=environment(PATH=path, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster)),
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=300,
     )
     told = [line for line in finished.stderr.splitlines() if line != NOT_ENFORCED]  # by each `acls add`
     assert (finished.returncode, told) == (0, []), block

@@ -94,7 +94,7 @@ def check(run: Run, cluster: LocalCluster) -> None:
 
 
 async def wait_until_joined(cluster: LocalCluster) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             try:
                 found = await describe_quorum(cluster.bootstrap_servers)

@@ -210,7 +210,7 @@ def test_nodes_are_restored_one_by_one_and_an_empty_observer_fetches_the_snapsho
 
 async def _applied(endpoint: Endpoint, end_offset: int) -> log_pb2.DescribeNodeResponse:
     """What the node reports about itself when it has applied this much."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(100):
         while True:
             node = await describe_node(endpoint, timeout_seconds=10)
             if node.applied_end_offset >= end_offset:

@@ -76,6 +76,12 @@ class HandRuntime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self.soon.append(callback)
 
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        self.call_soon(callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        self.call_after_answers(callback)
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> HandTimer:
         timer = HandTimer(self.time_ms + delay_ms, callback)
         self.timers.append(timer)

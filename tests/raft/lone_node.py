@@ -100,6 +100,12 @@ class LoneNode:
     def call_soon(self, callback: Callable[[], None]) -> None:
         self._ready.append(callback)
 
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        self.call_soon(callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        self.call_after_answers(callback)
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> _NeverTimer:
         return _NeverTimer()
 

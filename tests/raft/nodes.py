@@ -60,19 +60,19 @@ class Recorder(Listener):
         self._changed.set()
 
     async def has_records(self, count: int) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while len(self.records) < count:
                 self._changed.clear()
                 await self._changed.wait()
 
     async def has_leader(self, leader_id: NodeId) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while not self.leaders or self.leaders[-1].leader_id != leader_id:
                 self._changed.clear()
                 await self._changed.wait()
 
     async def has_any_leader(self) -> LeaderAndEpoch:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while not self.leaders or self.leaders[-1].leader_id is None:
                 self._changed.clear()
                 await self._changed.wait()
@@ -143,7 +143,7 @@ class Cluster:
 
     async def leader(self) -> RaftClient:
         """The client of the node that leads and whose listener has been notified of it."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             while True:
                 waits = {
                     asyncio.ensure_future(recorder.has_leader(NodeId(node_id))): node_id

@@ -110,7 +110,7 @@ class SnapshotCluster(Cluster):
         for number in range(first, end):
             await client.append([b"record %d" % number])
         offset = client.log_end_offset
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             for recorder in self.recorders.values():
                 while recorder.end_offset < offset:
                     recorder._changed.clear()

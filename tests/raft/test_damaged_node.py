@@ -81,7 +81,7 @@ async def test_a_node_that_cannot_read_its_log_for_who_follows_it_does_not_go_on
         await cluster.recorders[1].has_records(len(RECORDS))
         flip_a_byte(cluster, 1)
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
-            watch = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=0), timeout=20)
+            watch = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=0), timeout=60)
             with pytest.raises(grpc.aio.AioRpcError, match="CorruptLog"):
                 await watch.read()
     assert [type(error) for error in fatal] == [CorruptLog]

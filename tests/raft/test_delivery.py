@@ -16,6 +16,7 @@ from raft.commits import CommitFeed
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
+from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.reader import SnapshotReader
@@ -87,6 +88,7 @@ class World:
             self.log,
             NoSnapshots(),
             self.feed,
+            AsyncioRuntime(),
             lambda listener, error: self.faults.append((listener, error)),
             self.fatal.append,
         )
@@ -106,7 +108,7 @@ class World:
 async def world() -> AsyncIterator[World]:
     world = World()
     yield world
-    await world.delivery.close()
+    await awaited(world.delivery.close)
     world.log.close()
 
 
@@ -321,7 +323,7 @@ async def test_li07_a_listener_that_catches_up_lets_others_run(world: World) -> 
                 turns.append("listener")
 
     async def other() -> None:
-        while len(turns) < 6:
+        while len(turns) < 12:
             turns.append("other")
             await asyncio.sleep(0)
 
@@ -338,5 +340,5 @@ async def test_closing_tells_listeners_that_nothing_more_comes(world: World) -> 
     listener = Recorder()
     world.delivery.register(listener, Offset(0))
     await settled()
-    await world.delivery.close()
+    await awaited(world.delivery.close)
     assert listener.was_shut_down

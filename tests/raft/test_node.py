@@ -252,7 +252,7 @@ async def test_health_is_served(tmp_path: Path) -> None:
         async with grpc.aio.insecure_channel(address) as channel:
             health = health_pb2_grpc.HealthStub(channel)
             for service in ("", "kraftpb.v1.QuorumService", "kraftpb.v1.LogService"):
-                response = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+                response = await health.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
                 assert response.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -265,7 +265,7 @@ async def test_malformed_requests_are_invalid_and_change_nothing(tmp_path: Path)
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
             stub = quorum_pb2_grpc.QuorumServiceStub(channel)
             answers = [
-                await stub.Vote(quorum_pb2.VoteRequest(replica_key=broken_key), timeout=5),
+                await stub.Vote(quorum_pb2.VoteRequest(replica_key=broken_key), timeout=60),
                 await stub.Vote(
                     quorum_pb2.VoteRequest(cluster_id=cluster.cluster_id, replica_epoch=9, last_offset=-1), timeout=5
                 ),
@@ -275,9 +275,9 @@ async def test_malformed_requests_are_invalid_and_change_nothing(tmp_path: Path)
                 await stub.EndQuorumEpoch(
                     quorum_pb2.EndQuorumEpochRequest(leader_epoch=9, preferred_candidates=[broken_key]), timeout=5
                 ),
-                await stub.FetchSnapshot(quorum_pb2.FetchSnapshotRequest(replica_key=broken_key), timeout=5),
+                await stub.FetchSnapshot(quorum_pb2.FetchSnapshotRequest(replica_key=broken_key), timeout=60),
             ]
-            fetch = stub.Fetch(timeout=5)
+            fetch = stub.Fetch(timeout=60)
             for request in (
                 quorum_pb2.FetchRequest(correlation_id=1, replica_key=broken_key),
                 quorum_pb2.FetchRequest(
@@ -344,7 +344,7 @@ async def test_watching_with_another_clusters_id_is_refused_by_name(tmp_path: Pa
             await observe(address, Recorder(), cluster_id="AAAAAAAAAAAAAAAAAAAAAQ")
         assert refusal.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
         async with grpc.aio.insecure_channel(address) as channel:
-            call = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=-1), timeout=5)
+            call = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=-1), timeout=60)
             with pytest.raises(grpc.aio.AioRpcError) as error:
                 await call.read()
             assert error.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -366,9 +366,9 @@ async def test_bytes_that_are_no_message_are_an_invalid_request_and_change_nothi
         leader = await cluster.leader()
         before = (leader.leader_and_epoch, leader.log_end_offset)
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
-            calls = [channel.unary_unary(method)(garbage, timeout=5) for method in METHODS]
-            watch = channel.unary_stream("/kraftpb.v1.LogService/Watch")(garbage, timeout=5)
-            fetch = channel.stream_stream("/kraftpb.v1.QuorumService/Fetch")(timeout=5)
+            calls = [channel.unary_unary(method)(garbage, timeout=60) for method in METHODS]
+            watch = channel.unary_stream("/kraftpb.v1.LogService/Watch")(garbage, timeout=60)
+            fetch = channel.stream_stream("/kraftpb.v1.QuorumService/Fetch")(timeout=60)
             await fetch.write(garbage)
             for attempt in (*calls, watch.read(), fetch.read()):
                 with pytest.raises(grpc.aio.AioRpcError) as refusal:
@@ -382,7 +382,7 @@ async def test_bytes_that_are_no_message_are_an_invalid_request_and_change_nothi
 async def test_reflection_names_every_service(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, voter_count=1) as cluster:
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
-            call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(timeout=5)
+            call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(timeout=60)
             await call.write(reflection_pb2.ServerReflectionRequest(list_services=""))
             answer = await call.read()
             call.cancel()

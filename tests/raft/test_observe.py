@@ -305,7 +305,7 @@ async def test_if_all_nodes_are_old_the_offset_is_gone_for_who_is_behind_and_all
 
 async def test_an_old_reader_is_told_that_the_offset_is_gone(tmp_path: Path) -> None:
     async with moved(tmp_path) as cluster, grpc.aio.insecure_channel(address_of(cluster)) as channel:
-        call = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=0), timeout=10)
+        call = log_pb2_grpc.LogServiceStub(channel).Watch(log_pb2.WatchRequest(start_offset=0), timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call.read()
         assert refused.value.code() is grpc.StatusCode.OUT_OF_RANGE

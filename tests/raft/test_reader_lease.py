@@ -103,7 +103,7 @@ async def stopped_reader(cluster: SnapshotCluster, name: str = "audit") -> Async
 async def holds(cluster: SnapshotCluster) -> str:
     """The holders of the leader's log start in `quorum describe`, as soon as there are any."""
     leader_id = (await cluster.leader()).node_key.node_id
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         while not (held := (await described(cluster))[leader_id]["HoldsLogStart"]):
             await asyncio.sleep(0.02)
     return str(held)

@@ -100,7 +100,7 @@ async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterat
         assert cluster.fatal == []
         for node_id, node in cluster.nodes.items():
             recorder = cluster.recorders[node_id]
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 while b"after" not in recorder.records:
                     recorder._changed.clear()
                     await recorder._changed.wait()

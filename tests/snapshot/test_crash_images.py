@@ -169,7 +169,7 @@ STORIES = [
     (with_an_old_one, _deletes_and_writes_it_again, 200),
     (with_leftovers, _replaces, 1200),
     (with_leftovers, _cleans_up, 50),
-    (with_leftovers, _cleans_up_and_writes, 200),
+    (with_leftovers, _cleans_up_and_writes, 150),
 ]
 """The scenarios, with the least number of images of each."""
 

@@ -402,6 +402,7 @@ def test_a_sync_that_failed_ends_the_process_and_nothing_is_promised(memory_file
         incoming.freeze()
     assert not incoming.is_frozen
     memory_files.crash()
+    memory_files.failing_syncs = set()
     store = open_store(memory_files)
     store.clean_up()
     assert store.ids() == ()

@@ -207,10 +207,34 @@ def test_a_sync_that_failed_ends_the_process_and_nothing_is_promised(memory_file
     with pytest.raises(FlushFailed):
         writer.freeze()
     assert not writer.is_frozen
+    assert open_store(memory_files).ids() == ()  # nor does it count before that: its name may not be durable
     memory_files.crash()
+    memory_files.failing_syncs = set()
     store = open_store(memory_files)
     store.clean_up()
     assert store.ids() == ()
+
+
+def test_one_that_was_there_stays_if_the_sync_of_another_of_its_name_fails(memory_files: MemoryFileSystem) -> None:
+    writer = begin(memory_files)
+    other = open_store(memory_files, token="other").create(an_id(), HEADER_OF_TESTS)
+    assert other is not None
+    with other:
+        other.freeze()
+    memory_files.failing_syncs = {DIRECTORY}
+    with pytest.raises(FlushFailed):
+        writer.freeze()
+    assert verify(memory_files, PATH).snapshot_id == an_id()
+
+
+def test_sn44_a_start_makes_the_names_durable_that_a_killed_process_has_left(memory_files: MemoryFileSystem) -> None:
+    writer = begin(memory_files)
+    memory_files.fsync_directory = lambda path: None  # type: ignore[method-assign]
+    writer.freeze()  # killed before the directory is synced
+    del memory_files.fsync_directory
+    open_store(memory_files).clean_up()
+    memory_files.crash()
+    assert open_store(memory_files).ids() == (an_id(),)
 
 
 def test_a_snapshot_of_that_name_is_replaced_by_the_one_that_is_frozen(files: FileSystem) -> None:

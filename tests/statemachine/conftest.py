@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,13 +19,14 @@ from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
-from raft.shell.runtime import AsyncioRuntime, Runtime
+from raft.shell.runtime import AsyncioRuntime, Runtime, awaited
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.controller.memory_log import MemoryLog
 from tests.raft.nodes import running_cluster
 from tests.statemachine.builders import CLUSTER_ID, alive, register
+from tests.statemachine.machines import machine_on, wait_applied
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.waiting import until
 
@@ -41,14 +43,14 @@ class Bench:
     faults: list[BaseException]
 
     async def lead(self) -> None:
-        """Wait until the controller is active."""
-        await until(lambda: self.controller.is_active)
+        """Wait until the controller is active in the log's epoch."""
+        await until(lambda: self.controller._epoch == self.log.leader_and_epoch.epoch)
 
     async def run(self, operation: Operation) -> OperationResult:
         """Carry out one operation; what was acknowledged is in the store then."""
-        result = await self.controller.execute(operation)
+        result = await execute(self.controller, operation)
         if self.machine.unavailable_reason is None:
-            await self.machine.wait_applied(Offset(0), 20_000)
+            await wait_applied(self.machine, Offset(0), 20_000)
         return result
 
     async def done(self, operation: Operation) -> OperationResult:
@@ -60,7 +62,9 @@ class Bench:
     async def submit(self, *operations: Operation) -> list[OperationResult]:
         """Submit operations together; the list fills as they are answered."""
         results: list[OperationResult] = []
-        await self.controller.submit(operations, results.append)
+        taken = asyncio.Event()
+        self.controller.submit(operations, results.append, taken.set)
+        await taken.wait()
         return results
 
     async def with_brokers(self, *broker_ids: int) -> None:
@@ -68,6 +72,13 @@ class Bench:
         for broker_id in broker_ids:
             registered = await self.done(register(broker_id))
             await self.done(alive(broker_id, registered.register_broker.broker_epoch))
+
+
+async def execute(controller: Controller, operation: Operation) -> OperationResult:
+    """Carry out one operation and return its answer."""
+    answer: asyncio.Future[OperationResult] = asyncio.get_running_loop().create_future()
+    controller.submit([operation], answer.set_result)
+    return await answer
 
 
 def errors(result: OperationResult) -> list[ErrorCode]:
@@ -94,7 +105,7 @@ async def memory_bench(
     faults: list[BaseException] = []
     log = MemoryLog(faults.append, auto_commit=auto_commit)
     store = MetadataStore.open(path, CLUSTER_ID)
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
     controller = Controller(log, store, machine, runtime=runtime, random=random.Random(seed), config=config)
     log.register(machine, start_offset=store.applied_end_offset)
@@ -114,10 +125,10 @@ async def node_bench(path: Path) -> AsyncIterator[Bench]:
         client = cluster.clients[1]
         store = MetadataStore.open(path / "metadata.db", client.cluster_id)
         stack.callback(store.close)
-        machine = MetadataMachine(store)
+        machine = machine_on(store)
         controller = Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(1))
         client.register(machine, start_offset=store.applied_end_offset)
-        stack.push_async_callback(machine.begin_shutdown)
+        stack.push_async_callback(awaited, machine.begin_shutdown)
         stack.callback(client.unregister, machine)
         yield Bench(client, store, machine, controller, [])
 

@@ -13,6 +13,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
+from raft.shell.runtime import awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.store.image import snapshot_point, write_image
@@ -68,7 +69,7 @@ def snapshot_of(store: MetadataStore, snapshots: SnapshotStore) -> OffsetAndEpoc
 def load(store: MetadataStore, reader: SnapshotReader) -> None:
     """Have the store continue with what a snapshot holds; for tests that have no event loop."""
     store.load(reader)
-    asyncio.run(store.use_loaded())
+    asyncio.run(awaited(store.use_loaded))
 
 
 def records_of(runs: Iterable[Sequence[MetadataRecord]]) -> list[MetadataRecord]:

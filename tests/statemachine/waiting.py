@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> None:
-    """Run the loop until `condition` holds; TimeoutError if it does not."""
+async def until(condition: Callable[[], bool], seconds: float = 100) -> None:
+    """Run the loop until `condition` holds; TimeoutError if it does not. However slow the machine, it may take long."""
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.001)

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
 
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
+from tests.archives import unpack
 from tests.paths import ROOT
 from tests.raft.nodes import free_port
 
@@ -25,8 +25,7 @@ NODE_IDS = (1, 2, 3, 4)
 
 def old_directory(path: Path) -> ClusterDirectory:
     """The old cluster's directory, below `path`, at ports that are free here."""
-    with tarfile.open(Path(__file__).with_name("cluster-2026-11-22.tar.gz")) as archive:
-        archive.extractall(path, filter="data")
+    unpack(Path(__file__).with_name("cluster-2026-11-22.tar.gz"), path)
     directory = path / "cluster"
     (directory / "logs").mkdir()
     files = sorted(directory.glob("*.toml"))

@@ -17,7 +17,7 @@ from kraftlog.admin.client.retries import retrying
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.rpc import codec
 from raft.rpc.options import MESSAGE_BYTES_MAX
-from statemachine.words.limits import STATEMENT_SECONDS_MAX
+from statemachine.words.limits import STATEMENT_SECONDS_MAX, STATEMENT_START_SECONDS_MAX
 
 if TYPE_CHECKING:
     from kraftpb.v1.admin_pb2_grpc import AdminServiceAsyncStub
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 READ_SECONDS_MAX: Final = 5.0
 """How long one node may take before the next one is tried."""
 
-QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_SECONDS_MAX
+QUERY_SECONDS_MAX: Final = READ_SECONDS_MAX + STATEMENT_START_SECONDS_MAX + STATEMENT_SECONDS_MAX
 """The same for an SQL statement: longer than a node lets one run, so that the node's own error arrives."""
 
 WAIT_SHARE: Final = 0.9

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from kraftbase.errors import ErrorCode
@@ -45,6 +45,8 @@ class OperationStreamServer:
         self._is_read = False
         self._result_came = asyncio.Event()
         self._results_went = asyncio.Event()
+        self._all_taken = asyncio.Event()
+        """Set when the operations that were read last are on their way."""
 
     async def read(self, batches: AsyncIterator[admin_pb2.OperationBatch]) -> None:
         """Hand the operations of `batches` to the controller, no faster than the results are taken."""
@@ -57,7 +59,7 @@ class OperationStreamServer:
                     some = operations[start : start + min(OPERATIONS_AT_A_TIME, self._unread_max)]
                     start += len(some)
                     self._unanswered += len(some)
-                    await self._controller.submit(some, self._put)
+                    await self._submit(some)
         except BaseException:
             self._unanswered = 0  # some will never be answered: let the stream end with the error, and wait for none
             raise
@@ -80,6 +82,15 @@ class OperationStreamServer:
             taken.append(result)
         self._results_went.set()
         return taken
+
+    async def _submit(self, operations: Sequence[admin_pb2.Operation]) -> None:
+        """Returns when all are on their way; if the stream ends before, the others are not taken."""
+        self._all_taken.clear()
+        submission = self._controller.submit(operations, self._put, self._all_taken.set)
+        try:
+            await self._all_taken.wait()
+        finally:
+            submission.cancel()
 
     @property
     def _unread_max(self) -> int:

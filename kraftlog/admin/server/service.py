@@ -9,6 +9,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import grpc.aio
@@ -20,6 +21,7 @@ from kraftlog.controller.controller import Controller
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.types import Offset
 from raft.rpc.calls import charge_call, hold_answer
+from raft.shell.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.query import metadata_queries, reads
 from statemachine.store.store import MetadataStore
@@ -188,4 +190,5 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             raise ApiError(
                 ErrorCode.INVALID_REQUEST, f"wait_ms is {consistency.wait_ms}; it must be between 0 and {WAIT_MS_MAX}"
             )
-        await self._machine.wait_applied(Offset(consistency.min_applied_end_offset), consistency.wait_ms)
+        wanted, wait_ms = Offset(consistency.min_applied_end_offset), consistency.wait_ms
+        await awaited(partial(self._machine.wait_applied, wanted, wait_ms))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import grpc.aio
@@ -15,10 +16,12 @@ from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from raft.rpc.errors import abort
 from raft.rpc.limits import ServiceLimits, over_limit
+from raft.shell.runtime import awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.snapshot_generator import SnapshotGenerator
+from statemachine.store.snapshot_worker import TakenSnapshot
 
 CHUNK_BYTES: Final = 256 * 1024
 """How much of a snapshot one message carries."""
@@ -49,8 +52,8 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     ) -> snapshot_pb2.CreateSnapshotResponse:
         """Take one of what is applied now and was acknowledged here, and answer when it is durable."""
         try:
-            await self._machine.wait_applied(Offset(0), 0)
-            taken = await self._generator.take()
+            await awaited(partial(self._machine.wait_applied, Offset(0), 0))
+            taken = await _taken(self._generator)
             described = await asyncio.to_thread(self._describe, taken.snapshot_id)
         except ApiError as error:
             await abort(context, error)
@@ -171,3 +174,19 @@ def _not_found(wanted: OffsetAndEpoch) -> ApiError:
         ErrorCode.SNAPSHOT_NOT_FOUND,
         f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list those that it has",
     )
+
+
+async def _taken(generator: SnapshotGenerator) -> TakenSnapshot:
+    """A snapshot of at least what is applied now. Raises StorageError if it cannot be taken."""
+    answer: asyncio.Future[TakenSnapshot] = asyncio.get_running_loop().create_future()
+
+    def on_taken(taken: TakenSnapshot | None, error: BaseException | None) -> None:
+        if answer.done():
+            return  # the caller has left
+        if taken is not None:
+            answer.set_result(taken)
+        else:
+            answer.set_exception(error or StorageError("the snapshot could not be taken"))
+
+    generator.take(on_taken)
+    return await answer

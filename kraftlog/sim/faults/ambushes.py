@@ -13,9 +13,9 @@ from unittest import mock
 
 from kraftbase.errors import OutOfSpace
 from kraftlog.sim.cluster.cluster import Cluster
-from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.virtual.crash import ProcessKilled
 from raft.shell import reconcile
 from raft.storage.segmented_log import SegmentedLog
@@ -57,7 +57,9 @@ def watching_snapshot_work(cluster: Cluster) -> Iterator[None]:
         for owner, name, work in _METHODS:
             watched = _watched(cluster, getattr(owner, name), work)
             stack.enter_context(mock.patch.object(owner, name, watched))
-        stack.enter_context(mock.patch.object(ApplyLoop, "_load", _watched_load(cluster, ApplyLoop._load)))
+        for name in ("load", "put_in_place"):
+            watched = _watched_load(cluster, getattr(SimulatedStore, name))
+            stack.enter_context(mock.patch.object(SimulatedStore, name, watched))
         begin = _watched_begin(cluster, reconcile._begin_behind_newest)
         stack.enter_context(mock.patch.object(reconcile, "_begin_behind_newest", begin))
         yield
@@ -71,13 +73,10 @@ def _watched(cluster: Cluster, method: Callable[..., Any], work: SnapshotWork) -
     return watched
 
 
-def _watched_load(cluster: Cluster, method: Callable[..., Any]) -> Callable[..., Any]:
-    def watched(self: ApplyLoop, reader: Any) -> None:
-        if reader is None:
-            method(self, reader)
-            return
+def _watched_load(cluster: Cluster, method: Callable[..., None]) -> Callable[..., None]:
+    def watched(self: SimulatedStore, *arguments: Any) -> None:
         with _doing(cluster, _machine_of(cluster, self.process), SnapshotWork.LOADS):
-            method(self, reader)
+            method(self, *arguments)
 
     return watched
 

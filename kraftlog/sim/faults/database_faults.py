@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kraftlog.sim.faults.fault import any_machine, downtime_us, fault
+from kraftlog.sim.faults.fault import any_machine, downtime_us, duration_us, fault
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.world import World
 
@@ -15,7 +15,7 @@ def diverge(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or len(world.voter_ids) < 3 or process.tables.applied.end_offset == 0:
+    if process is None or others or len(world.voter_ids) < 3 or process.store.applied_end_offset == 0:
         return None
     if not world.atlas.may_harm(machine):
         return None
@@ -31,7 +31,7 @@ def rot_row(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     process = machine.process
     others = [other for other in world.machines.values() if other.view.has_diverged]
-    if process is None or others or process.is_fenced or not world.atlas.may_harm(machine):
+    if process is None or others or process.state_machine.is_fenced or not world.atlas.may_harm(machine):
         return None
     changed = machine.database.rot()
     if changed is None:
@@ -56,4 +56,32 @@ def damage_database(world: World, random: Random) -> str | None:
     machine = any_machine(world, random)
     world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
     machine.database.damage()
+    return str(machine.node_id)
+
+
+@fault("database: cannot be written for a while")
+def lock_database(world: World, random: Random) -> str | None:
+    """Another process has locked it, or there is no room: what is committed waits, and is applied then."""
+    machine = any_machine(world, random)
+    database = machine.database
+    database.is_locked = True
+
+    def end() -> None:
+        database.is_locked = False
+
+    world.event_queue.after(duration_us(random), end)
+    return str(machine.node_id)
+
+
+@fault("database: a reader keeps its write-ahead log")
+def hold_database(world: World, random: Random) -> str | None:
+    """It cannot start over, grows to its bound, and then nothing is applied until the reader ends."""
+    machine = any_machine(world, random)
+    database = machine.database
+    database.is_held = True
+
+    def end() -> None:
+        database.is_held = False
+
+    world.event_queue.after(duration_us(random, high_ms=60_000), end)
     return str(machine.node_id)

@@ -7,7 +7,7 @@ from typing import Final
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.events import RequestReceived
+from raft.core.events import RequestReceived, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 
 PATIENCE: Final = 2
@@ -23,6 +23,7 @@ class CheckQuorum(Invariant):
     number = 48
     title = "a leader has a quorum"
     source = "KAFKA-15489"
+    looks_at = frozenset({"is_news", RequestReceived, TimePassed})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

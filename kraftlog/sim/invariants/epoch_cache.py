@@ -11,8 +11,9 @@ from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.types import Epoch, Offset
 
-EVERY_STEPS: Final = 64
-"""How often a running node's whole log is read for it, in addition to every start and every cut."""
+EVERY_STEPS: Final = 24
+"""How often a running node's whole log is read for it, in addition to every start and every cut: in steps that
+change where it ends."""
 
 
 class EpochCache(Invariant):
@@ -24,6 +25,7 @@ class EpochCache(Invariant):
     number = 20
     title = "the epoch cache is what the log says"
     source = "Kafka, LeaderEpochFileCache"
+    looks_at = frozenset({"started", "is_news"})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -8,6 +8,7 @@ from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
+from raft.core.events import TimePassed
 from raft.core.states import Role
 
 
@@ -34,6 +35,7 @@ class EpochsBounded(Invariant):
     number = 13
     title = "who reaches nobody opens no epochs"
     source = "KIP-996"
+    looks_at = frozenset({"is_news", "disk_changed", "started", TimePassed})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

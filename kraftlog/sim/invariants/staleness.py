@@ -9,7 +9,7 @@ from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import Send
-from raft.core.events import TimePassed
+from raft.core.events import RequestReceived, TimePassed
 from raft.core.messages import FetchRequest
 from raft.core.types import Offset
 
@@ -30,6 +30,7 @@ class StalenessBounded(Invariant):
     number = 63
     title = "who waits at the leader knows what the leader knows"
     source = "KIP-1166; PK-02, PK-07"
+    looks_at = frozenset({"is_news", Send, RequestReceived, TimePassed})
 
     def __init__(self, world: Observed) -> None:
         super().__init__(world)

@@ -103,8 +103,10 @@ class RotIsFound(Invariant):
 
     def after_step(self, step: Step) -> None:
         """Nothing is applied to what rotted."""
-        if step.node.has_rotted and any(delivery.listener == STATE_MACHINE for delivery in step.deliveries):
-            self.violated(f"node {step.node.node_id} applies to tables that rotted")
+        for delivery in step.deliveries:
+            is_applied = delivery.listener == STATE_MACHINE and (delivery.batches or delivery.snapshot_id is not None)
+            if is_applied and step.node.has_rotted:
+                self.violated(f"node {step.node.node_id} applies to tables that rotted")
 
     def at_end(self) -> None:
         """Every running node has sound tables."""

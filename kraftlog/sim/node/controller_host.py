@@ -8,11 +8,10 @@ the run.
 from __future__ import annotations
 
 import contextlib
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 from unittest import mock
 
 from kraftbase.endpoint import Endpoint
@@ -20,15 +19,20 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules import pages
+from kraftlog.sim.node.read_service import ReadService
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
+from kraftlog.sim.node.watcher import Watcher
+from kraftlog.sim.observation.service import Answered, Asked
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
-from statemachine.apply.applied import Subscriber
+from raft.shell.appends import OnSettled, PendingAppends
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
-from statemachine.tables.table import Table
+from statemachine.words.limits import OPERATION_TIMEOUT_MS_DEFAULT
 
 PAGE_PARTITIONS: Final = 2
 """The size of a page in simulations: their clusters are small, and fencing a broker must still take several pages."""
@@ -36,55 +40,16 @@ PAGE_PARTITIONS: Final = 2
 APPEND_MS_MAX: Final = 15
 """The longest that an append keeps the process busy: long enough that slices end in the middle of the work on pages."""
 
+WATCHED_SHARE: Final = 0.3
+"""How many of the processes have a publisher."""
+
+READ_SHARE: Final = 0.2
+"""How often somebody who has seen an acknowledgement reads from the node at once."""
+
+READ_US_MAX: Final = 2_000
+
 OnAnswer = Callable[[OperationResult, Offset], None]
 """Called with the answer and how far the answering node has applied the log."""
-
-
-class CommitFuture:
-    """The outcome of an append (`kraftlog.controller.metadata_log.CommitFuture`)."""
-
-    def __init__(self, process: SteppedProcess) -> None:
-        self._process = process
-        self._is_done = False
-        self._error: ApiError | None = None
-        self._callbacks: list[Callable[[Any], object]] = []
-
-    def done(self) -> bool:
-        """Whether the outcome is known."""
-        return self._is_done
-
-    def cancelled(self) -> bool:
-        """Always False: nothing cancels it."""
-        return False
-
-    def exception(self) -> ApiError | None:
-        """Why it is not certain that the append is committed."""
-        return self._error
-
-    def add_done_callback(self, callback: Callable[[Any], object], /) -> None:
-        """Call back, in a step of its own, when the outcome is known."""
-        if self._is_done:
-            self._process.runtime.call_soon(lambda: self._call(callback))
-        else:
-            self._callbacks.append(callback)
-
-    def complete(self, error: ApiError | None) -> None:
-        """The outcome is known: schedule the callbacks."""
-        self._is_done, self._error = True, error
-        for callback in self._callbacks:
-            self.add_done_callback(callback)
-
-    def _call(self, callback: Callable[[Any], object]) -> None:
-        callback(self)
-
-
-@dataclass(frozen=True, slots=True)
-class SimulatedAppend:
-    """`kraftlog.controller.metadata_log.PreparedAppend`."""
-
-    base_offset: Offset
-    end_offset: Offset
-    committed: CommitFuture
 
 
 class SimulatedLog:
@@ -93,7 +58,7 @@ class SimulatedLog:
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._random = process.machine.new_random()
-        self._futures: dict[int, CommitFuture] = {}
+        self.appends = PendingAppends(process.runtime.call_soon)
         self.cluster_id: str = process.environment.cluster_id
         self.node_key: ReplicaKey = process.machine.key
         self.voter_ids = frozenset(voter.key.node_id for voter in process.environment.voters.voters())
@@ -113,7 +78,7 @@ class SimulatedLog:
         """Of the replica."""
         return self._process.shell.replica.next_append_offset
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> SimulatedAppend:
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
         """By way of the shell; the process may be killed before."""
         process = self._process
         process.crash_point()
@@ -122,14 +87,13 @@ class SimulatedLog:
             raise ProcessKilled
         process.stalled_us += self._random.randrange(APPEND_MS_MAX * MICROSECONDS_PER_MS)
         append_id = process.shell.new_id()
-        future = self._futures[append_id] = CommitFuture(process)
         try:
-            base_offset = process.shell.prepare_append(append_id, epoch, body, record_count)
+            return self.appends.prepare(
+                append_id, on_settled, lambda: process.shell.prepare_append(append_id, epoch, body, record_count)
+            )
         except ApiError as error:
-            del self._futures[append_id]
             process.environment.marks.hit(f"error: {error.code.name}")
             raise
-        return SimulatedAppend(base_offset, Offset(base_offset + record_count), future)
 
     def schedule_appends(self) -> None:
         """By way of the shell."""
@@ -144,68 +108,18 @@ class SimulatedLog:
         if replica.is_leader and replica.epoch == epoch:
             self._process.shell.step(ResignRequested(epoch))
 
-    def complete(self, append_id: int, error: ApiError | None) -> bool:
-        """An append is settled. Returns False if it is not the controller's."""
-        future = self._futures.pop(append_id, None)
-        if future is None:
-            return False
-        future.complete(error)
-        return True
-
-
-class SimulatedStateMachine:
-    """`statemachine.apply.applied.StateMachine` and `CommittedMetadata` over the tables of a simulated process."""
-
-    def __init__(self, process: SteppedProcess) -> None:
-        self._process = process
-        self.subscribers: list[Subscriber] = []
-        self.on_committed: Callable[[Offset], bool] = lambda end_offset: False
-
-    @property
-    def reader(self) -> sqlite3.Connection:
-        """The tables as they are: between transactions, because each is one call."""
-        return self._process.tables.connection
-
-    def changed_at(self, table: Table[Any]) -> Offset:
-        """Of the tables."""
-        return self._process.tables.changed_at(table)
-
-    @property
-    def applied_end_offset(self) -> Offset:
-        """Of the tables."""
-        return self._process.tables.applied.end_offset
-
-    @property
-    def unavailable_reason(self) -> str | None:
-        """Only that they differ from the quorum's."""
-        return "this node's metadata differs from the quorum's" if self._process.is_fenced else None
-
-    @property
-    def has_open_transaction(self) -> bool:
-        """Of the tables."""
-        return self._process.tables.has_open_transaction
-
-    def refuse_if_fenced(self) -> None:
-        """As the production state machine does it."""
-        if self.unavailable_reason is not None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.unavailable_reason)
-
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify it from now on."""
-        self.subscribers.append(subscriber)
-
-    def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Notify it from now on."""
-        self.on_committed = on_committed
-
 
 class ControllerHost:
     """One process's controller, if this run has brokers; else nothing happens here."""
 
-    def __init__(self, process: SteppedProcess) -> None:
+    def __init__(
+        self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine, reads: ReadService
+    ) -> None:
         self._process = process
+        self._state_machine = state_machine
+        self._reads = reads
         self._log: SimulatedLog | None = None
-        self._machine = SimulatedStateMachine(process)
+        self._random = process.machine.new_random()
         self.controller: Controller | None = None
         brokers = process.environment.parameters.brokers
         if brokers is None:
@@ -213,8 +127,8 @@ class ControllerHost:
         self._log = SimulatedLog(process)
         self.controller = Controller(
             self._log,
-            self._machine,
-            self._machine,
+            store,
+            state_machine,
             runtime=process.runtime,
             random=process.machine.new_random(),
             config=ControllerConfig(
@@ -225,8 +139,10 @@ class ControllerHost:
             ),
             on_bug=self._found_bug,
         )
-        self._machine.subscribe(FetchVersionGate(self._machine, self._allow_fetch_version))
-        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(self._machine)))
+        if process.machine.new_random().random() < WATCHED_SHARE:
+            state_machine.install_publisher(Watcher(process))
+        state_machine.subscribe(FetchVersionGate(store, self._allow_fetch_version))
+        process.runtime.call_soon(lambda: self._allow_fetch_version(allowed_fetch_version(store)))
 
     def _found_bug(self, message: str, **details: object) -> None:
         """What the controller reports as a bug of its own is a violation."""
@@ -239,36 +155,30 @@ class ControllerHost:
     def handle(self, operation: Operation, respond: OnAnswer) -> None:
         """A broker or an administrator asks for something."""
 
+        process = self._process
+        number = process.new_number()
+        timeout_ms = operation.timeout_ms or OPERATION_TIMEOUT_MS_DEFAULT
+        deadline_us = process.environment.event_queue.now_us + timeout_ms * MICROSECONDS_PER_MS
+
         def answer(result: OperationResult) -> None:
-            self._process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
-            respond(result, self._machine.applied_end_offset)
+            process.environment.marks.hit(f"answer: {ErrorCode(result.error_code).name}")
+            is_done = result.error_code == ErrorCode.NONE
+            process.step.answers.append(Answered(number, Offset(max(0, result.end_offset) if is_done else 0)))
+            if is_done and self._random.random() < READ_SHARE:
+                process.after(self._random.randrange(READ_US_MAX), "read", partial(self._reads.read, Offset(0), 0))
+            respond(result, self._state_machine.applied_end_offset)
+
+        process.step.asked.append(Asked(number, deadline_us))
 
         if self.controller is not None:
-            self.controller.take(operation, answer)
-            self.controller.schedule()
+            self.controller.submit([operation], answer)
 
     def append_completed(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled; False if it is not the controller's."""
-        return self._log is not None and self._log.complete(append_id, error)
-
-    def committed(self, end_offset: Offset) -> bool:
-        """Everything below is committed and will be applied next. Returns whether an operation was answered."""
-        return self._machine.on_committed(end_offset)
-
-    def applied(self, end_offset: Offset) -> None:
-        """The tables hold everything below."""
-        for subscriber in self._machine.subscribers:
-            subscriber.applied(end_offset)
-
-    def leader_changed(self, leader: LeaderAndEpoch) -> None:
-        """There is another leader, and the tables have caught up with that (LI-05)."""
-        for subscriber in self._machine.subscribers:
-            subscriber.leader_changed(leader)
-
-    def shut_down(self) -> None:
-        """The process shuts down cleanly."""
-        for subscriber in self._machine.subscribers:
-            subscriber.shut_down()
+        if self._log is None or append_id not in self._log.appends:
+            return False
+        self._log.appends.settle(append_id, error)
+        return True
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from contextlib import closing
 from random import Random
 from typing import Final
 
+from kraftbase.errors import StorageError
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.registers.records import CONFIG_NAME
 from kraftlog.sim.virtual.crash import Crash
@@ -20,6 +21,7 @@ from snapshot.store import SnapshotStore
 from statemachine.store.image import load_image, snapshot_point, write_image
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.store.scrub import RottenDatabase, check_rows
+from statemachine.store.snapshot_worker import TakenSnapshot
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import UnusableDatabase, check_tables, create_in, read_sums
 from statemachine.words.resources import ResourceType
@@ -49,6 +51,12 @@ class Database:
         """Whether that is because it rotted: no snapshot was taken of the damage."""
         self.must_forget_snapshots = False
         """Whether the snapshots were taken of a database that diverged."""
+        self._may_be_damaged = False
+        """Whether a fault has touched the image: what this program wrote is sound, and to look takes a while."""
+        self.is_locked = False
+        """Whether nothing can be written: another process has locked it, or there is no room."""
+        self.is_held = False
+        """Whether a reader keeps the write-ahead log from starting over."""
 
     def open(self) -> MetadataTables:
         """The tables as the last process left them, new ones if the image is lost or cannot be used."""
@@ -58,25 +66,33 @@ class Database:
             self.lose()
         image = self._images[-1] if self._images else self._template()
         connection = _connect(image)
-        if not _is_sound(connection):
+        if self._may_be_damaged and not _is_sound(connection):
             self._marks.hit("recovery: a damaged database was rebuilt")
             self.lose()
             connection = _connect(self._template())
         self._open = connection
         return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
 
-    def loaded(self, reader: SnapshotReader) -> MetadataTables:
-        """New tables with what a snapshot holds, durably in the place of the old ones."""
+    def filled(self, reader: SnapshotReader) -> MetadataTables:
+        """New tables with what a snapshot holds, beside the others."""
         connection = _connect(self._template())
         load_image(reader, MetadataTables(connection, digest_interval=DIGEST_INTERVAL))
-        if self._open is not None:
-            self._open.close()
-        self._open = connection
-        self._images.clear()
-        self._images.append(connection.serialize())
         return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
 
-    def committed(self, tables: MetadataTables) -> None:
+    def put_in_place(self, tables: MetadataTables) -> MetadataTables:
+        """Let such tables take the place of the others, durably."""
+        if self._open is not None:
+            self._open.close()
+        self._open = tables.connection
+        self._images.clear()
+        self._images.append(self._open.serialize())
+        return tables
+
+    def set_aside(self, *, is_rotten: bool) -> None:
+        """Have the next process begin with an empty one."""
+        self.is_set_aside, self.is_rotten = True, is_rotten
+
+    def committed(self) -> None:
         """A transaction was committed."""
         if self._open is not None and self._random.random() < IMAGE_RATE:
             self._images.append(self._open.serialize())
@@ -100,10 +116,14 @@ class Database:
         ).fetchone()
         return None if row is None else str(row[0])
 
+    def heal(self) -> None:
+        """Nobody else uses it any more; what rotted stays rotten."""
+        self.is_locked = self.is_held = False
+
     def lose(self) -> None:
         """The file is lost."""
         self._images.clear()
-        self.is_set_aside = self.is_rotten = False
+        self.is_set_aside = self.is_rotten = self._may_be_damaged = False
 
     def diverge(self) -> None:
         """The digest of the tables differs from the others', as after a record that was applied wrongly."""
@@ -161,6 +181,7 @@ class Database:
             connection = _connect(bytes(image))
         connection.close()
         self._images.append(bytes(image))
+        self._may_be_damaged = True
 
     def _template(self) -> bytes:
         """An empty database: made once, because making tables takes longer than a simulated minute."""
@@ -173,16 +194,19 @@ class Database:
         return _templates[self._cluster_id]
 
 
-def take_snapshot(image: bytes, snapshots: SnapshotStore) -> None:
-    """A snapshot of what a database held when its `image` was made. Raises StorageError."""
+def take_snapshot(image: bytes, snapshots: SnapshotStore) -> TakenSnapshot:
+    """A snapshot of what a database held when its `image` was made. Raises StorageError, RottenDatabase."""
     with closing(_connect(image)) as connection:
         point = snapshot_point(connection)
-        writer = None if point is None else snapshots.create(*point)
+        if point is None:
+            raise StorageError("nothing is applied yet")
+        writer = snapshots.create(*point)
         if writer is not None:
             with writer:
                 check_rows(connection)
                 write_image(connection, writer)
                 writer.freeze()
+        return TakenSnapshot(point.snapshot_id, snapshots.path_of(point.snapshot_id), 0, writer is not None)
 
 
 def _is_sound(connection: sqlite3.Connection) -> bool:

@@ -10,14 +10,15 @@ from typing import NamedTuple
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftlog.sim.marks import edge_taken
-from kraftlog.sim.node.apply_loop import ApplyLoop
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
+from kraftlog.sim.node.read_service import ReadService
 from kraftlog.sim.node.register_service import RegisterService
 from kraftlog.sim.node.runtime import SimulatedRuntime
-from kraftlog.sim.node.slow_listener import SLOW_LISTENER, SlowListener
+from kraftlog.sim.node.slow_listener import SlowListener
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
-from kraftlog.sim.observation.node_view import STATE_MACHINE
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.virtual.crash import Crash, ProcessKilled
 from kraftlog.sim.virtual.disk import DIRECTORY
 from raft.core.actions import Action, Send
@@ -28,12 +29,11 @@ from raft.core.events import (
     RequestFailed,
     RequestReceived,
     ShutdownRequested,
-    StateDigestReported,
-    StateMachineFenced,
 )
 from raft.core.messages import Request, Response, VoteResponse
 from raft.core.replica_view import ReplicaView
 from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.delivery import Delivery
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.open_log import open_log
 from raft.shell.shell import Shell
@@ -41,6 +41,7 @@ from raft.shell.shell_host import Identity
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
+from raft.synchronous_listener import SynchronousListener
 from snapshot.store import SnapshotStore
 
 
@@ -75,13 +76,13 @@ class Process(SteppedProcess):
         directory = DataDirectory.open(files, DIRECTORY, cluster_id=environment.cluster_id, node_id=machine.key.node_id)
         quorum_state = QuorumStateStore(files, directory.path)
         election_state = quorum_state.load()
-        self.tables = machine.database.open()
+        tables = machine.database.open()
         self.snapshots = SnapshotStore(files, directory.snapshots_path, token=machine.new_token)
         if machine.database.must_forget_snapshots:
             self.snapshots.delete_all()
             machine.database.must_forget_snapshots = False
         voters, _ = starting_voters(directory, self.configured_voters)
-        applied = OffsetAndEpoch(epoch=self.tables.applied.epoch, offset=self.tables.applied.end_offset)
+        applied = OffsetAndEpoch(epoch=tables.applied.epoch, offset=tables.applied.end_offset)
         self.log = open_log(
             directory,
             environment.parameters.log,
@@ -96,12 +97,13 @@ class Process(SteppedProcess):
             if not self.log.epochs.holds(applied, self.log.log_end_offset):
                 environment.marks.hit("recovery: a log behind what was applied is fetched again")
         environment.log_opened(machine, is_recovering=self.log.recovering is not None)
-        apply_random = machine.new_random()
-        self._slow_listener = SlowListener(self)
         self.runtime = SimulatedRuntime(self)
-        self.register_service = RegisterService(self)
-        self.controller_host = ControllerHost(self)
-        self.apply_loop = ApplyLoop(self, self.register_service, self.controller_host, apply_random)
+        self.store = SimulatedStore(self, tables, machine.new_random())
+        self.state_machine = StateMachine(self, self.store)
+        self.register_service = RegisterService(self, self.store, self.state_machine)
+        self.state_machine.subscribe(self.register_service)
+        self.read_service = ReadService(self, self.store, self.state_machine)
+        self.controller_host = ControllerHost(self, self.store, self.state_machine, self.read_service)
         self.shell = Shell(
             identity=Identity(
                 cluster_id=environment.cluster_id,
@@ -124,14 +126,16 @@ class Process(SteppedProcess):
         )
         view = machine.view
         view.replica, view.log = self.shell.replica, self.log
-        if self.tables.applied.end_offset == 0:
+        if tables.applied.end_offset == 0:
             view.has_diverged = view.has_rotted = False
-        self.apply_loop.note_applied()
+        self.store.note_applied()
+        self.delivery = Delivery(
+            self.log, self.shell.snapshots, self.feed, self.runtime, self._listener_failed, self.fatal
+        )
+        self.delivery.register(self.state_machine, tables.applied.end_offset or None)
+        self.delivery.register(SlowListener(self), None)
         self.shell.start()
-        self._slow_listener.start()
-        if self.tables.state_digest is not None:
-            self.shell.step(StateDigestReported(self.tables.state_digest))
-        self.scrub()
+        self.state_machine.scrub_at_start()
 
     def shut_down(self) -> None:
         """Ask it to resign and end."""
@@ -146,7 +150,7 @@ class Process(SteppedProcess):
         self.step.ended = reason
         if reason != "shut down" and hasattr(self, "shell") and self.shell.replica.is_fetching_snapshot:
             self.environment.marks.hit("killed while a snapshot is received")
-        if reason != "shut down" and hasattr(self, "apply_loop") and self.apply_loop.has_acknowledged:
+        if reason != "shut down" and hasattr(self, "state_machine") and self.state_machine.has_acknowledged:
             self.environment.marks.hit("killed between an acknowledgement and its application")
         if hasattr(self, "shell"):
             self.shell.close()
@@ -155,6 +159,7 @@ class Process(SteppedProcess):
         self.machine.database.crash(crash)
         view = self.machine.view
         view.replica, view.log, view.applied, view.tables = None, None, None, None
+        view.watched = None
         view.positions = ()
         view.is_paused = view.is_behind = False
         for waiting in self._waiting.values():
@@ -237,16 +242,13 @@ class Process(SteppedProcess):
 
     def committed(self, committed_end_offset: Offset) -> None:
         """More is committed."""
-        if committed_end_offset > self.committed_end_offset:
-            self.committed_end_offset = committed_end_offset
-            self.apply_loop.schedule()
+        self.feed.advance(committed_end_offset)
 
     def leader_changed(
         self, leader: LeaderAndEpoch, leader_endpoint: Endpoint | None, epoch_start_offset: Offset | None
     ) -> None:
         """There is another leader, or none."""
-        self.leader = (leader, leader_endpoint, epoch_start_offset)
-        self.apply_loop.schedule()
+        self.feed.set_leader(leader, leader_endpoint, epoch_start_offset)
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
         """The leader lacks what is committed, or none does any more."""
@@ -261,48 +263,34 @@ class Process(SteppedProcess):
             self.after(0, "end", self._end_in_good_order)
 
     def _end_in_good_order(self) -> None:
-        self.controller_host.shut_down()
-        self.end("shut down", Crash.KILLED)
+        self.delivery.close(lambda error: self.end("shut down", Crash.KILLED))
 
     def listener_positions(self) -> list[ListenerPosition]:
         """How far the listeners have read."""
-        return [
-            ListenerPosition(STATE_MACHINE, self.apply_loop.next_offset),
-            ListenerPosition(SLOW_LISTENER, self._slow_listener.cursor.next_offset),
-        ]
+        return self.delivery.positions() if hasattr(self, "delivery") else []
 
     def snapshots_changed(self) -> None:
-        """The state machine may be waiting for one."""
-        self.apply_loop.schedule()
+        """A listener may be waiting for one."""
+        self.feed.wake()
 
     def snapshot_damaged(self) -> None:
         """Another one is taken."""
         self.environment.marks.hit("recovery: a damaged snapshot was deleted")
-        if hasattr(self, "apply_loop"):
-            self.apply_loop.take_snapshot_soon()
+        self.state_machine.generator.replace_damaged()
 
     def state_diverged(self, expected: StateDigest, own: StateDigest) -> None:
         """The state machine's digest is not the quorum's: it stops, and is rebuilt at the next start."""
-        self.is_fenced = True
-        self.machine.database.is_set_aside = True
         self.environment.state_diverged(self, expected, own)
-
-    def scrub(self) -> None:
-        """Read all tables; a state machine that finds rot stops, and asks to be rebuilt."""
-        reason = self.machine.database.find_rot()
-        if reason is None or self.is_fenced:
-            return
-        self.environment.marks.hit("rot was found by a scrub")
-        if not self.machine.view.has_rotted:
-            self.environment.report_violation(f"node {self.machine.node_id} found rot where there is none: {reason}")
-        self.is_fenced = True
-        self.machine.database.is_set_aside = self.machine.database.is_rotten = True
-        self.shell.step(StateMachineFenced())
+        self.state_machine.fence(expected, own)
 
     def may_rebuild_state(self) -> None:
         """The node restarts, and its database is rebuilt then."""
         self.environment.marks.hit("a fenced state machine may be rebuilt")
         self.environment.start_over(self)
+
+    def _listener_failed(self, listener: SynchronousListener, error: Exception) -> None:
+        """A replica that cannot apply a committed record must not continue (CT-18)."""
+        self.fatal(error)
 
     def fatal(self, error: BaseException) -> None:
         """The process must end, or is being killed."""

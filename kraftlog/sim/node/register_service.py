@@ -12,12 +12,23 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kraftbase.errors import ApiError
+from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.registers.history import Kind
 from kraftlog.sim.registers.records import CONFIG_NAME
-from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataBatch, MetadataRecord, NoOpRecord
+from kraftpb.v1.metadata_pb2 import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    MetadataBatch,
+    MetadataRecord,
+    NoOpRecord,
+    TopicRecord,
+)
 from raft.core.types import UNKNOWN_OFFSET, Epoch, LeaderAndEpoch, NodeId, Offset
 from statemachine.words.resources import ResourceType
 
@@ -60,6 +71,9 @@ class ClientReply:
     """The leader, in a refusal of a node that does not lead."""
 
 
+ABORTED_SHARE: Final = 0.3
+"""How many of the records without effect are in a transaction that is aborted."""
+
 Respond = Callable[[ClientReply], None]
 
 
@@ -75,8 +89,11 @@ class _Pending:
 class RegisterService:
     """One process's."""
 
-    def __init__(self, process: SteppedProcess) -> None:
+    def __init__(self, process: SteppedProcess, store: SimulatedStore, state_machine: StateMachine) -> None:
         self._process = process
+        self._store = store
+        self._state_machine = state_machine
+        self._random = process.machine.new_random()
         self._epoch: Epoch | None = None
         """The epoch in which this node is active."""
         self._overlay: dict[str, tuple[Offset, str]] = {}
@@ -96,14 +113,16 @@ class RegisterService:
         append_id = shell.new_id()
         pending = _Pending(append_id, Offset(-1), ClientReply(Answer.UNKNOWN), respond)
         self._waiting[append_id] = pending
+        records = [_written(request)] if writes else self._without_effect()
         try:
-            base_offset = shell.prepare_append(append_id, epoch, _body(request, writes=writes), 1)
+            body = MetadataBatch(records=records).SerializeToString()
+            base_offset = shell.prepare_append(append_id, epoch, body, len(records))
         except ApiError as error:
             del self._waiting[append_id]
             self._process.environment.marks.hit(f"error: {error.code.name}")
             respond(ClientReply(Answer.REFUSED))
             return
-        pending.end_offset = Offset(base_offset + 1)
+        pending.end_offset = Offset(base_offset + len(records))
         pending.reply = ClientReply(
             Answer.DONE,
             found=found,
@@ -115,6 +134,18 @@ class RegisterService:
         if writes and request.value is not None:
             self._overlay[request.key] = (pending.end_offset, request.value)
         shell.schedule_appends()
+
+    def _without_effect(self) -> list[MetadataRecord]:
+        """A record that does nothing, or a metadata transaction that is aborted: of that nobody may see anything."""
+        if self._random.random() >= ABORTED_SHARE:
+            return [MetadataRecord(no_op=NoOpRecord())]
+        self._process.environment.marks.hit("a metadata transaction was aborted")
+        topic = TopicRecord(name="aborted", topic_id=self._random.randbytes(16))
+        return [
+            MetadataRecord(begin_transaction=BeginTransactionRecord(name="aborted")),
+            MetadataRecord(topic=topic),
+            MetadataRecord(abort_transaction=AbortTransactionRecord(reason="a read has no effect")),
+        ]
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
         """An append is committed, or leadership was lost before it was."""
@@ -133,14 +164,18 @@ class RegisterService:
         self._overlay = {key: entry for key, entry in self._overlay.items() if entry[0] > end_offset}
         self._answer_applied()
 
-    def leader_changed(self, leader: LeaderAndEpoch) -> None:
+    def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
         """Become active if this node leads; else drop everything."""
         self._overlay.clear()
-        is_leader = leader.leader_id == self._process.machine.key.node_id
-        self._epoch = leader.epoch if is_leader else None
+        is_leader = leader_and_epoch.leader_id == self._process.machine.key.node_id
+        self._epoch = leader_and_epoch.epoch if is_leader else None
+
+    def shut_down(self) -> None:
+        """Nothing more is decided here."""
+        self._epoch = None
 
     def _answer_applied(self) -> None:
-        applied_end_offset = self._process.tables.applied.end_offset
+        applied_end_offset = self._state_machine.applied_end_offset
         while self._pending and self._pending[0].is_committed and self._pending[0].end_offset <= applied_end_offset:
             pending = self._pending.popleft()
             pending.respond(pending.reply)
@@ -148,13 +183,11 @@ class RegisterService:
     def _value(self, key: str) -> str | None:
         if key in self._overlay:
             return self._overlay[key][1]
-        return self._process.machine.database.value(self._process.tables, key)
+        return self._process.machine.database.value(self._store.tables, key)
 
 
-def _body(request: ClientRequest, *, writes: bool) -> bytes:
-    if not writes:
-        return MetadataBatch(records=[MetadataRecord(no_op=NoOpRecord())]).SerializeToString()
+def _written(request: ClientRequest) -> MetadataRecord:
     record = ConfigRecord(
         resource_type=int(ResourceType.TOPIC), resource_name=request.key, name=CONFIG_NAME, value=request.value
     )
-    return MetadataBatch(records=[MetadataRecord(config=record)]).SerializeToString()
+    return MetadataRecord(config=record)

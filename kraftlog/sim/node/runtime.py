@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kraftlog.sim.node.stepped_process import SteppedProcess
+from kraftlog.sim.virtual.crash import ProcessKilled
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from raft.shell.runtime import Timer
+
+AFTER_ANSWERS_US_MAX: Final = 2 * MICROSECONDS_PER_MS
+"""The longest that answers and requests keep the process from going on with other work."""
 
 
 class SimulatedRuntime:
@@ -13,6 +19,7 @@ class SimulatedRuntime:
 
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
+        self._random = process.machine.new_random()
         self._disk_free_at_us = 0
 
     def now_ms(self) -> float:
@@ -29,6 +36,15 @@ class SimulatedRuntime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Call back in a step of its own, as soon as the process is free."""
         self._process.after(0, "soon", callback)
+
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own, half the time after a while: other events, also the end, may come before."""
+        delay_us = self._random.randrange(AFTER_ANSWERS_US_MAX) if self._random.random() < 0.5 else 0
+        self._process.after(delay_us, "after answers", callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """As after answers."""
+        self.call_after_answers(callback)
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         """Call back after `delay_ms` of the machine's time."""
@@ -68,6 +84,8 @@ class SimulatedRuntime:
             finally:
                 process.is_on_disk_thread = False
                 process.sync_ahead_us = 0
+            if isinstance(error, ProcessKilled):
+                raise error
             on_done(error)
 
         process.after(time_us - process.environment.event_queue.now_us, "disk", finish)

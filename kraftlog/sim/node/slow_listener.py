@@ -7,8 +7,8 @@ from typing import Final
 
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.observation.step import Delivery
-from raft.core.types import Batch, Offset
-from raft.delivery import ListenerCursor
+from raft.core.types import Batch, LeaderAndEpoch
+from raft.shell.runtime import OnDone
 from snapshot.reader import SnapshotReader
 
 SLOW_LISTENER: Final = "slow listener"
@@ -20,39 +20,35 @@ PAUSE_MS_MAX: Final = 20_000
 class SlowListener:
     """The listener of one process. It holds the log's start back, or is behind it and loads a snapshot."""
 
+    name: Final = SLOW_LISTENER
+    can_load_snapshots: Final = True
+
     def __init__(self, process: SteppedProcess) -> None:
         self._process = process
         self._random: Random = process.machine.new_random()
-        self.cursor = ListenerCursor(process.log, None)
-        self._open: tuple[Batch, ...] = ()
-        """Batches that it was given and has not closed the reader of."""
 
-    def start(self) -> None:
-        """Begin, after a while."""
-        self._wait()
+    def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
+        """Take them, after a while."""
+        self._process.step.deliveries.append(Delivery(batches, listener=SLOW_LISTENER))
+        self._wait(on_done)
 
-    def _wait(self) -> None:
+    def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
+        """Take it, after a while."""
+        self._process.step.deliveries.append(Delivery(snapshot_id=snapshot.snapshot_id, listener=SLOW_LISTENER))
+        self._process.environment.marks.hit("the slow listener loaded a snapshot")
+        self._wait(on_done)
+
+    def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
+        """It does not mind."""
+        on_done(None)
+
+    def begin_shutdown(self, on_done: OnDone) -> None:
+        """It has nothing to finish."""
+        on_done(None)
+
+    def abandon(self) -> None:
+        """It has nothing to finish."""
+
+    def _wait(self, on_done: OnDone) -> None:
         delay_ms = PAUSE_MS_MAX * self._random.random() ** 3
-        self._process.runtime.call_later(delay_ms, self._read)
-
-    def _read(self) -> None:
-        process = self._process
-        if self._open:
-            self.cursor.next_offset = self._open[-1].end_offset
-            self._open = ()
-        if self.cursor.needs_snapshot(process.committed_end_offset, process.shell.snapshots.latest):
-            process.shell.snapshots.open_latest(self._load)
-            return
-        self._open = self.cursor.next_batches(process.committed_end_offset)
-        if self._open:
-            process.step.deliveries.append(Delivery(self._open, listener=SLOW_LISTENER))
-        self._wait()
-
-    def _load(self, reader: SnapshotReader | None) -> None:
-        if reader is not None:
-            with reader:
-                process = self._process
-                process.step.deliveries.append(Delivery(snapshot_id=reader.snapshot_id, listener=SLOW_LISTENER))
-                self.cursor.next_offset = Offset(reader.snapshot_id.offset)
-                process.environment.marks.hit("the slow listener loaded a snapshot")
-        self._wait()
+        self._process.runtime.call_later(delay_ms, lambda: on_done(None))

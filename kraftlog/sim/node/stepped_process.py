@@ -18,16 +18,16 @@ from kraftlog.sim.parameters import Parameters
 from kraftlog.sim.virtual.crash import Crash, ProcessKilled
 from kraftlog.sim.virtual.event_queue import EventQueue, Timer
 from kraftlog.sim.virtual.network import Network
+from raft.commits import CommitFeed
 from raft.core.actions import Send
 from raft.core.messages import Response
-from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch, StateDigest
 from raft.core.voters import VoterSet
 from raft.shell.runtime import Runtime
 from raft.shell.shell import Shell
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
-from statemachine.store.metadata_tables import MetadataTables
 
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
@@ -92,7 +92,6 @@ class SteppedProcess(ABC):
     runtime: Runtime
     log: SegmentedLog
     snapshots: SnapshotStore
-    tables: MetadataTables
 
     def __init__(self, environment: Environment, machine: Hardware) -> None:
         self.environment = environment
@@ -112,12 +111,15 @@ class SteppedProcess(ABC):
         self.transfer: tuple[OffsetAndEpoch, Endpoint] | None = None
         """The last snapshot that it requested, and from where."""
         self.step = Step(0, machine.view, "")
-        self.committed_end_offset = Offset(0)
-        self.leader: tuple[LeaderAndEpoch, Endpoint | None, Offset | None] | None = None
-        self.is_fenced = False
-        """Its state machine differs from the quorum's."""
+        self.feed = CommitFeed(LeaderAndEpoch(None, Epoch(0)))
         self._busy_until_us = 0
+        self._numbers = 0
         self._backlog: list[tuple[str, Callable[[], None], Timer | None]] = []
+
+    def new_number(self) -> int:
+        """For something that the process is asked for."""
+        self._numbers += 1
+        return self._numbers
 
     @abstractmethod
     def fatal(self, error: BaseException) -> None:

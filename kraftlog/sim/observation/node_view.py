@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, TypeAlias
 from kraftbase.errors import KraftlogError
 from kraftlog.sim.observation.durable_log import DurableLog
 from kraftlog.sim.observation.durable_state import DurableSnapshots
+from kraftlog.sim.observation.service import Watched
 from raft.core.election_state import ElectionState
 from raft.core.replica_view import ReplicaView
 from raft.core.types import Batch, Offset, ReplicaKey
@@ -38,6 +39,8 @@ class NodeView:
     """None while no process runs."""
     tables: sqlite3.Connection | None = None
     """The database of its state machine; None while no process runs."""
+    watched: Watched | None = None
+    """What a publisher of its state machine knows; None if there is none, or while no process runs."""
     is_behind: bool = False
     """Its shell has not yet carried out all that the replica ordered: the log is not yet what the replica thinks."""
     is_paused: bool = False

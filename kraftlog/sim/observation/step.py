@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.sim.observation.node_view import STATE_MACHINE, Ends, NodeView
+from kraftlog.sim.observation.service import Answered, Asked
 from raft.core.actions import Action
 from raft.core.events import Event
 from raft.core.messages import Request, Response
@@ -42,6 +43,10 @@ class Step:
     replies: list[tuple[Request, Response]] = field(default_factory=list)
     """What left as answers, with the requests."""
     deliveries: list[Delivery] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    """What its admin service was asked for."""
+    answers: list[Answered] = field(default_factory=list)
+    """What its admin service answered."""
     ends: Ends | Offset = NOTHING
     """`NodeView.ends` after it."""
     is_news: bool = False
@@ -57,6 +62,6 @@ class Step:
     def is_idle(self) -> bool:
         """Whether nothing happened: a timer found nothing to do."""
         return not (
-            self.events or self.actions or self.replies or self.deliveries
+            self.events or self.actions or self.replies or self.deliveries or self.asked or self.answers
             or self.disk_changed or self.started or self.ended
         )  # fmt: skip

@@ -85,6 +85,7 @@ def _heal(world: World, core: Sequence[Machine]) -> None:
     network_faults.heal(world)
     for machine in world.machines.values():
         machine.disk.heal()
+        machine.database.heal()
         machine.clock.drift(world.event_queue.now_us, 1.0)
         machine.ambushes.clear()
         for repair in machine.repairs:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Final, TypeVar
 
-from kraftlog.process.logs import configure_logging
+from kraftlog.process.logs import silence_logging
 
 Input = TypeVar("Input")
 Output = TypeVar("Output")
@@ -45,6 +45,6 @@ def in_workers(work: Callable[[Input], Output], inputs: Iterable[Input]) -> Gene
 
 
 def _set_up() -> None:
-    configure_logging("critical")  # as the command that they work for: thousands of nodes would repeat the same
+    silence_logging()
     gc.freeze()  # what was imported stays
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)

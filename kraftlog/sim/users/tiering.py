@@ -80,7 +80,7 @@ class Tiering:
         if tiering.replaced:
             self._broker.mark("a copy took another's place")
         if self._updates and self._random.random() < 0.2:
-            self._ask(self._random.choice(self._updates), lambda: None)
+            self._send_again(self._random.choice(self._updates))
         elif self._broker.led and self._random.random() < 0.8:
             key = self._random.choice(sorted(self._broker.led))
             finished = self._finished(key)
@@ -92,6 +92,14 @@ class Tiering:
                 self._copy(key)
         elif tiering.removals:
             self._remove_partition(self._random.choice(sorted(tiering.removals)))
+
+    def _send_again(self, operation: Operation) -> None:
+        # Consider a segment that was deleted, and whose first record arrives once more, late: it is there again, and
+        # nothing but a broker that claims a copy without having one would make it a finished one.
+        update = operation.update_remote_log_segment
+        place = (update.topic_id, update.partition_id, update.segment_id)
+        if update.state != FINISHED or place in self._storage.objects:
+            self._ask(operation, lambda: None)
 
     def _finished(self, key: Key) -> list[SegmentKey]:
         """Those that end first come first: what lies within another is deleted before it."""

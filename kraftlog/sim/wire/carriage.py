@@ -14,7 +14,6 @@ from raft.core.messages import (
     FetchResponse,
     FetchSnapshotRequest,
     FetchSnapshotResponse,
-    LogRange,
     Request,
     Response,
     VoteRequest,
@@ -60,16 +59,14 @@ def carry_request(request: Request, *, through_codec: bool) -> Request:
 
 
 def carry_response(response: Response, records: bytes, *, through_codec: bool) -> Response:
-    """The response as it arrives, with the batches that its range stands for. Raises ApiError for bad batches."""
+    """The response as it arrives, with the batches that were read for it. Raises ApiError for bad batches."""
     match response:
         case FetchResponse():
             if through_codec:
                 data = codec.fetch_response_to_proto(0, response, records).SerializeToString()
                 return codec.fetch_response_from_proto(quorum_pb2.FetchResponse.FromString(data))
-            if isinstance(response.records, LogRange):
-                return replace(response, records=decode_batches(records))
-            return response
-        case FetchSnapshotResponse() if through_codec and isinstance(response.data, bytes):
+            return replace(response, records=decode_batches(records)) if records else response
+        case FetchSnapshotResponse() if through_codec:
             piece = codec.fetch_snapshot_response_to_proto(response, response.data).SerializeToString()
             return codec.fetch_snapshot_response_from_proto(quorum_pb2.FetchSnapshotResponse.FromString(piece))
         case VoteResponse() if through_codec:

@@ -4,10 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.sim.zoo import controller_bugs, election_bugs, parking_bugs, replication_bugs, snapshot_bugs, storage_bugs
+from kraftlog.sim.zoo import (
+    controller_bugs,
+    election_bugs,
+    parking_bugs,
+    replication_bugs,
+    snapshot_bugs,
+    state_machine_bugs,
+    storage_bugs,
+)
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-MODULES: Final = (election_bugs, replication_bugs, parking_bugs, storage_bugs, snapshot_bugs, controller_bugs)
+MODULES: Final = (
+    election_bugs,
+    replication_bugs,
+    parking_bugs,
+    storage_bugs,
+    snapshot_bugs,
+    controller_bugs,
+    state_machine_bugs,
+)
 
 NAMES: Final = tuple(MUTATIONS)
 """The names of all bugs, in the order of their modules."""

@@ -14,7 +14,7 @@ from kraftlog.controller import broker_control
 from kraftlog.controller.layer import Layer
 from kraftlog.controller.operations import alter_partition, brokers, reassignments, remote_log, topics
 from kraftlog.controller.paged_writes import PagedWrites
-from kraftlog.controller.pending_operations import PendingOperations
+from kraftlog.controller.pending_operations import PendingOperation, PendingOperations
 from kraftlog.controller.rules import partition_change
 from kraftlog.controller.rules.partition_change import Conditions, Election, Target
 from kraftlog.sim.zoo.mutation import instead, mutation
@@ -122,8 +122,8 @@ def adding_dropped() -> list[Any]:
 def answered_early() -> list[Any]:
     """It is in the log of the leader, and may go with it."""
 
-    def _enqueue(self: PendingOperations, waiting: Any) -> None:
-        self._complete(waiting, waiting.result)
+    def _enqueue(self: PendingOperations, waiting: PendingOperation) -> None:
+        self._answer(waiting, waiting.result)
 
     return [instead(PendingOperations, "_enqueue", _enqueue)]
 
@@ -132,12 +132,12 @@ def answered_early() -> list[Any]:
 def told_yes() -> list[Any]:
     """It is unknown what becomes of the records."""
 
-    def fail_uncommitted(self: PendingOperations, reason: str) -> None:
-        for waiting in self._queue:
-            self._complete(waiting, waiting.result)
-        self._queue.clear()
+    def leadership_lost(self: PendingOperations) -> None:
+        for waiting in self._for_commit:
+            self._answer(waiting, waiting.result)
+        self._for_commit.clear()
 
-    return [instead(PendingOperations, "fail_uncommitted", fail_uncommitted)]
+    return [instead(PendingOperations, "leadership_lost", leadership_lost)]
 
 
 @mutation("what is applied is forgotten before it is in the store", "etcd #13766", brokers=BROKERS)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import elections, following, leading, newcomers, refusals, replica, startup, transitions, vote_refusals
+from raft.core import elections, leader_discovery, leading, newcomers, refusals, startup, transitions, vote_refusals
+from raft.core import replica as replica_module
 from raft.core.actions import PersistElectionState, TruncateLog
 from raft.core.connections import Pending
-from raft.core.context import Context
-from raft.core.messages import VoteRequest
+from raft.core.environment import Environment
+from raft.core.messages import VoteRequest, VoteResponse
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Candidate, Leader, State, Unattached
 from raft.core.types import Epoch, Offset, ReplicaKey
 from raft.core.voters import VoterSet
@@ -22,12 +26,12 @@ def vote_not_persisted() -> list[Any]:
     """The vote is answered without a trace on the disk."""
     enter = transitions.enter
 
-    def forgetful(context: Context, state: State) -> None:
-        before = len(context.actions)
-        enter(context, state)
+    def forgetful(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
+        before = len(output.actions)
+        enter(environment, replica, output, state)
         if isinstance(state, Unattached) and state.voted_key is not None:
-            kept = [action for action in context.actions[before:] if not isinstance(action, PersistElectionState)]
-            context.actions[before:] = kept
+            kept = [action for action in output.actions[before:] if not isinstance(action, PersistElectionState)]
+            output.actions[before:] = kept
 
     return [instead(transitions, "enter", forgetful)]
 
@@ -93,8 +97,8 @@ def directory_ids_ignored() -> list[Any]:
 def new_directory_votes() -> list[Any]:
     """An empty voter votes for any candidate with a log, though it may have acknowledged more."""
 
-    def may_vote_for(context: Context, request: VoteRequest) -> bool:
-        return context.recovering is None or context.recovering.has_forgotten
+    def may_vote_for(replica: ReplicaState, request: VoteRequest) -> bool:
+        return replica.recovering is None or replica.recovering.has_forgotten
 
     return [instead(newcomers, "may_vote_for", may_vote_for)]
 
@@ -103,7 +107,7 @@ def new_directory_votes() -> list[Any]:
 def vote_of_anybody() -> list[Any]:
     """Any process that requests a vote opens an epoch, and may get the vote."""
 
-    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+    def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
         return True
 
     return [instead(elections, "may_be_voter", may_be_voter)]
@@ -113,17 +117,17 @@ def vote_of_anybody() -> list[Any]:
 def leader_of_any_id() -> list[Any]:
     """Any process that claims to lead with a voter's id is followed, with any directory id."""
 
-    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
+    def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
         return True
 
-    return [instead(following, "may_be_voter", may_be_voter)]
+    return [instead(leader_discovery, "may_be_voter", may_be_voter)]
 
 
 @mutation("a vote goes to a shorter log", "RF-14")
 def log_not_compared() -> list[Any]:
     """The first candidate gets the vote."""
 
-    def refuse_log(context: Context, request: VoteRequest) -> str | None:
+    def refuse_log(replica: ReplicaState, request: VoteRequest) -> str | None:
         return None
 
     return [instead(vote_refusals, "refuse_log", refuse_log)]
@@ -133,10 +137,10 @@ def log_not_compared() -> list[Any]:
 def votes_twice() -> list[Any]:
     """A vote that was granted does not prevent another."""
 
-    def refuse_vote(context: Context, request: VoteRequest) -> str | None:
-        return vote_refusals.refuse_log(context, request) if isinstance(context.state, Unattached) else "it is busy"
+    def refuse_vote(replica: ReplicaState, request: VoteRequest) -> str | None:
+        return vote_refusals.refuse_log(replica, request) if isinstance(replica.state, Unattached) else "it is busy"
 
-    def add_vote(context: Context, key: ReplicaKey) -> None:
+    def add_vote(environment: Environment, replica: ReplicaState, output: Output, key: ReplicaKey) -> None:
         return None
 
     return [instead(vote_refusals, "refuse_vote", refuse_vote), instead(elections, "_add_vote", add_vote)]
@@ -145,15 +149,15 @@ def votes_twice() -> list[Any]:
 @mutation("a pre-vote opens an epoch", "KIP-996")
 def pre_vote_counts() -> list[Any]:
     """A pre-vote request raises the epoch of its receiver."""
-    refuse_pre_vote = vote_refusals.refuse_pre_vote
+    on_vote_request = elections.on_vote_request
 
-    def eager(context: Context, request: VoteRequest) -> str | None:
-        refusal = refuse_pre_vote(context, request)
-        if refusal is None and isinstance(context.state, Unattached):
-            elections.become_unattached(context, Epoch(context.epoch + 1))
-        return refusal
+    def eager(environment: Environment, replica: ReplicaState, output: Output, request: VoteRequest) -> VoteResponse:
+        response = on_vote_request(environment, replica, output, request)
+        if response.vote_granted and request.pre_vote and isinstance(replica.state, Unattached):
+            transitions.become_unattached(environment, replica, output, Epoch(replica.epoch + 1))
+        return replace(response, leader=replica.leader)
 
-    return [instead(vote_refusals, "refuse_pre_vote", eager)]
+    return [instead(elections, "on_vote_request", eager)]
 
 
 @mutation("a leader leads on in its epoch after a restart", "RF-13")
@@ -161,23 +165,24 @@ def leads_on() -> list[Any]:
     """It uses offsets again that it has used, for other records of the same epoch."""
     initial_state = startup.initial_state
 
-    def confident(context: Context, found: Any) -> State:
-        own_id = context.own_id
-        if found is not None and found.epoch == context.epoch and found.leader_id == own_id and context.may_be_elected:
-            candidate = elections.candidate_again(context)
+    def confident(environment: Environment, replica: ReplicaState, output: Output, found: Any) -> State:
+        led = found is not None and found.epoch == replica.epoch and found.leader_id == environment.own_id
+        if led and replica.may_be_elected(environment):
+            candidate = startup._candidate_again(environment, replica, output)
             for voter_id in candidate.votes.unrecorded():
                 candidate.votes.record(voter_id, True)
             return candidate
-        return initial_state(context, found)
+        return initial_state(environment, replica, output, found)
 
     poll = elections.poll
 
-    def poll_on(context: Context) -> None:
-        if isinstance(context.state, Candidate) and context.state.votes.is_won:
-            leading.become_leader(context)
-        poll(context)
+    def poll_on(environment: Environment, replica: ReplicaState, output: Output, state: Any) -> None:
+        if isinstance(state, Candidate) and state.votes.is_won:
+            transitions.become_leader(environment, replica, output, state)
+        else:
+            poll(environment, replica, output, state)
 
-    return [instead(replica, "initial_state", confident), instead(elections, "poll", poll_on)]
+    return [instead(replica_module, "initial_state", confident), instead(elections, "poll", poll_on)]
 
 
 @mutation("the log is cut when a vote is granted", "nebula #1303")
@@ -185,9 +190,9 @@ def cut_on_vote() -> list[Any]:
     """What is not known as committed is rolled back for the candidate."""
     add_vote = elections._add_vote
 
-    def rolling_back(context: Context, key: ReplicaKey) -> None:
-        add_vote(context, key)
-        _cut(context)
+    def rolling_back(environment: Environment, replica: ReplicaState, output: Output, key: ReplicaKey) -> None:
+        add_vote(environment, replica, output, key)
+        _cut(replica, output)
 
     return [instead(elections, "_add_vote", rolling_back)]
 
@@ -197,18 +202,18 @@ def cut_on_step_down() -> list[Any]:
     """What the leader does not know as committed is rolled back, though other voters may have it."""
     release_waiting = transitions._release_waiting
 
-    def rolling_back(context: Context, left: Leader) -> None:
-        release_waiting(context, left)
-        _cut(context)
+    def rolling_back(environment: Environment, replica: ReplicaState, output: Output, left: Leader) -> None:
+        release_waiting(environment, replica, output, left)
+        _cut(replica, output)
 
     return [instead(transitions, "_release_waiting", rolling_back)]
 
 
-def _cut(context: Context) -> None:
-    to = Offset(max(context.high_watermark, context.log.start_offset))
-    if to < context.log.end_offset:
-        context.log.truncate(to)
-        context.order(TruncateLog(to))
+def _cut(replica: ReplicaState, output: Output) -> None:
+    to = Offset(max(replica.high_watermark, replica.log.start_offset))
+    if to < replica.log.end_offset:
+        replica.log.truncate(to)
+        output.order(TruncateLog(to))
 
 
 @mutation(
@@ -221,13 +226,13 @@ def _cut(context: Context) -> None:
 def late_fetch_counts() -> list[Any]:
     """After a pause one late fetch and those before the pause add up to a majority."""
 
-    def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
-        if key.node_id not in leader.voters or not context.voters.is_voter(key):
+    def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> None:
+        if key.node_id not in leader.voters or not environment.voters.is_voter(key):
             return
         leader.fetched_since_check[key.node_id] = None
-        if len(leader.fetched_since_check) >= context.voters.majority - 1:
+        if len(leader.fetched_since_check) >= environment.voters.majority - 1:
             leader.fetched_since_check.clear()
-            leader.check_quorum_deadline_ms = context.now_ms + context.config.check_quorum_timeout_ms
+            leader.check_quorum_deadline_ms = environment.now_ms + environment.config.check_quorum_timeout_ms
 
     return [instead(leading, "note_contact", note_contact)]
 
@@ -235,14 +240,14 @@ def late_fetch_counts() -> list[Any]:
 @mutation("a leader without a quorum leads on", "KAFKA-15489")
 def no_check_quorum() -> list[Any]:
     """No replica fetches, and it still believes that it leads."""
-    become_leader = leading.become_leader
+    become_leader = transitions.become_leader
 
-    def believing(context: Context) -> None:
-        become_leader(context)
-        if isinstance(context.state, Leader):
-            context.state.check_quorum_deadline_ms = None
+    def believing(environment: Environment, replica: ReplicaState, output: Output, candidate: Candidate) -> None:
+        become_leader(environment, replica, output, candidate)
+        if isinstance(replica.state, Leader):
+            replica.state.check_quorum_deadline_ms = None
 
-    def note_contact(context: Context, leader: Leader, key: ReplicaKey) -> None:
+    def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> None:
         return None
 
     return [
@@ -265,7 +270,14 @@ def failed_is_refused() -> list[Any]:
     """Silence says no more than it did; yet the leader is given up."""
     on_failed = refusals.on_failed
 
-    def careless(context: Context, pending: Pending | None, *, is_refused: bool = False) -> None:
-        on_failed(context, pending, is_refused=True)
+    def careless(
+        environment: Environment,
+        replica: ReplicaState,
+        output: Output,
+        pending: Pending | None,
+        *,
+        is_refused: bool = False,
+    ) -> None:
+        on_failed(environment, replica, output, pending, is_refused=True)
 
     return [instead(refusals, "on_failed", careless)]

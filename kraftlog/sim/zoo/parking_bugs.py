@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import following, serving
-from raft.core.context import Context
+from raft.core import fetch_answers, following, high_watermark, serving
+from raft.core.environment import Environment
 from raft.core.messages import FetchRequest, FetchResponse
+from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 
@@ -18,7 +20,7 @@ from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 @mutation("the high watermark releases no fetch", "KAFKA-14145")
 def nobody_released() -> list[Any]:
     """A replica learns of it when its wait has ended."""
-    return [instead(serving, "release_behind", lambda context: None)]
+    return [instead(high_watermark, "release_behind", lambda environment, replica, output, leader: None)]
 
 
 @mutation("no fetch says a high watermark", "PK-05")
@@ -26,8 +28,8 @@ def never_sent() -> list[Any]:
     """Version 18 in name: the field has its default, which is above every high watermark."""
     fetch_request = following._fetch_request
 
-    def silent(context: Context) -> FetchRequest:
-        return replace(fetch_request(context), high_watermark=HIGH_WATERMARK_NOT_SENT)
+    def silent(environment: Environment, replica: ReplicaState) -> FetchRequest:
+        return replace(fetch_request(environment, replica), high_watermark=HIGH_WATERMARK_NOT_SENT)
 
     return [instead(following, "_fetch_request", silent)]
 
@@ -35,32 +37,39 @@ def never_sent() -> list[Any]:
 @mutation("a parked fetch is compared with the high watermark of when it was parked", "PK-03")
 def compared_with_old() -> list[Any]:
     """It was read once, and never again: the comparison has the same result as then."""
-    response = serving._response
+    fetch_response = fetch_answers.fetch_response
     read: dict[int, tuple[FetchRequest, Offset]] = {}
 
-    def reading_once(context: Context, leader: Leader, request: FetchRequest) -> FetchResponse:
+    def reading_once(
+        environment: Environment, replica: ReplicaState, leader: Leader, request: FetchRequest
+    ) -> FetchResponse:
         read.setdefault(id(request), (request, leader.high_watermark))
-        return response(context, leader, request)
+        return fetch_response(environment, replica, leader, request)
 
-    def release_behind(context: Context) -> None:
-        leader = context.state
-        if isinstance(leader, Leader):
-            behind = leader.purgatory.take_if(lambda request: request.high_watermark < read[id(request)][1])
-            serving._answer(context, leader, behind)
+    def release_behind(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
+        behind = leader.purgatory.take_if(lambda request: request.high_watermark < read[id(request)][1])
+        fetch_answers._answer(environment, replica, output, leader, behind)
 
-    return [instead(serving, "_response", reading_once), instead(serving, "release_behind", release_behind)]
+    return [
+        instead(serving, "fetch_response", reading_once),
+        instead(fetch_answers, "fetch_response", reading_once),
+        instead(high_watermark, "release_behind", release_behind),
+    ]
 
 
 @mutation("a released fetch is parked once more", "PK-07")
 def parked_twice() -> list[Any]:
     """Its wait has ended, there is nothing new, and it waits again."""
 
-    def answer(context: Context, leader: Leader, fetches: Sequence[ParkedFetch]) -> None:
+    def answer(
+        environment: Environment, replica: ReplicaState, output: Output, leader: Leader, fetches: Sequence[ParkedFetch]
+    ) -> None:
         for fetch in fetches:
-            response = serving._response(context, leader, fetch.request)
-            if serving._is_answered_at_once(fetch.request, response):
-                context.reply(fetch.request_id, response)
+            response = fetch_answers.fetch_response(environment, replica, leader, fetch.request)
+            records = fetch_answers.records_for(replica.log, fetch.request, response)
+            if fetch_answers.is_answered_at_once(fetch.request, response, records):
+                output.reply(fetch.request_id, response, records)
             else:
-                leader.purgatory.park(replace(fetch, deadline_ms=context.now_ms + fetch.request.max_wait_ms))
+                leader.purgatory.park(replace(fetch, deadline_ms=environment.now_ms + fetch.request.max_wait_ms))
 
-    return [instead(serving, "_answer", answer)]
+    return [instead(fetch_answers, "_answer", answer)]

@@ -7,12 +7,14 @@ from typing import Any
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import committed, following, leading, serving
+from raft.core import committed, following, high_watermark, leading, serving
 from raft.core.actions import AdvanceHighWatermark
 from raft.core.connections import Connections
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower, Leader, Unattached
 from raft.core.types import Batch, Offset, ReplicaKey
 
@@ -20,19 +22,16 @@ from raft.core.types import Batch, Offset, ReplicaKey
 @mutation("records of an older epoch are committed by counting", "logcabin #44")
 def no_own_epoch_rule() -> list[Any]:
     """The high watermark moves before a record of the leader's own epoch is on a majority."""
-    advance_high_watermark = leading.advance_high_watermark
+    advance = high_watermark.advance
 
-    def hasty(context: Context) -> bool:
-        leader = context.state
-        if not isinstance(leader, Leader):
-            return False
+    def hasty(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
         epoch_start_offset, leader.epoch_start_offset = leader.epoch_start_offset, Offset(-1)
         try:
-            return advance_high_watermark(context)
+            advance(environment, replica, output, leader)
         finally:
             leader.epoch_start_offset = epoch_start_offset
 
-    return [instead(leading, "advance_high_watermark", hasty)]
+    return [instead(high_watermark, "advance", hasty)]
 
 
 @mutation("less than a majority commits", "openraft #1802")
@@ -43,7 +42,7 @@ def wrong_index() -> list[Any]:
         descending = sorted(end_offsets, reverse=True)
         return descending[max(0, len(descending) // 2 - 1)]
 
-    return [instead(leading, "majority_end_offset", majority_end_offset)]
+    return [instead(high_watermark, "majority_end_offset", majority_end_offset)]
 
 
 @mutation(
@@ -54,8 +53,8 @@ def wrong_index() -> list[Any]:
 def anybody_counts() -> list[Any]:
     """Any process with a voter's node id is the voter, for the high watermark and the check of the quorum."""
 
-    def may_be_voter(context: Context, key: ReplicaKey) -> bool:
-        return context.voters.get(key.node_id) is not None
+    def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
+        return environment.voters.get(key.node_id) is not None
 
     return [instead(module, "may_be_voter", may_be_voter) for module in (serving, leading)]
 
@@ -63,17 +62,17 @@ def anybody_counts() -> list[Any]:
 @mutation("the leader counts what it has not flushed", "etcd #14370")
 def leader_counts_unflushed() -> list[Any]:
     """Its own end of log counts at once."""
-    advance_high_watermark = leading.advance_high_watermark
+    advance = high_watermark.advance
 
-    def hasty(context: Context) -> bool:
-        log = context.log
+    def hasty(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
+        log = replica.log
         flushed_end_offset, log.flushed_end_offset = log.flushed_end_offset, log.end_offset
         try:
-            return advance_high_watermark(context)
+            advance(environment, replica, output, leader)
         finally:
             log.flushed_end_offset = flushed_end_offset
 
-    return [instead(leading, "advance_high_watermark", hasty)]
+    return [instead(high_watermark, "advance", hasty)]
 
 
 @mutation("a follower acknowledges what it has not flushed", "NATS 2.12.1 (Jepsen)")
@@ -92,25 +91,25 @@ def follower_fetches_unflushed() -> list[Any]:
 def high_watermark_above_log() -> list[Any]:
     """The leader's high watermark is taken as it is."""
 
-    def take_high_watermark(context: Context, high_watermark: Offset) -> None:
-        if high_watermark > context.high_watermark:
-            context.high_watermark = high_watermark
-            context.order(AdvanceHighWatermark(high_watermark))
+    def take(replica: ReplicaState, output: Output, leaders: Offset) -> None:
+        if leaders > replica.high_watermark:
+            replica.high_watermark = leaders
+            output.order(AdvanceHighWatermark(leaders))
 
-    return [instead(following, "_take_high_watermark", take_high_watermark)]
+    return [instead(high_watermark, "take", take)]
 
 
 @mutation("a high watermark goes back", "RF-43")
 def high_watermark_goes_back() -> list[Any]:
     """A new leader that knows less takes something back."""
 
-    def take_high_watermark(context: Context, high_watermark: Offset) -> None:
-        known = Offset(min(high_watermark, context.log.end_offset))
-        if known != context.high_watermark:
-            context.high_watermark = known
-            context.order(AdvanceHighWatermark(known))
+    def take(replica: ReplicaState, output: Output, leaders: Offset) -> None:
+        known = Offset(min(leaders, replica.log.end_offset))
+        if known != replica.high_watermark:
+            replica.high_watermark = known
+            output.order(AdvanceHighWatermark(known))
 
-    return [instead(following, "_take_high_watermark", take_high_watermark)]
+    return [instead(high_watermark, "take", take)]
 
 
 @mutation("two fetches are under way at a time", "Kafka's RequestManager")
@@ -149,10 +148,12 @@ def no_fallback() -> list[Any]:
     """It never asks the bootstrap servers again."""
     whom_to_ask = following._whom_to_ask
 
-    def loyal(context: Context, state: Follower | Unattached) -> Endpoint | None:
+    def loyal(
+        environment: Environment, replica: ReplicaState, output: Output, state: Follower | Unattached
+    ) -> Endpoint | None:
         if isinstance(state, Follower):
-            return state.leader_endpoint if context.connections.is_ready(state.leader_endpoint) else None
-        return whom_to_ask(context, state)
+            return state.leader_endpoint if output.connections.is_ready(state.leader_endpoint) else None
+        return whom_to_ask(environment, replica, output, state)
 
     return [instead(following, "_whom_to_ask", loyal)]
 
@@ -160,4 +161,4 @@ def no_fallback() -> list[Any]:
 @mutation("what is committed is cut if a leader says so", "Kafka: a follower truncates below its high watermark")
 def cuts_committed() -> list[Any]:
     """A leader's answer that diverges from the log below what is committed is believed."""
-    return [instead(committed, "find_gap", lambda context, response: None)]
+    return [instead(committed, "find_gap", lambda replica, response, is_without_room: None)]

@@ -13,11 +13,14 @@ import raft.storage.segmented_log
 import snapshot.format
 from kraftbase.checksum import crc32c
 from kraftlog.sim.zoo.mutation import instead, mutation
-from raft.core import rebuilding, snapshot_fetch
+from raft.core import appends, snapshot_fetch
 from raft.core.actions import TruncateFullyAndStartAt
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.epochs import EpochCache
+from raft.core.log import LogState
 from raft.core.messages import FetchSnapshotRequest
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.delivery import ListenerCursor
@@ -150,19 +153,17 @@ def begins_anew_too_early() -> list[Any]:
 @mutation("a leader starts over at its own snapshot", "SN-15")
 def leader_loads() -> list[Any]:
     """Its newest snapshot replaces its log."""
-    poll = rebuilding.poll
+    drain_appends = appends.drain_appends
 
-    def eager(context: Context) -> None:
-        poll(context)
-        leader, latest = context.state, context.log.latest_snapshot
-        if not isinstance(leader, Leader) or latest is None or context.actions or leader.accumulator.has_scheduled:
-            return
-        if latest.offset == context.log.end_offset > context.log.start_offset:
-            context.log.epochs = EpochCache(start=latest)
-            context.order(TruncateFullyAndStartAt(latest))
+    def eager(environment: Environment, log: LogState, output: Output, leader: Leader) -> bool:
+        latest, has_work = log.latest_snapshot, output.actions or leader.accumulator.has_scheduled
+        if latest is not None and not has_work and latest.offset == log.end_offset > log.start_offset:
+            log.epochs = EpochCache(start=latest)
+            output.order(TruncateFullyAndStartAt(latest))
+        return drain_appends(environment, log, output, leader)
 
     return [
-        instead(rebuilding, "poll", eager),
+        instead(appends, "drain_appends", eager),
         instead(raft.storage.segmented_log, "is_replaced_by", lambda log_end, snapshot_id: True),
     ]
 
@@ -232,9 +233,9 @@ def wrong_position() -> list[Any]:
     """With another leader it continues a little further back, and the bytes are written twice."""
     next_request = snapshot_fetch.next_request
 
-    def confused(context: Context) -> FetchSnapshotRequest | None:
-        request = next_request(context)
-        fetch = context.snapshot_fetch
+    def confused(environment: Environment, replica: ReplicaState) -> FetchSnapshotRequest | None:
+        request = next_request(environment, replica)
+        fetch = replica.snapshot_fetch
         if request is None or fetch is None or fetch.position < 2:
             return request
         fetch.position -= 1

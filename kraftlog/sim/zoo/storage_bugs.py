@@ -18,9 +18,11 @@ from kraftlog.sim.node.register_service import Answer, ClientReply, ClientReques
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import elections
-from raft.core.context import Context
+from raft.core.environment import Environment
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.messages import VoteRequest, VoteResponse
+from raft.core.output import Output
+from raft.core.replica_state import ReplicaState
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch
 from raft.shell import open_log as opening
@@ -74,12 +76,12 @@ def recovering_votes() -> list[Any]:
     """It judges candidates by what is left of its log."""
     on_vote_request = elections.on_vote_request
 
-    def careless(context: Context, request: VoteRequest) -> VoteResponse:
-        lost, context.recovering = context.recovering, None
+    def careless(environment: Environment, replica: ReplicaState, output: Output, request: VoteRequest) -> VoteResponse:
+        lost, replica.recovering = replica.recovering, None
         try:
-            return on_vote_request(context, request)
+            return on_vote_request(environment, replica, output, request)
         finally:
-            context.recovering = lost
+            replica.recovering = lost
 
     return [instead(elections, "on_vote_request", careless)]
 
@@ -168,7 +170,7 @@ def stale_reads() -> list[Any]:
 
     def hasty(self: RegisterService, request: ClientRequest, respond: Callable[[ClientReply], None]) -> None:
         if request.kind.value == "read" and self._epoch is not None:
-            end_offset = self._process.tables.applied.end_offset
+            end_offset = self._store.applied_end_offset
             respond(ClientReply(Answer.DONE, found=self._value(request.key), end_offset=end_offset))
         else:
             handle(self, request, respond)

@@ -28,6 +28,7 @@ from raft.storage.directory import DataDirectory
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore
 from tests.raft.nodes import QUICK, free_port
+from tests.statemachine.machines import machine_on
 from tests.statemachine.waiting import until
 
 
@@ -73,7 +74,7 @@ class AdminCluster:
         directory = stack.enter_context(contextlib.closing(DataDirectory.open(files, path)))
         store = MetadataStore.open(Path(directory.metadata_database_path), self.cluster_id)
         stack.callback(store.close)
-        machine = MetadataMachine(store)
+        machine = machine_on(store)
         controllers: list[Controller] = []
 
         def add_services(server: grpc.aio.Server, node: Node) -> Sequence[str]:

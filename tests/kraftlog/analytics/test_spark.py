@@ -17,7 +17,7 @@ from tests.kraftlog.analytics.exports import expected_rows
 from tests.kraftlog.analytics.logs import START_MS, HandMadeLog, MemorySource, small_log
 from tests.paths import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
 def load(spark, directory: Path, **options: str):

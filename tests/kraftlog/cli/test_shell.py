@@ -294,7 +294,7 @@ class Terminal:
         )
         os.close(terminal)
 
-    def expect(self, text: str, seconds: float = 30) -> str:
+    def expect(self, text: str, seconds: float = 100) -> str:
         """What comes up to and with `text`."""
         said = b""
         deadline = time.monotonic() + seconds

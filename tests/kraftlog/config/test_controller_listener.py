@@ -22,7 +22,7 @@ from tests.kraftlog.whole_nodes import WholeNodes
 
 async def leader_of(nodes: WholeNodes) -> int:
     """The node that leads, once all three agree."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while True:
             described = [await describe_node(at, timeout_seconds=10) for at in nodes.endpoints.values()]
             leaders = {node.current_leader.leader_id for node in described}
@@ -66,7 +66,7 @@ async def test_an_observer_follows_and_tells_clients_where_the_leader_is(tmp_pat
     async with WholeNodes(tmp_path, voter_count=1, replicas_apart=True) as nodes:
         await nodes.start(1)
         await nodes.start(2)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while True:
                 node = await describe_node(nodes.endpoints[2], timeout_seconds=10)
                 if node.applied_end_offset > 0 and node.current_leader.leader_id == 1:

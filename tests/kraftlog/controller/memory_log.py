@@ -15,6 +15,8 @@ from raft.commits import CommitFeed
 from raft.core.types import Batch, DirectoryId, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from raft.delivery import Delivery
 from raft.listener import Listener
+from raft.shell.appends import OnSettled
+from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.batch import encode_batch
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
@@ -29,7 +31,7 @@ class Prepared:
 
     base_offset: Offset
     end_offset: Offset
-    committed: asyncio.Future[None]
+    on_settled: OnSettled
 
 
 class MemoryLog:
@@ -49,10 +51,13 @@ class MemoryLog:
         """What is below is delivered to listeners as the newest of `snapshots`."""
         self.snapshots: SnapshotStore | None = None
         self.feed = CommitFeed(self.leader_and_epoch)
-        self.delivery = Delivery(self, self, self.feed, lambda listener, error: on_fault(error), on_fault)
+        self.delivery = Delivery(
+            self, self, self.feed, AsyncioRuntime(), lambda listener, error: on_fault(error), on_fault
+        )
         self._on_fault = on_fault
         self._prepared: list[tuple[Prepared, bytes]] = []
         self._uncommitted: list[Prepared] = []
+        self._is_settling = False
 
     # --- the port -----------------------------------------------------------------------------------------------------
 
@@ -60,17 +65,16 @@ class MemoryLog:
     def next_append_offset(self) -> Offset:
         return self._prepared[-1][0].end_offset if self._prepared else self.log_end_offset
 
-    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int) -> Prepared:
+    def prepare_append(self, epoch: Epoch, body: bytes, record_count: int, on_settled: OnSettled) -> Offset:
+        assert not self._is_settling, "who is told of a settled append must not append in that call"
         if self.leader_and_epoch != (self.node_key.node_id, epoch):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node does not lead epoch {epoch}")
         if self.refusal is not None:
             refusal, self.refusal = self.refusal, None
             raise refusal
         base_offset = self.next_append_offset
-        end_offset = Offset(base_offset + record_count)
-        prepared = Prepared(base_offset, end_offset, asyncio.get_running_loop().create_future())
-        self._prepared.append((prepared, body))
-        return prepared
+        self._prepared.append((Prepared(base_offset, Offset(base_offset + record_count), on_settled), body))
+        return base_offset
 
     def schedule_appends(self) -> None:
         for prepared, body in self._prepared:
@@ -125,23 +129,29 @@ class MemoryLog:
     def commit(self, appends: int | None = None) -> None:
         """Commit what is scheduled: everything, or this many of the first appends."""
         committed = self._uncommitted[:appends]
-        for prepared in committed:
-            prepared.committed.set_result(None)
         del self._uncommitted[: len(committed)]
+        self._settle(committed, None)
         self.feed.advance(self._uncommitted[0].base_offset if self._uncommitted else self.log_end_offset)
 
     def lose_leadership(self, *, leader_id: NodeId | None = OTHER_LEADER, keep: bool = False) -> None:
         """Another node leads from now on. What is not committed is truncated, or kept and committed by that node."""
-        for prepared in [*(prepared for prepared, _ in self._prepared), *self._uncommitted]:
-            prepared.committed.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
-            prepared.committed.exception()
+        failed = [*self._uncommitted, *(prepared for prepared, _ in self._prepared)]
         self._prepared.clear()
         self._uncommitted.clear()
         if not keep:
             del self.batches[len([b for b in self.batches if b.end_offset <= self.feed.committed_end_offset]) :]
         self.leader_and_epoch = LeaderAndEpoch(leader_id, Epoch(self.leader_and_epoch.epoch + 1))
+        self._settle(failed, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "leadership was lost"))
         self.feed.set_leader(self.leader_and_epoch, self.leader_endpoint, None)
         self.feed.advance(self.log_end_offset)
 
+    def _settle(self, appends: list[Prepared], error: ApiError | None) -> None:
+        self._is_settling = True
+        try:
+            for prepared in appends:
+                prepared.on_settled(error)
+        finally:
+            self._is_settling = False
+
     async def close(self) -> None:
-        await self.delivery.close()
+        await awaited(self.delivery.close)

@@ -14,6 +14,7 @@ from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
 from tests.statemachine.builders import BROKER, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import until
 
 NAMES = st.sampled_from(["a", "a.b", "a_b", "c"])
@@ -55,14 +56,14 @@ async def in_flight(path: Path, operations: list[Operation], commits: list[bool]
         results: dict[int, OperationResult] = {}
         for number, operation in enumerate(operations):
             operation.correlation_id = number
-            await bench.controller.submit([operation], lambda result: results.update({result.correlation_id: result}))
+            bench.controller.submit([operation], lambda result: results.update({result.correlation_id: result}))
             if commits[number % len(commits)]:
                 bench.log.commit(1 + number % 2)
             if commits[(number + 1) % len(commits)]:
                 await asyncio.sleep(0)
         bench.log.commit()
         await until(lambda: len(results) == len(operations))
-        await bench.machine.wait_applied(Offset(0), 20_000)
+        await wait_applied(bench.machine, Offset(0), 20_000)
         return [(errors(results[number]), results[number].end_offset) for number in range(len(operations))], content(
             bench
         )

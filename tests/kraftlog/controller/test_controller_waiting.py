@@ -13,7 +13,8 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
 from tests.statemachine.builders import creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
-from tests.statemachine.waiting import turns, until
+from tests.statemachine.machines import wait_applied
+from tests.statemachine.waiting import until
 
 
 @asynccontextmanager
@@ -33,7 +34,7 @@ LARGE = 2_000
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
 
 
 async def test_while_the_store_cannot_be_written_operations_are_refused_with_the_reason(
@@ -51,8 +52,8 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
         assert held.log.next_append_offset == end
         assert [errors(result) for result in pending] == [[]]  # it is committed, whatever happens to this node
         with pytest.raises(ApiError, match="cannot apply what it has acknowledged"):
-            await held.machine.wait_applied(Offset(0), 0)
-    await held.machine.wait_applied(end, 20_000)
+            await wait_applied(held.machine, Offset(0), 0)
+    await wait_applied(held.machine, end, 20_000)
     held.log.auto_commit = True
     await held.done(create("after"))
 
@@ -60,7 +61,7 @@ async def test_while_the_store_cannot_be_written_operations_are_refused_with_the
 async def test_an_operation_that_is_committed_but_not_applied_in_time_says_so(held: Bench, database: Path) -> None:
     results = await held.submit(create(creatable("late", partitions=LARGE)))
     async with locked(held, database):
-        held.controller._pending._queue[0].deadline_ms = 0.0
+        held.controller._pending._for_state_machine[0].deadline_ms = 0.0
         held.controller._pending._set_timer(0.0)
         await until(lambda: bool(results))
         assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -73,21 +74,21 @@ async def test_what_is_committed_is_answered_when_the_state_machine_has_it_in_ha
     results = await held.submit(create("a"))
     append, pending = held.controller.last_append, held.controller._pending
     assert append is not None
-    append.committed.set_result(None)
-    await turns()
-    assert not pending.complete_up_to(Offset(append.end_offset - 1))
+    pending.append_settled(append, None)
+    assert not pending.in_hand(Offset(append.end_offset - 1))
     assert results == []
-    assert pending.complete_up_to(append.end_offset)
+    assert pending.in_hand(append.end_offset)
     assert [errors(result) for result in results] == [[]]
-    assert not pending.complete_up_to(append.end_offset)
+    assert not pending.in_hand(append.end_offset)
+    held.log._uncommitted.clear()  # the log does not settle it again
 
 
 async def test_an_answer_that_rests_on_an_append_that_failed_comes_at_once(held: Bench) -> None:
     results = await held.submit(create("a"))
     failed = held.controller.last_append
     assert failed is not None
-    failed.committed.set_exception(ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
-    await until(lambda: bool(results))
+    held.controller._pending.append_settled(failed, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says"))
+    assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER]
     assert [(result.error_code, result.end_offset) for result in await held.submit(delete("missing"))] == [
         (ErrorCode.NOT_CONTROLLER, -1)
     ]

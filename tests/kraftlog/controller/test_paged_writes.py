@@ -278,7 +278,7 @@ async def test_ct19_one_pass_brings_back_all_leaders_page_by_page(
 # --- what cannot be applied -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("why", ["_unavailable_reason", "_fence"])
+@pytest.mark.parametrize("why", ["passing_reason", "fence"])
 async def test_ct18_no_page_is_appended_while_this_node_cannot_apply(
     database: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
@@ -294,7 +294,7 @@ async def test_ct18_no_page_is_appended_while_this_node_cannot_apply(
                 results = await bench.submit(elect_everywhere())
                 bench.controller._paged_writes.next_page()
                 await until(lambda: bench.store.applied_end_offset == bench.log.next_append_offset)
-            patch.setattr(bench.machine, why, "as the test says")
+            patch.setattr(bench.machine._obstacle, why, "as the test says")
             appended = bench.log.next_append_offset
             for _ in range(3):
                 time.advance(REFUSED_PAUSE_MS)

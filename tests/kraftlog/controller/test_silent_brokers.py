@@ -57,7 +57,7 @@ async def test_ct30_a_heartbeat_that_cannot_be_answered_is_a_sign_of_life(
     await short.with_brokers(1, 2)
     with monkeypatch.context() as patch:
         if refusal == "obstacle":
-            patch.setattr(short.machine, "_unavailable_reason", "no room")
+            patch.setattr(short.machine._obstacle, "passing_reason", "no room")
         else:
             patch.setattr("kraftlog.controller.controller.OPERATIONS_WAITING_MAX", 0)
         for _ in range(4):

@@ -16,7 +16,7 @@ from kraftpb.v1.metadata_pb2 import QuotaEntity
 from statemachine.query.cluster_descriptions import QuotaAlteration, QuotaEntityPart
 from tests.kraftlog.admin.admin_nodes import admin_cluster
 from tests.statemachine.builders import alive, creatable, create, delete, register
-from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.conftest import Bench, errors, execute, memory_bench
 from tests.statemachine.waiting import until
 
 SLOW = 0.001
@@ -154,8 +154,9 @@ async def test_ct20_through_grpc_the_message_names_the_client_and_the_quota(tmp_
     async with admin_cluster(tmp_path) as cluster:
         endpoints = [cluster.endpoints[1]]
         async with AdminClient(endpoints, client_id="reports") as reports, AdminClient(endpoints) as other:
-            epoch = (await cluster.nodes[1].controller.execute(register(1))).register_broker.broker_epoch
-            await cluster.nodes[1].controller.execute(alive(1, epoch))
+            controller = cluster.nodes[1].controller
+            epoch = (await execute(controller, register(1))).register_broker.broker_epoch
+            await execute(controller, alive(1, epoch))
             await cluster_client.alter_client_quotas(other, [slow])
             await reports.create_topics([NewTopic("a")])
             with pytest.raises(ApiError) as failure:

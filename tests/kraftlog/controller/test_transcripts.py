@@ -47,9 +47,9 @@ class Commands:
         end_offset = log.log_end_offset
         match line.split():
             case ["create", *names]:
-                await self._submit(line, create(*names))
+                self._submit(line, create(*names))
             case ["delete", *names]:
-                await self._submit(line, delete(*names))
+                self._submit(line, delete(*names))
             case ["commit"]:
                 log.commit()
             case ["commit,", "lose", "leadership"]:
@@ -80,8 +80,8 @@ class Commands:
         lines, self._lines = self._lines, []
         return lines
 
-    async def _submit(self, line: str, operation: Operation) -> None:
-        await self._bench.controller.submit([operation], lambda result: self._lines.append(self._answer(line, result)))
+    def _submit(self, line: str, operation: Operation) -> None:
+        self._bench.controller.submit([operation], lambda result: self._lines.append(self._answer(line, result)))
 
     def _answer(self, line: str, result: OperationResult) -> str:
         found = ", ".join(code.name for code in errors(result)) or "NONE"

@@ -47,6 +47,7 @@ def test_every_byte_by_itself() -> None:
         assert reader.is_between_frames == (number in (9, 18))
         found.append(reader.next_frame())
     assert found == [None] * 8 + [b"first"] + [None] * 8 + [b"other"]
+    assert [type(frame) for frame in found if frame is not None] == [bytes, bytes]
 
 
 def test_a_large_frame_is_read_into_its_own_memory() -> None:

@@ -79,6 +79,7 @@ async def start_as_advised(nodes: AcknowledgingNodes, as_it_last_ran: Path, *, i
         await nodes.up(VICTIM)
 
 
+@pytest.mark.timeout(400)  # on one processor, three nodes' snapshots give way to whatever else runs there
 @pytest.mark.parametrize(("others", "file"), CASES)
 async def test_nothing_acknowledged_is_lost(tmp_path: Path, others: str, file: str) -> None:
     async with AcknowledgingNodes(tmp_path) as nodes:

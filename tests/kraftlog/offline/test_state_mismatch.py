@@ -82,7 +82,7 @@ class Nodes:
         return {row["NodeId"]: row for row in replication(response)}
 
     async def shows(self, node_id: int, condition: str) -> dict[int, dict[str, Any]]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while (rows := await self.rows())[node_id]["Condition"] != condition:
                 await asyncio.sleep(0.01)
         return rows
@@ -97,7 +97,7 @@ class Nodes:
 
     async def refuses(self, node_id: int) -> None:
         """Return when that node has heard that it must not be believed, and answers so."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             while True:
                 try:
                     await self.topics(node_id)

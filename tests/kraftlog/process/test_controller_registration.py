@@ -29,7 +29,7 @@ async def controllers(client: AdminClient) -> tuple[Controllers, int]:
 
 async def registered(client: AdminClient, *controller_ids: int, other_than: Controllers | None = None) -> Controllers:
     """All controllers once those of these ids are registered, as other incarnations than those given."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         while True:
             found, end_offset = await controllers(client)
             if all(
@@ -152,6 +152,6 @@ async def test_a_controller_that_is_refused_says_why_and_tries_again(
     async with WholeNodes(tmp_path) as nodes:
         await nodes.start(1)
         monkeypatch.setattr(controller_registration, "SUPPORTED", supported)
-        await asyncio.wait_for(refused.wait(), 20)
+        await asyncio.wait_for(refused.wait(), 100)
         async with AdminClient([nodes.endpoints[1]]) as client:
             assert sorted(await registered(client, 1)) == [1]

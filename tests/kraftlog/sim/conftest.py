@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.process.logs import configure_logging
+from kraftlog.process.logs import silence_logging
 
 
 @pytest.fixture(autouse=True)
-def only_critical_lines(logging_as_before: None) -> None:
-    """Every simulated node would log its elections."""
-    configure_logging("critical")
+def no_lines(logging_as_before: None) -> None:
+    """Every simulated node would log its elections, and what faults do to it."""
+    silence_logging()

@@ -8,15 +8,15 @@ import pytest
 
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
-from kraftlog.sim.zoo import controller_bugs, snapshot_bugs
+from kraftlog.sim.zoo import controller_bugs, snapshot_bugs, state_machine_bugs
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS, CONTROLLER_BUGS = (
+SNAPSHOT_BUGS, CONTROLLER_BUGS, UPPER_HALF_BUGS = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
-    for module in (snapshot_bugs, controller_bugs)
+    for module in (snapshot_bugs, controller_bugs, state_machine_bugs)
 )
 AT_THE_END = {44}
 """Invariants that are no class of the package: convergence, which is looked at when the faults are over."""
@@ -27,6 +27,7 @@ def test_it_counts_right() -> None:
     assert f"There are {len(NAMES)}: " in PAGE
     assert f"and these {len(SNAPSHOT_BUGS)} of snapshots" in PAGE
     assert f"And these {len(CONTROLLER_BUGS)} of the controller" in PAGE
+    assert f"And these {len(UPPER_HALF_BUGS)} of the upper half" in PAGE
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -42,10 +43,11 @@ def test_it_lists_every_invariant() -> None:
 
 
 def test_its_table_of_bugs_is_the_zoos() -> None:
-    rows = re.findall(r"^\| (.+) \| (.+) \| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| (.+) \| (.+) \| (\d+|a node stops) \| (\d+) \|$", PAGE, re.MULTILINE)
     told = [(name, origin) for name, origin, _, _ in rows]
-    assert told == [(name, MUTATIONS[name].origin) for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS)]
-    assert {int(number) for _, _, number, _ in rows} <= {kind.number for kind in ALL} | AT_THE_END
+    assert told == [(name, MUTATIONS[name].origin) for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *UPPER_HALF_BUGS)]
+    numbers = {int(number) for _, _, number, _ in rows if number.isdigit()}
+    assert numbers <= {kind.number for kind in ALL} | AT_THE_END
     assert all(int(seeds) > 0 for _, _, _, seeds in rows)
 
 

@@ -14,10 +14,10 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.actions import Action, FlushLog, Reply, Send
+from raft.core.actions import Action, FlushLog, LogRange, Reply, Send, SnapshotRange
 from raft.core.config import QuorumConfig
-from raft.core.context import Context
 from raft.core.election_state import ElectionState
+from raft.core.environment import Environment
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.events import Event, LogFlushed, RequestFailed, RequestReceived, ResponseReceived, TimePassed
 from raft.core.log import LogState
@@ -33,7 +33,9 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from raft.core.output import Output
 from raft.core.replica import Replica
+from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader, Role, State
 from raft.core.types import (
     UNKNOWN_HIGH_WATERMARK,
@@ -119,6 +121,8 @@ class Harness:
         self._sent: list[Send] = []
         self._flushing: list[FlushLog] = []
         self._next_request_id = 0
+        self.reads: LogRange | SnapshotRange | None = None
+        """What is read to go with the last answer of `ask`."""
         self.started: list[Action] = self._note(replica.start(now_ms))
 
     def _note(self, actions: list[Action]) -> list[Action]:
@@ -129,13 +133,23 @@ class Harness:
     # --- its state --------------------------------------------------------------------------------------------------
 
     @property
-    def context(self) -> Context:
-        """The replica's data, for tests of what cannot be seen from outside."""
-        return self.replica._context
+    def environment(self) -> Environment:
+        """What the replica was given, for tests of what cannot be seen from outside."""
+        return self.replica._environment
+
+    @property
+    def replica_state(self) -> ReplicaState:
+        """What the replica knows, for the same tests."""
+        return self.replica._replica_state
+
+    @property
+    def output(self) -> Output:
+        """Its connections, actions and decisions, for the same tests."""
+        return self.replica._output
 
     @property
     def state(self) -> State:
-        return self.context.state
+        return self.replica_state.state
 
     @property
     def role(self) -> Role:
@@ -176,15 +190,21 @@ class Harness:
         self._next_request_id += 1
         return self.step(RequestReceived(self._next_request_id, request))
 
-    def ask(self, request: Request) -> Any:
-        """Deliver `request`; returns its answer, None if it is parked."""
+    def reply_to(self, request: Request) -> Reply | None:
+        """Deliver `request`; returns its reply, None if it is parked."""
         replies = of_type(Reply, self.deliver(request))
-        own = [reply.response for reply in replies if reply.request_id == self._next_request_id]
+        own = [reply for reply in replies if reply.request_id == self._next_request_id]
         assert len(own) <= 1, "one request has one answer"
         return own[0] if own else None
 
-    def answer(self, send: Send, response: Response) -> list[Action]:
-        return self.step(ResponseReceived(send.correlation_id, response))
+    def ask(self, request: Request) -> Any:
+        """Deliver `request`; returns its answer, None if it is parked."""
+        reply = self.reply_to(request)
+        self.reads = None if reply is None else reply.reads
+        return None if reply is None else reply.response
+
+    def answer(self, send: Send, response: Response, *, is_without_room: bool = False) -> list[Action]:
+        return self.step(ResponseReceived(send.correlation_id, response, is_without_room))
 
     def fail(self, send: Send, *, connection_refused: bool = False) -> list[Action]:
         return self.step(RequestFailed(send.correlation_id, connection_refused))

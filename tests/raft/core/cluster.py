@@ -23,6 +23,7 @@ from raft.core.actions import (
     EndRecovering,
     FailAppend,
     FlushLog,
+    LogRange,
     PersistElectionState,
     Reply,
     Send,
@@ -40,7 +41,7 @@ from raft.core.events import (
     ShutdownRequested,
     TimePassed,
 )
-from raft.core.messages import FetchResponse, LogRange, Response, VoteRequest, VoteResponse
+from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
 from raft.core.replica import Replica
 from raft.core.types import Batch, Epoch, Offset, RecoveringLog
 from tests.raft.core.builders import CLUSTER_ID, CONFIG, configured, endpoint, key, voters
@@ -261,8 +262,8 @@ class Cluster:
                 self._flush(server, end_offset)
             case Send():
                 self._send(server, action)
-            case Reply(request_id, response):
-                self._reply(server, request_id, response)
+            case Reply():
+                self._reply(server, action)
             case AdvanceHighWatermark(high_watermark):
                 assert high_watermark > server.high_watermark, "a high watermark only grows"
                 server.high_watermark = high_watermark
@@ -320,13 +321,13 @@ class Cluster:
         if self._passes(sender.node_id, receiver.node_id):
             self._later(self._delay(), arrive)
 
-    def _reply(self, server: Server, request_id: int, response: Response) -> None:
-        waiting = server.waiting.pop(request_id)
+    def _reply(self, server: Server, reply: Reply) -> None:
+        waiting, response = server.waiting.pop(reply.request_id), reply.response
         match waiting.request, response:
             case VoteRequest(pre_vote=False) as request, VoteResponse(vote_granted=True):
                 self.safety.votes(server.node_id, request.replica_epoch, request.replica_key)
-            case _, FetchResponse(records=LogRange() as wanted):
-                response = replace(response, records=server.disk.read(wanted))
+            case _, FetchResponse() if isinstance(reply.reads, LogRange):
+                response = replace(response, records=server.disk.read(reply.reads))
         waiting.respond(response)
 
     def _delay(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raft.core.actions import Action, Reply, Send
+from raft.core.actions import Action, LogRange, Reply, Send, SnapshotRange
 from raft.core.events import AppendPrepared, AppendsScheduled
 from raft.core.messages import FetchRequest, FetchResponse
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
@@ -62,6 +62,11 @@ def fetch_replies(actions: list[Action]) -> list[FetchResponse]:
     """The answers to fetches among `actions`."""
     responses = [reply.response for reply in of_type(Reply, actions)]
     return [response for response in responses if isinstance(response, FetchResponse)]
+
+
+def fetch_reads(actions: list[Action]) -> list[LogRange | SnapshotRange | None]:
+    """What is read to go with the answers to fetches among `actions`."""
+    return [reply.reads for reply in of_type(Reply, actions) if isinstance(reply.response, FetchResponse)]
 
 
 def kinds(actions: list[Action]) -> list[type]:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from raft.core.actions import Action
+from raft.core.actions import Action, LogRange
 from raft.core.election_state import ElectionState
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
-from raft.core.messages import LogRange, Request, Response
+from raft.core.messages import Request, Response
 from raft.core.replica import Replica
 from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
 

@@ -118,12 +118,12 @@ def following(harness: Harness) -> Follower:
 
 
 def is_backing_off(harness: Harness) -> bool:
-    return harness.context.connections.is_backing_off(endpoint(2))
+    return harness.output.connections.is_backing_off(endpoint(2))
 
 
 def what_it_has(harness: Harness) -> tuple[object, ...]:
     """The state that a useless message must not change."""
-    log, state, fetch = harness.context.log, following(harness), harness.context.snapshot_fetch
+    log, state, fetch = harness.replica_state.log, following(harness), harness.replica_state.snapshot_fetch
     ends = (log.start, log.end_offset, log.flushed_end_offset, log.latest_snapshot, harness.replica.high_watermark)
     under_way = None if fetch is None else (fetch.fetch_id, fetch.snapshot_id, fetch.position, fetch.size)
     return (*ends, log.epochs.entries(), state.has_fetched, state.fetch_deadline_ms, under_way)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from raft.core import actions
-from raft.core.actions import Action, Send
+from raft.core.actions import Action, Reply, Send, SnapshotRange
 from raft.core.events import (
     AppendPrepared,
     AppendsScheduled,
@@ -24,7 +24,7 @@ from raft.core.events import (
     SnapshotReceived,
     TimePassed,
 )
-from raft.core.messages import FetchSnapshotResponse, Response, SnapshotRange
+from raft.core.messages import FetchSnapshotResponse, Response
 from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
 from tests.raft.core import wording
 from tests.raft.core.cluster import Cluster
@@ -299,13 +299,13 @@ class Stage(Cluster):
 
         self._put(sender.node_id, receiver.node_id, wording.request(send.request), arrive)
 
-    def _reply(self, server: Server, request_id: int, response: Response) -> None:
-        match response:
-            case FetchSnapshotResponse(snapshot_id=snapshot_id, data=SnapshotRange() as wanted):
+    def _reply(self, server: Server, reply: Reply) -> None:
+        match reply:
+            case Reply(_, FetchSnapshotResponse(snapshot_id=snapshot_id) as response, SnapshotRange() as wanted):
                 data = content(snapshot_id)
                 part = data[wanted.position :][: wanted.max_bytes]
-                response = replace(response, size=len(data), data=part)
-        super()._reply(server, request_id, response)
+                reply = Reply(reply.request_id, replace(response, size=len(data), data=part))
+        super()._reply(server, reply)
 
 
 def content(snapshot_id: OffsetAndEpoch) -> bytes:

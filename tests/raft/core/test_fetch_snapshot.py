@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
-from raft.core.actions import Reply
+from raft.core.actions import Reply, SnapshotRange
 from raft.core.events import ShutdownRequested
-from raft.core.messages import DescribeQuorumRequest, FetchSnapshotResponse, SnapshotRange
+from raft.core.messages import DescribeQuorumRequest, FetchSnapshotResponse
 from raft.core.serving import SNAPSHOT_BYTES_MAX
 from raft.core.states import Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, OffsetAndEpoch
@@ -59,8 +59,8 @@ def test_sn10_the_leader_answers_with_a_range_of_the_snapshot() -> None:
                 leader_endpoint=endpoint(1),
                 snapshot_id=SNAPSHOT,
                 position=300,
-                data=SnapshotRange(position=300, max_bytes=1000),
             ),
+            SnapshotRange(position=300, max_bytes=1000),
         )
     ]
 
@@ -75,7 +75,9 @@ def test_sn10_the_leader_answers_with_a_range_of_the_snapshot() -> None:
     ],
 )
 def test_sn10_no_answer_holds_more_than_eight_mebibytes(wanted: int, given: int) -> None:
-    assert asked(leader(), max_bytes=wanted).data == SnapshotRange(position=0, max_bytes=given)
+    harness = leader()
+    asked(harness, max_bytes=wanted)
+    assert harness.reads == SnapshotRange(position=0, max_bytes=given)
 
 
 @pytest.mark.parametrize("sender_id", [None, 1, 3, OBSERVER_ID])

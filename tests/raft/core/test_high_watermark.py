@@ -43,7 +43,7 @@ def test_rf40_a_new_leader_opens_its_epoch_with_one_control_record() -> None:
 
 def test_rf40_a_new_leader_notes_where_its_epoch_starts() -> None:
     harness = replica(log=[(1, 5)]).make_leader()
-    assert harness.context.log.epochs.entries() == [(1, 0), (2, 5)]
+    assert harness.replica_state.log.epochs.entries() == [(1, 0), (2, 5)]
     assert harness.leading.epoch_start_offset == 5
     assert harness.replica.next_append_offset == 6
 
@@ -209,7 +209,7 @@ def test_rf43_a_new_leader_keeps_what_it_knew_as_a_follower_but_does_not_answer_
 
 def test_rf43_a_majority_below_the_known_high_watermark_is_a_bug_that_ends_the_process() -> None:
     harness = leader()
-    harness.context.high_watermark = Offset(100)
+    harness.replica_state.high_watermark = Offset(100)
     with pytest.raises(InvariantViolation, match="never decreases"):
         harness.deliver(fetch(2, EPOCH, END, EPOCH))
 

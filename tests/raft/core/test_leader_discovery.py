@@ -45,7 +45,7 @@ def follower() -> tuple[Harness, Send]:
 
 
 def backs_off(harness: Harness, send: Send) -> bool:
-    return harness.context.connections.is_backing_off(send.destination)
+    return harness.output.connections.is_backing_off(send.destination)
 
 
 # --- the leader in answers (RF-61, RF-62) -------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raft.core.actions import Action, AppendBatches, TruncateLog
-from raft.core.messages import FetchResponse, LogRange
+from raft.core.actions import Action, AppendBatches, LogRange, TruncateLog
+from raft.core.messages import FetchResponse
 from raft.core.types import Batch, Offset
 from tests.raft.core.builders import Harness, batch, election_state, endpoint, leader_and_epoch, of_type, replica
 from tests.raft.core.fetching import the_fetch
@@ -76,14 +76,14 @@ class Pair:
             response = self.leader.ask(send.request)
             if response is None:
                 return fetches  # parked: there is nothing new
-            self.carry_out(self.follower.answer(send, self.with_batches(response)))
+            self.carry_out(self.follower.answer(send, self.with_batches(response, self.leader.reads)))
         raise AssertionError("the logs do not converge")
 
-    def with_batches(self, response: FetchResponse) -> FetchResponse:
+    def with_batches(self, response: FetchResponse, reads: object) -> FetchResponse:
         """What arrives at the follower: one or two batches where the leader named a range."""
         records: tuple[Batch, ...] = ()
-        if isinstance(response.records, LogRange):
-            start_offset = response.records.start_offset
+        if isinstance(reads, LogRange):
+            start_offset = reads.start_offset
             assert any(start_offset == one.base_offset for one in self.leader_log), "batches are sent whole"
             records = tuple(one for one in self.leader_log if one.base_offset >= start_offset)[:2]
         return FetchResponse(
@@ -107,7 +107,7 @@ class Pair:
 
 
 def log_end(harness: Harness) -> tuple[int, list[tuple[int, int]]]:
-    return harness.replica.log_end_offset, [(e, o) for e, o in harness.context.log.epochs.entries()]
+    return harness.replica.log_end_offset, [(e, o) for e, o in harness.replica_state.log.epochs.entries()]
 
 
 @settings(max_examples=300, deadline=None)
@@ -116,7 +116,7 @@ def test_rf51_a_follower_ends_up_with_its_leaders_log_and_loses_nothing_common(g
     common_end = sum(record_count for _, record_count in given_histories.common)
     pair = Pair(given_histories)
     # Their common records may be committed: if they were truncated, the follower would raise.
-    pair.follower.context.high_watermark = Offset(common_end)
+    pair.follower.replica_state.high_watermark = Offset(common_end)
     pair.converge(fetches_max=2 * len(pair.leader_log) + len(pair.follower_log) + 2)
     assert pair.follower_log == pair.leader_log
     assert log_end(pair.follower) == log_end(pair.leader)

@@ -326,7 +326,7 @@ def test_rf40_a_leader_opens_its_epoch_behind_the_snapshot() -> None:
     harness = replica(start=(4, 10)).make_leader()
     assert (harness.role, harness.epoch) == (Role.LEADER, 5)
     assert (harness.leading.epoch_start_offset, harness.replica.log_end_offset) == (10, 11)
-    assert harness.context.log.epochs.entries() == [(5, 10)]
+    assert harness.replica_state.log.epochs.entries() == [(5, 10)]
 
 
 def test_rf04_a_sole_voter_commits_behind_its_snapshot() -> None:

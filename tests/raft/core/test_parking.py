@@ -8,12 +8,22 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
-from raft.core.actions import AdvanceHighWatermark, AppendRecords, CompleteAppend, FailAppend, FlushLog, Reply
+from raft.core.actions import AdvanceHighWatermark, AppendRecords, CompleteAppend, FailAppend, FlushLog, LogRange, Reply
 from raft.core.events import LogFlushed, RequestCancelled, ResignRequested
-from raft.core.messages import FetchResponse, LogRange
+from raft.core.messages import FetchResponse
 from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Offset
 from tests.raft.core.builders import Harness, fetch, of_type, vote
-from tests.raft.core.fetching import END, EPOCH, append, committed_leader, fetch_replies, kinds, leader, point
+from tests.raft.core.fetching import (
+    END,
+    EPOCH,
+    append,
+    committed_leader,
+    fetch_reads,
+    fetch_replies,
+    kinds,
+    leader,
+    point,
+)
 
 
 def parked(harness: Harness) -> int:
@@ -24,31 +34,35 @@ def parked(harness: Harness) -> int:
 
 
 def test_pk01_a_fetch_with_an_error_is_answered_at_once() -> None:
-    answer = committed_leader().ask(fetch(2, EPOCH + 1, END, EPOCH, high_watermark=END))
+    harness = committed_leader()
+    answer = harness.ask(fetch(2, EPOCH + 1, END, EPOCH, high_watermark=END))
     assert answer.error is ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert answer.records == ()
+    assert harness.reads is None
 
 
 def test_pk01_a_fetch_for_which_there_are_records_is_answered_at_once() -> None:
-    answer = committed_leader().ask(fetch(2, EPOCH, 0, 0, high_watermark=END))
-    assert answer.records == LogRange(start_offset=Offset(0), max_bytes=1024 * 1024)
+    harness = committed_leader()
+    harness.ask(fetch(2, EPOCH, 0, 0, high_watermark=END))
+    assert harness.reads == LogRange(start_offset=Offset(0), max_bytes=1024 * 1024)
 
 
 def test_pk01_a_fetch_that_does_not_want_to_wait_is_answered_at_once() -> None:
     harness = committed_leader()
     answer = harness.ask(fetch(2, EPOCH, END, EPOCH, high_watermark=END, max_wait_ms=0))
-    assert (answer.error, answer.records, answer.high_watermark) == (ErrorCode.NONE, (), END)
+    assert (answer.error, harness.reads, answer.high_watermark) == (ErrorCode.NONE, None, END)
 
 
 def test_pk01_a_fetch_that_diverges_is_answered_at_once() -> None:
-    answer = committed_leader().ask(fetch(2, EPOCH, END + 3, EPOCH, high_watermark=END))
+    harness = committed_leader()
+    answer = harness.ask(fetch(2, EPOCH, END + 3, EPOCH, high_watermark=END))
     assert answer.diverging_epoch == point(EPOCH, END)
-    assert answer.records == ()
+    assert harness.reads is None
 
 
 def test_pk01_a_fetch_that_knows_a_lower_high_watermark_is_answered_at_once() -> None:
-    answer = committed_leader().ask(fetch(3, EPOCH, END, EPOCH, high_watermark=END - 1))
-    assert (answer.records, answer.high_watermark) == ((), END)
+    harness = committed_leader()
+    answer = harness.ask(fetch(3, EPOCH, END, EPOCH, high_watermark=END - 1))
+    assert (harness.reads, answer.high_watermark) == (None, END)
 
 
 def test_pk02_any_other_fetch_is_parked_for_its_max_wait() -> None:
@@ -91,7 +105,7 @@ def test_pk03_a_fetch_is_parked_unless_the_leader_knows_a_higher_high_watermark(
     answer = harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=follower_knows))
     assert (answer is None) is is_parked
     if answer is not None:
-        assert (answer.error, answer.records, answer.high_watermark) == (ErrorCode.NONE, (), END)
+        assert (answer.error, harness.reads, answer.high_watermark) == (ErrorCode.NONE, None, END)
 
 
 def test_pk04_what_an_answer_says_does_not_depend_on_the_version_of_the_fetch() -> None:
@@ -117,7 +131,7 @@ def test_pk02_an_append_completes_the_fetches_below_it_before_the_flush() -> Non
     harness.ask(fetch(3, EPOCH, END, EPOCH, high_watermark=END))
     actions = append(harness)
     assert kinds(actions) == [AppendRecords, Reply, FlushLog]
-    assert fetch_replies(actions)[0].records == LogRange(start_offset=Offset(END), max_bytes=1024 * 1024)
+    assert fetch_reads(actions) == [LogRange(start_offset=Offset(END), max_bytes=1024 * 1024)]
 
 
 def test_pk02_the_high_watermark_completes_every_fetch_that_is_behind_in_the_order_of_arrival() -> None:
@@ -143,7 +157,7 @@ def test_pk02_an_append_answers_voters_before_the_flush_and_observers_when_it_is
     assert isinstance(answer, Reply) and isinstance(answer.response, FetchResponse)
     assert answer.request_id == observers_request_id
     assert answer.response.high_watermark == END + 1
-    assert isinstance(answer.response.records, LogRange) and answer.response.records.start_offset == END
+    assert isinstance(answer.reads, LogRange) and answer.reads.start_offset == END
 
 
 def test_pk02_an_observer_that_says_no_high_watermark_is_answered_as_soon_as_there_is_data() -> None:
@@ -155,23 +169,25 @@ def test_pk02_an_observer_that_says_no_high_watermark_is_answered_as_soon_as_the
 def test_pk01_an_observer_that_asks_for_what_is_not_committed_yet_gets_it_at_once() -> None:
     harness = committed_leader()
     append(harness)
-    answer = harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=END))
-    assert isinstance(answer.records, LogRange)
+    harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=END))
+    assert isinstance(harness.reads, LogRange)
 
 
 def test_pk02_an_observer_gets_what_is_never_committed_when_its_wait_is_over() -> None:
     harness = committed_leader()
     harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=END))
     append(harness)
-    (response,) = fetch_replies(harness.advance(500))
-    assert isinstance(response.records, LogRange)
+    (records,) = fetch_reads(harness.advance(500))
+    assert isinstance(records, LogRange)
 
 
 def test_pk02_a_fetch_whose_wait_is_over_is_answered_without_error_and_empty() -> None:
     harness = committed_leader()
     harness.ask(fetch(2, EPOCH, END, EPOCH, high_watermark=END))
-    (response,) = fetch_replies(harness.advance(500))
-    assert (response.error, response.records, response.high_watermark) == (ErrorCode.NONE, (), END)
+    actions = harness.advance(500)
+    (response,) = fetch_replies(actions)
+    assert (response.error, response.high_watermark) == (ErrorCode.NONE, END)
+    assert fetch_reads(actions) == [None]
 
 
 def test_pk02_a_leader_that_is_deposed_answers_parked_fetches_with_not_leader() -> None:
@@ -213,10 +229,8 @@ def test_pk07_a_parked_fetch_is_evaluated_anew_and_not_parked_a_second_time() ->
     harness = leader()
     assert harness.ask(fetch(9, EPOCH, END, EPOCH, high_watermark=UNKNOWN_HIGH_WATERMARK)) is None
     actions = harness.deliver(fetch(2, EPOCH, END, EPOCH))
-    assert [(response.records, response.high_watermark) for response in fetch_replies(actions)] == [
-        ((), END),
-        ((), END),
-    ]
+    assert fetch_reads(actions) == [None, None]
+    assert [response.high_watermark for response in fetch_replies(actions)] == [END, END]
     assert parked(harness) == 0
 
 
@@ -246,18 +260,20 @@ def test_pk09_uncommitted_records_are_sent_as_far_as_the_request_wants() -> None
     append(harness)
     answer = harness.ask(fetch(3, EPOCH, END, EPOCH, high_watermark=END, max_bytes=17))
     assert answer.high_watermark == END
-    assert answer.records == LogRange(start_offset=Offset(END), max_bytes=17)
+    assert harness.reads == LogRange(start_offset=Offset(END), max_bytes=17)
 
 
 def test_pk09_an_answer_is_bounded_whatever_is_asked_for() -> None:
-    answer = committed_leader().ask(fetch(3, EPOCH, 0, 0, max_bytes=2**31 - 1))
-    assert answer.records == LogRange(start_offset=Offset(0), max_bytes=8 * 1024 * 1024)
+    harness = committed_leader()
+    harness.ask(fetch(3, EPOCH, 0, 0, max_bytes=2**31 - 1))
+    assert harness.reads == LogRange(start_offset=Offset(0), max_bytes=8 * 1024 * 1024)
 
 
 def test_pk10_without_a_snapshot_a_fetch_from_zero_gets_the_log_from_its_start() -> None:
-    answer = committed_leader().ask(fetch(3, EPOCH, 0, 0))
+    harness = committed_leader()
+    answer = harness.ask(fetch(3, EPOCH, 0, 0))
     assert answer.snapshot_id is None
-    assert answer.records != ()
+    assert harness.reads is not None
 
 
 def test_pk11_an_idle_follower_learns_a_new_high_watermark_without_waiting() -> None:

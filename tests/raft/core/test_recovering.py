@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from raft.core.actions import EndRecovering, Reply
@@ -132,8 +130,7 @@ def test_invariant_25_all_that_the_leader_has_is_enough_in_the_same_epoch(until:
 
 def test_invariant_25_records_that_there_was_no_room_for_are_not_taken_for_none() -> None:
     harness = follow(recovering())
-    response = replace(fetch_response(2, DAMAGED_IN, high_watermark=5), is_without_room=True)
-    harness.answer(the_fetch(harness), response)
+    harness.answer(the_fetch(harness), fetch_response(2, DAMAGED_IN, high_watermark=5), is_without_room=True)
     assert harness.replica.is_recovering
 
 

@@ -41,7 +41,7 @@ def knows(known_by: str, log: list[tuple[int, int]] | None = None, **settings: A
     if known_by == "what was applied":
         return follower(LEADS, log=log or LOG, applied=point(3, 7), **settings)
     harness = follower(LEADS, log=log or LOG, **settings)
-    harness.context.high_watermark = Offset(7)
+    harness.replica_state.high_watermark = Offset(7)
     return harness
 
 
@@ -111,7 +111,7 @@ def test_a_snapshot_that_may_hold_it_is_fetched(known_by: str) -> None:
     harness = knows(known_by)
     harness.answer(the_fetch(harness), fetch_response(2, LEADS, snapshot_id=point(4, 8)))
     assert harness.role is Role.FOLLOWER
-    assert harness.context.snapshot_fetch is not None
+    assert harness.replica_state.snapshot_fetch is not None
 
 
 # --- while it refuses -------------------------------------------------------------------------------------------------
@@ -228,8 +228,9 @@ def rolled_back(log: list[tuple[int, int]], **settings: Any) -> Harness:
     return follower(LEADS, log=log, applied=point(3, 7), recovering=lost, **settings)
 
 
-def answers(harness: Harness, *records: Any, **changes: Any) -> list[Action]:
-    actions = harness.answer(the_fetch(harness), fetch_response(2, LEADS, *records, **changes))
+def answers(harness: Harness, *records: Any, is_without_room: bool = False, **changes: Any) -> list[Action]:
+    response = fetch_response(2, LEADS, *records, **changes)
+    actions = harness.answer(the_fetch(harness), response, is_without_room=is_without_room)
     return actions + harness.flush()
 
 
@@ -337,4 +338,4 @@ def test_a_gap_that_cannot_be_is_an_invalid_request() -> None:
 
 
 def test_a_replica_that_applied_nothing_is_as_before() -> None:
-    assert replica().context.committed_offset == 0
+    assert replica().replica_state.committed_offset == 0

@@ -79,18 +79,21 @@ LEADER_REQUESTS: list[Callable[[int], Request]] = [lambda epoch: fetch(2, epoch,
 ALL_REQUESTS = [*VOTER_REQUESTS, *LEADER_REQUESTS, lambda epoch: DescribeQuorumRequest(cluster_id=CLUSTER_ID)]
 
 
+def slots(part: Any, *left_out: str) -> dict[str, Any]:
+    """The fields of an object, by name."""
+    return {name: getattr(part, name) for name in type(part).__slots__ if name not in left_out}
+
+
 def picture(harness: Harness) -> Any:
     """All of a replica's data but what was handed out, actions and decisions, and what gives chance."""
-    context = harness.context
-    fields = [name for name in type(context).__slots__ if name not in ("actions", "decisions", "random", "config")]
-    connections = {name: getattr(context.connections, name) for name in type(context.connections).__slots__}
-    values = {name: getattr(context, name) for name in fields if name not in ("connections", "state", "log")}
-    state = {name: getattr(context.state, name) for name in type(context.state).__slots__}
+    environment, known, connections = harness.environment, harness.replica_state, harness.output.connections
+    values = slots(environment, "random", "config") | slots(known, "state", "log")
+    state = slots(known.state)
     for name in ("accumulator", "purgatory"):
         if name in state:
-            state[name] = [getattr(state[name], slot) for slot in type(state[name]).__slots__]
-    log = (context.log.end_offset, context.log.flushed_end_offset, context.log.epochs.entries())
-    return deepcopy((values, connections, state, log, harness.replica.next_deadline_ms))
+            state[name] = slots(state[name])
+    log = slots(known.log, "epochs") | {"epochs": known.log.epochs.entries()}
+    return deepcopy((values, slots(connections), state, log, harness.replica.next_deadline_ms))
 
 
 def refuse(harness: Harness, request: Request) -> ErrorCode:

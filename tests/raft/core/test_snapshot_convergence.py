@@ -20,7 +20,9 @@ from raft.core.actions import (
     AppendSnapshot,
     DropSnapshot,
     FreezeSnapshot,
+    LogRange,
     Send,
+    SnapshotRange,
     TruncateFullyAndStartAt,
     TruncateLog,
 )
@@ -34,7 +36,7 @@ from raft.core.events import (
     SnapshotRefused,
     SnapshotsChanged,
 )
-from raft.core.messages import FetchResponse, FetchSnapshotResponse, LogRange, Response, SnapshotRange
+from raft.core.messages import FetchResponse, FetchSnapshotResponse, Response
 from raft.core.types import Batch, Epoch, OffsetAndEpoch
 from tests.raft.core.builders import batch, begin_quorum_epoch, election_state, endpoint, replica
 from tests.raft.core.test_log_convergence import Histories, batches_of, histories
@@ -86,7 +88,7 @@ class Conversation:
         self.follower_log = [one for one in batches_of(follower_log) if one.base_offset >= start.offset]
         self.follower_start = start
         if known.offset > 0:
-            self.follower.context.high_watermark = known.offset
+            self.follower.replica_state.high_watermark = known.offset
         self.partial: Partial | None = None
         self.begun: set[int] = set()
         self.ordered: set[type] = set()
@@ -111,7 +113,7 @@ class Conversation:
             self.take_snapshot()
         elif self.snapshots:
             start = self.random.choice(self.snapshots)
-            if start.offset >= self.leader.context.log.start_offset:
+            if start.offset >= self.leader.replica_state.log.start_offset:
                 self.snapshots = [one for one in self.snapshots if one >= start]
                 self.leader.step(LogStartAdvanced(start))
 
@@ -125,13 +127,15 @@ class Conversation:
 
     def filled(self, response: Response) -> Response:
         """What arrives: the bytes where the leader named a range of them."""
-        match response:
-            case FetchResponse(records=LogRange(start_offset=start_offset)):
-                assert start_offset >= self.leader.context.log.start_offset, "there are no records below the start"
+        match response, self.leader.reads:
+            case FetchResponse(), LogRange(start_offset=start_offset):
+                assert start_offset >= self.leader.replica_state.log.start_offset, (
+                    "there are no records below the start"
+                )
                 assert any(start_offset == one.base_offset for one in self.leader_log), "batches are sent whole"
                 records = [one for one in self.leader_log if one.base_offset >= start_offset]
                 return replace(response, records=tuple(records[: self.random.randint(1, 2)]))
-            case FetchSnapshotResponse(snapshot_id=snapshot_id, data=SnapshotRange() as wanted):
+            case FetchSnapshotResponse(snapshot_id=snapshot_id), SnapshotRange() as wanted:
                 if snapshot_id not in self.snapshots:
                     return replace(response, error=ErrorCode.SNAPSHOT_NOT_FOUND, data=b"")
                 data = content(snapshot_id)
@@ -230,7 +234,7 @@ class Conversation:
 def check_equal(conversation: Conversation) -> None:
     """The follower's log is the leader's from its own start on, and its core has the same view of it."""
     start = conversation.follower_start
-    log, leaders = conversation.follower.context.log, conversation.leader.context.log
+    log, leaders = conversation.follower.replica_state.log, conversation.leader.replica_state.log
     assert conversation.follower_log == [one for one in conversation.leader_log if one.base_offset >= start.offset]
     assert (log.start, log.end) == (start, leaders.end)
     assert start == LOG_BEGINNING or start in ends_of(conversation.leader_log), "it starts within the leader's log"

@@ -27,11 +27,7 @@ from raft.core.events import (
     SnapshotRefused,
     TimePassed,
 )
-from raft.core.messages import (
-    FetchRequest,
-    FetchSnapshotRequest,
-    SnapshotRange,
-)
+from raft.core.messages import FetchRequest, FetchSnapshotRequest
 from raft.core.states import Role
 from raft.core.types import (
     Epoch,
@@ -121,10 +117,10 @@ def test_sn14_a_received_snapshot_takes_the_place_of_the_log_and_fetching_goes_o
     assert isinstance(request, FetchRequest)
     assert (request.fetch_offset, request.last_fetched_epoch) == (10, 2)
     assert (request.log_start_offset, request.high_watermark) == (10, 10)
-    log = harness.context.log
+    log = harness.replica_state.log
     assert (log.start, log.end, log.flushed_end_offset, log.latest_snapshot) == (SNAPSHOT, SNAPSHOT, 10, SNAPSHOT)
     assert log.epochs.entries() == []
-    assert harness.context.snapshot_fetch is None
+    assert harness.replica_state.snapshot_fetch is None
 
 
 def test_sn14_records_go_on_behind_the_snapshot() -> None:
@@ -133,7 +129,7 @@ def test_sn14_records_go_on_behind_the_snapshot() -> None:
     batches = (batch(10, 2, 2), batch(12, 1, 3))
     actions = harness.answer(the_fetch(harness), fetch_response(2, LEADS, *batches, high_watermark=12))
     assert actions == [AppendBatches(batches), FlushLog(Offset(13)), AdvanceHighWatermark(Offset(12))]
-    assert harness.context.log.epochs.entries() == [(3, 12)]
+    assert harness.replica_state.log.epochs.entries() == [(3, 12)]
 
 
 def test_sn14_what_is_behind_a_snapshot_may_be_cut_and_the_snapshot_not() -> None:
@@ -153,7 +149,7 @@ def test_sn14_a_log_that_goes_another_way_is_replaced_although_it_is_longer() ->
         TruncateFullyAndStartAt(SNAPSHOT),
         AdvanceHighWatermark(Offset(10)),
     ]
-    assert harness.context.log.end == SNAPSHOT
+    assert harness.replica_state.log.end == SNAPSHOT
 
 
 def test_sn14_a_flush_that_was_under_way_does_not_make_the_new_log_longer() -> None:
@@ -164,7 +160,7 @@ def test_sn14_a_flush_that_was_under_way_does_not_make_the_new_log_longer() -> N
     harness.step(SnapshotAppended(1, 10))
     harness.step(SnapshotReceived(1))
     harness.step(LogFlushed(Offset(23)))
-    log = harness.context.log
+    log = harness.replica_state.log
     assert (log.flushed_end_offset, log.end_offset) == (10, 10)
 
 
@@ -209,7 +205,6 @@ ANSWERS_OF_NO_USE: dict[str, dict[str, Any]] = {
     "it did not understand": {"error": ErrorCode.INVALID_REQUEST},
     "it failed": {"error": ErrorCode.UNKNOWN_SERVER_ERROR},
     "it could not read it": {"error": ErrorCode.KAFKA_STORAGE_ERROR},
-    "no bytes but where they would be": {"data": SnapshotRange(position=0, max_bytes=10)},
 }
 ANSWERS_THAT_END_IT: dict[str, dict[str, Any]] = {
     "not found": {"error": ErrorCode.SNAPSHOT_NOT_FOUND},
@@ -246,7 +241,7 @@ def test_sn13_an_answer_that_does_not_fit_ends_it_and_it_fetches_after_the_back_
     before = what_it_has(harness)
     assert gives(harness, **{"data": b"456789", "position": 4, **changes}) == [DropSnapshot(1)]
     assert what_it_has(harness)[:-1] == before[:-1]
-    assert harness.context.snapshot_fetch is None
+    assert harness.replica_state.snapshot_fetch is None
     assert is_backing_off(harness)
     assert harness.advance(19) == []
     assert fetches_again(told(harness.advance(1)))
@@ -279,7 +274,7 @@ def test_sn13_an_error_ends_nothing_else_that_was_said() -> None:
     actions = gives(harness, b"", error=ErrorCode.FENCED_LEADER_EPOCH, leader=LeaderAndEpoch(None, Epoch(LEADS + 1)))
     assert DropSnapshot(1) not in actions
     assert (harness.role, harness.epoch) == (Role.UNATTACHED, LEADS + 1)
-    assert harness.context.snapshot_fetch is not None
+    assert harness.replica_state.snapshot_fetch is not None
 
 
 def test_rf63_a_request_that_fails_is_repeated_after_the_back_off_at_the_same_byte() -> None:
@@ -332,7 +327,7 @@ def test_sn13_an_answer_after_a_change_of_role_changes_nothing(error: ErrorCode)
     assert harness.answer(late, answer) == []
     harness.make_follower(3, LEADS + 1)
     assert [action for action in harness.answer(late, answer) if not isinstance(action, Send)] == []
-    assert harness.context.snapshot_fetch is not None
+    assert harness.replica_state.snapshot_fetch is not None
 
 
 def from_before(harness: Harness, request: FetchSnapshotRequest, error: ErrorCode = ErrorCode.NONE) -> list[Told]:
@@ -340,7 +335,9 @@ def from_before(harness: Harness, request: FetchSnapshotRequest, error: ErrorCod
     answer = fetch_snapshot_response(
         2, LEADS, request.snapshot_id, b"xyz", position=request.position, size=SIZE, error=error
     )
-    assert snapshot_fetch.on_fetch_snapshot_response(harness.context, request, answer)
+    assert snapshot_fetch.on_fetch_snapshot_response(
+        harness.environment, harness.replica_state, harness.output, request, answer
+    )
     return told(harness.step(TimePassed()))
 
 

@@ -123,7 +123,7 @@ def test_sn12_records_from_another_leader_end_it() -> None:
     records = (batch(3, 2, 1),)
     actions = harness.answer(the_fetch(harness), fetch_response(3, LEADS + 1, *records))
     assert actions == [DropSnapshot(1), AppendBatches(records), FlushLog(Offset(5))]
-    assert harness.context.snapshot_fetch is None
+    assert harness.replica_state.snapshot_fetch is None
 
 
 def test_sn12_an_answer_that_there_is_nothing_more_ends_it() -> None:
@@ -147,7 +147,7 @@ def test_sn12_an_error_of_another_leader_does_not_end_it() -> None:
     follow_another(harness)
     answer = fetch_response(3, LEADS + 1, error=ErrorCode.SNAPSHOT_NOT_FOUND)
     assert of_type(DropSnapshot, harness.answer(the_fetch(harness), answer)) == []
-    assert harness.context.snapshot_fetch is not None
+    assert harness.replica_state.snapshot_fetch is not None
 
 
 def test_sn12_an_offer_of_no_use_by_another_leader_does_not_end_it() -> None:
@@ -241,15 +241,19 @@ def test_sn15_a_leader_takes_no_offer_and_no_bytes() -> None:
     assert harness.answer(late, fetch_snapshot_response(2, LEADS, SNAPSHOT, b"456789", position=4, size=SIZE)) == []
     (begin,) = [send for send in harness.sent if isinstance(send.request, BeginQuorumEpochRequest)]
     harness.answer(begin, fetch_response(1, harness.epoch, snapshot_id=SNAPSHOT))
-    assert (harness.role, harness.replica.log_end_offset, harness.context.snapshot_fetch) == (Role.LEADER, 4, None)
+    assert (harness.role, harness.replica.log_end_offset, harness.replica_state.snapshot_fetch) == (
+        Role.LEADER,
+        4,
+        None,
+    )
 
 
 def test_sn15_a_leader_that_is_given_a_snapshot_stops_itself() -> None:
     harness = leader()
-    harness.context.snapshot_fetch = SnapshotFetch(1, SNAPSHOT, Epoch(LEADS))
+    harness.replica_state.snapshot_fetch = SnapshotFetch(1, SNAPSHOT, Epoch(LEADS))
     with pytest.raises(InvariantViolation, match="SN-15"):
         harness.step(SnapshotReceived(1))
-    assert harness.context.log.start == point(0, 0)
+    assert harness.replica_state.log.start == point(0, 0)
 
 
 def test_sn14_a_candidate_takes_what_it_has_fetched() -> None:
@@ -279,7 +283,7 @@ def test_sn12_an_offer_that_is_none_changes_nothing_and_backs_off(
     snapshot_id: OffsetAndEpoch, why: str, has_it: bool
 ) -> None:
     harness = behind(log=[(1, 8)])
-    harness.context.high_watermark = Offset(6)
+    harness.replica_state.high_watermark = Offset(6)
     if has_it:
         harness.step(SnapshotsChanged(snapshot_id))
     harness.advance(100)
@@ -294,13 +298,13 @@ def test_sn12_an_offer_that_is_none_changes_nothing_and_backs_off(
 @pytest.mark.parametrize("snapshot_id", [point(1, 9), point(2, 7), point(2, 8), point(2, 20), point(LEADS, 9)])
 def test_sn12_any_other_offer_is_one(snapshot_id: OffsetAndEpoch) -> None:
     harness = behind(log=[(1, 8)])
-    harness.context.high_watermark = Offset(6)
+    harness.replica_state.high_watermark = Offset(6)
     assert offer(harness, snapshot_id) == [asks(0, snapshot_id)]
 
 
 def test_sn12_an_offer_to_a_replica_that_knows_the_high_watermark_zero_is_one() -> None:
     harness = behind(log=[])
-    harness.context.high_watermark = Offset(0)
+    harness.replica_state.high_watermark = Offset(0)
     assert offer(harness, point(1, 1)) == [asks(0, point(1, 1))]
 
 
@@ -311,7 +315,7 @@ def test_sn14_a_log_of_a_higher_epoch_that_ends_below_the_snapshot_is_replaced()
     gives(harness, b"0123456789")
     harness.step(SnapshotAppended(1, 10))
     assert steps(harness, SnapshotReceived(1))[0] == TruncateFullyAndStartAt(SNAPSHOT)
-    assert harness.context.log.last_epoch == 2
+    assert harness.replica_state.log.last_epoch == 2
 
 
 def test_sn14_a_log_that_ends_where_the_snapshot_does_in_a_higher_epoch_is_replaced() -> None:
@@ -350,7 +354,7 @@ def test_sn12_an_offer_of_a_snapshot_of_nothing_is_none(offset: int) -> None:
 
 def test_sn12_a_snapshot_that_this_replica_has_is_taken_without_fetching_it() -> None:
     harness = behind(latest_snapshot=SNAPSHOT, log=[(1, 3)])
-    harness.context.high_watermark = Offset(2)
+    harness.replica_state.high_watermark = Offset(2)
     *orders, request = offer(harness)
     assert orders == [TruncateFullyAndStartAt(SNAPSHOT), AdvanceHighWatermark(Offset(10))]
     assert fetches_again([request], 10, 2)
@@ -362,7 +366,7 @@ def test_sn12_what_is_being_fetched_is_dropped_for_one_that_is_there() -> None:
     harness.step(SnapshotsChanged(mine))
     follow_another(harness)
     assert offer(harness, mine)[:2] == [DropSnapshot(1), TruncateFullyAndStartAt(mine)]
-    assert harness.context.snapshot_fetch is None
+    assert harness.replica_state.snapshot_fetch is None
 
 
 @pytest.mark.parametrize("latest", [point(2, 9), point(1, 10), point(2, 11)])
@@ -381,18 +385,18 @@ def test_sn14_a_snapshot_that_the_log_is_past_is_kept_and_the_log_too(
 ) -> None:
     """No event leads there, since no records are fetched meanwhile."""
     harness = written()
-    harness.context.log = log_state([(2, 12)])
+    harness.replica_state.log = log_state([(2, 12)])
     harness.step(SnapshotsChanged(latest))
     assert fetches_again(steps(harness, SnapshotReceived(1)), 12, 2)
-    assert harness.context.log.latest_snapshot == expected
-    assert harness.context.log.start == point(0, 0)
+    assert harness.replica_state.log.latest_snapshot == expected
+    assert harness.replica_state.log.start == point(0, 0)
 
 
 def test_sn14_a_snapshot_never_takes_the_place_of_more_than_it_holds() -> None:
     harness = written(log=[(1, 30)])
-    harness.context.high_watermark = Offset(11)
+    harness.replica_state.high_watermark = Offset(11)
     assert not of_type(TruncateFullyAndStartAt, harness.step(SnapshotReceived(1)))
-    assert harness.context.log.end == point(1, 30)
+    assert harness.replica_state.log.end == point(1, 30)
 
 
 # --- a log that damage took something from ----------------------------------------------------------------------------
@@ -426,5 +430,5 @@ def test_sn14_a_batch_of_the_snapshots_own_epoch_goes_on_without_an_entry_of_its
     harness = written()
     harness.step(SnapshotReceived(1))
     harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(10, 1, 2)))
-    assert harness.context.log.epochs.entries() == []
-    assert harness.context.log.end == point(2, 11)
+    assert harness.replica_state.log.epochs.entries() == []
+    assert harness.replica_state.log.end == point(2, 11)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode, InvariantViolation
-from raft.core.actions import Action, FlushLog, Reply
+from raft.core.actions import Action, FlushLog, LogRange, Reply
 from raft.core.events import LogStartAdvanced, SnapshotsChanged
-from raft.core.messages import DescribeQuorumRequest, FetchResponse, LogRange
+from raft.core.messages import DescribeQuorumRequest, FetchResponse
 from raft.core.states import Role
 from raft.core.types import UNKNOWN_HIGH_WATERMARK, Offset, OffsetAndEpoch
 from tests.raft.core.builders import (
@@ -21,6 +21,7 @@ from tests.raft.core.builders import (
     key,
     leader_and_epoch,
     log_state,
+    of_type,
     replica,
 )
 from tests.raft.core.fetching import append, fetch_replies, point
@@ -40,17 +41,19 @@ def leader(**changes: Any) -> Harness:
     return harness
 
 
-def answered(actions: list[Action]) -> FetchResponse:
+def answered(actions: list[Action]) -> Reply:
     """The answer, which is all that is done."""
     (action,) = actions
     assert isinstance(action, Reply)
     assert isinstance(action.response, FetchResponse)
-    return action.response
+    return action
 
 
-def outcome(response: FetchResponse) -> tuple[str, object]:
+def outcome(reply: Reply) -> tuple[str, object]:
     """The kind of an answer to a fetch, and its content; checks that it is of one kind only."""
-    records = response.records.start_offset if isinstance(response.records, LogRange) else None
+    response = reply.response
+    assert isinstance(response, FetchResponse)
+    records = reply.reads.start_offset if isinstance(reply.reads, LogRange) else None
     named = {
         "snapshot": response.snapshot_id,
         "diverging": response.diverging_epoch,
@@ -202,8 +205,8 @@ def test_pk07_a_parked_fetch_may_be_answered_with_a_snapshot_when_it_is_looked_a
     harness = committed(leader())
     assert harness.ask(fetch(3, LEADS, END, LEADS, high_watermark=END, max_wait_ms=500)) is None
     later = point(LEADS, END + 2)
-    harness.context.log = log_state([(LEADS, 1)], start=later)
-    harness.context.log.flushed_end_offset = later.offset
+    harness.replica_state.log = log_state([(LEADS, 1)], start=later)
+    harness.replica_state.log.flushed_end_offset = later.offset
     (response,) = fetch_replies(harness.advance(500))
     assert (response.snapshot_id, response.log_start_offset) == (later, END + 2)
 
@@ -220,8 +223,8 @@ def progress_of(harness: Harness, node_id: int = 2) -> tuple[object, ...]:
 def test_sn20_a_fetch_that_a_snapshot_answers_is_no_progress(offset: int, epoch: int) -> None:
     harness = leader()
     before = progress_of(harness)
-    response = answered(harness.deliver(fetch(2, LEADS, offset, epoch, log_start_offset=Offset(3))))
-    assert response.snapshot_id == LATEST
+    reply = answered(harness.deliver(fetch(2, LEADS, offset, epoch, log_start_offset=Offset(3))))
+    assert outcome(reply) == ("snapshot", LATEST)
     assert progress_of(harness) == before
     assert (harness.replica.high_watermark, harness.leading.high_watermark) == (LATEST.offset, UNKNOWN_HIGH_WATERMARK)
 
@@ -308,8 +311,8 @@ def test_a_log_may_start_where_it_ends() -> None:
     assert harness.step(LogStartAdvanced(end)) == []
     assert harness.ask(fetch(2, LEADS, END, LEADS, high_watermark=END)) is None
     assert asked(harness, END, 4) == ("snapshot", end)
-    (response,) = fetch_replies(append(harness))
-    assert outcome(response) == ("records", END)
+    (reply,) = of_type(Reply, append(harness))
+    assert outcome(reply) == ("records", END)
 
 
 def test_a_log_does_not_start_beyond_what_is_durable() -> None:
@@ -317,17 +320,17 @@ def test_a_log_does_not_start_beyond_what_is_durable() -> None:
     assert FlushLog(Offset(END + 3)) in append(harness, record_count=3)
     with pytest.raises(InvariantViolation, match="starts at what is durable"):
         harness.step(LogStartAdvanced(point(LEADS, END + 1)))
-    assert harness.context.log.start == START
+    assert harness.replica_state.log.start == START
     harness.flush()
     harness.step(LogStartAdvanced(point(LEADS, END + 1)))
-    assert harness.context.log.start == point(LEADS, END + 1)
+    assert harness.replica_state.log.start == point(LEADS, END + 1)
 
 
 def test_a_logs_start_does_not_go_back() -> None:
     harness = committed(leader())
     with pytest.raises(InvariantViolation, match="does not go back"):
         harness.step(LogStartAdvanced(point(2, 9)))
-    assert harness.context.log.start == START
+    assert harness.replica_state.log.start == START
     assert harness.step(LogStartAdvanced(START)) == []
 
 

@@ -197,7 +197,7 @@ def test_rf12_a_new_state_forgets_back_offs() -> None:
     harness = replica(voter_count=2, retry_backoff_ms=100_000).make_prospective()
     (send,) = [send for send in harness.sent if isinstance(send.request, VoteRequest)]
     harness.fail(send)
-    assert harness.context.connections.is_backing_off(endpoint(2))
+    assert harness.output.connections.is_backing_off(endpoint(2))
     harness.time_out()
     assert harness.role is Role.UNATTACHED
     assert [send.destination for send in harness.sent] == [endpoint(2)]

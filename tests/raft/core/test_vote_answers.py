@@ -124,7 +124,7 @@ def test_rf21_an_answer_from_another_voter_counts_neither_way_and_is_not_asked_a
     for _ in range(2):
         harness.answer(first, vote_response(1, granted=True, error=ErrorCode.INVALID_VOTER_KEY))
     assert (harness.role, harness.epoch) == (Role.CANDIDATE, 1)
-    assert harness.context.connections.is_ready(endpoint(2))
+    assert harness.output.connections.is_ready(endpoint(2))
     harness.advance(100)
     assert votes_sent(harness) == []
     harness.answer(second, vote_response(1, granted=True))

@@ -134,7 +134,7 @@ class Commands:
 
     def _deadline_ms(self, node_id: str, timer: str) -> int:
         deadline_ms: int | None = None
-        match timer, self._stage.replica(int(node_id))._context.state:
+        match timer, self._stage.replica(int(node_id))._replica_state.state:
             case "election", (Unattached() | Prospective() | Candidate() | Resigned()) as state:
                 deadline_ms = state.election_deadline_ms
             case "fetch", Follower() as state:

@@ -197,18 +197,18 @@ def _report(done: Action) -> str | None:
 
 def status(replica: Replica) -> str:
     """The state of a replica; usual values are left out."""
-    context = replica._context
-    log = context.log
+    known = replica._replica_state
+    log = known.log
     start = "" if log.start_offset == 0 else f"log from {log.start_offset}, "
     parts = [role(replica), f"{start}log ends at {point(log.end)}", f"high watermark {replica.high_watermark}"]
-    if context.state.voted_key is not None:
-        parts.append(f"vote for {context.state.voted_key.node_id}")
+    if known.state.voted_key is not None:
+        parts.append(f"vote for {known.state.voted_key.node_id}")
     if replica.may_found:
         parts.append("may found a quorum")
     if replica.is_recovering:
         parts.append("recovering")
-    if context.is_fenced:
+    if replica.is_fenced:
         parts.append("state machine fenced")
-    if isinstance(context.state, Leader) and context.state.state_alarm_offset is not None:
-        parts.append(f"state alarm at {context.state.state_alarm_offset}")
+    if isinstance(known.state, Leader) and known.state.state_alarm_offset is not None:
+        parts.append(f"state alarm at {known.state.state_alarm_offset}")
     return ", ".join(parts)

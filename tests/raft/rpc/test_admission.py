@@ -27,7 +27,7 @@ OBSERVER = common_pb2.ReplicaKey(node_id=9, directory_id=b"\1" * 16)
 async def refusal_of(call: Any) -> str:
     """The words with which a call ended, which must be those of a limit."""
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
-        await asyncio.wait_for(call, 10)
+        await asyncio.wait_for(call, 100)
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     named = (ERROR_KEY, str(int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)))
     assert named in tuple(refusal.value.trailing_metadata() or ())
@@ -79,15 +79,15 @@ async def test_streams_without_a_message_give_way_and_voters_are_answered(
         await voter.write(fetch(VOTER))
         await voter.read()
         empty = [caller.quorum.Fetch() for _ in range(2 * admission.UNNAMED_CALLS_MAX)]
-        await asyncio.wait_for(asyncio.gather(*(call.wait_for_connection() for call in empty)), 20)
+        await asyncio.wait_for(asyncio.gather(*(call.wait_for_connection() for call in empty)), 100)
         words = await refusal_of(empty[0].read())
         assert "the oldest was ended" in words
         for _ in range(20):
             await voter.write(fetch(VOTER))
-            assert isinstance(await asyncio.wait_for(voter.read(), 10), quorum_pb2.FetchResponse)
+            assert isinstance(await asyncio.wait_for(voter.read(), 100), quorum_pb2.FetchResponse)
         late = caller.quorum.Fetch()
         await late.write(fetch(VOTER))
-        assert isinstance(await asyncio.wait_for(late.read(), 10), quorum_pb2.FetchResponse)
+        assert isinstance(await asyncio.wait_for(late.read(), 100), quorum_pb2.FetchResponse)
         assert len(made[0]._unnamed) <= admission.UNNAMED_CALLS_MAX
         assert made[0].refused["replica_streams_max"] >= admission.UNNAMED_CALLS_MAX
         await caller.channel.close()
@@ -146,7 +146,7 @@ async def test_watches_are_limited_and_a_place_is_free_again_when_one_ends(
         assert "service.watch.streams.max = 2" in await refusal_of(refused.read())
         assert made[0].refused == {"watch_streams_max": 1}
         kept[0].cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while made[0]._calls["watch_streams_max", ""] > 1:
                 await asyncio.sleep(0.01)
         assert isinstance(await caller.log.Watch(log_pb2.WatchRequest()).read(), log_pb2.WatchResponse)
@@ -170,7 +170,7 @@ async def test_calls_in_all_are_limited_and_replicas_are_not_among_them(
         ).vote_granted
         for call in kept:
             call.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(100):
             while made[0]._calls["calls_max", ""]:
                 await asyncio.sleep(0.01)
         assert await caller.log.DescribeNode(log_pb2.DescribeNodeRequest())

@@ -25,7 +25,6 @@ from raft.core.messages import (
     FetchSnapshotResponse,
     LogStartHolder,
     ReplicaDescription,
-    SnapshotRange,
     VoteRequest,
     VoteResponse,
 )
@@ -290,13 +289,12 @@ def test_a_fetch_without_a_log_start_does_not_say_where_the_log_starts() -> None
     assert codec.fetch_request_from_proto(said).log_start_offset == 0
 
 
-def test_sn10_the_bytes_take_the_place_of_the_range_that_stands_for_them() -> None:
+def test_sn10_the_bytes_are_those_that_were_read() -> None:
     response = FetchSnapshotResponse(
         leader=LeaderAndEpoch(NodeId(1), Epoch(2)),
         snapshot_id=OffsetAndEpoch(epoch=Epoch(2), offset=Offset(9)),
         size=100,
         position=20,
-        data=SnapshotRange(position=20, max_bytes=3),
     )
     message = codec.fetch_snapshot_response_to_proto(response, b"abc")
     assert (message.size, message.position, message.unaligned_records) == (100, 20, b"abc")

@@ -71,7 +71,7 @@ def _snapshot_fetch() -> Harness:
     harness = _follower()
     (send,) = _pending(harness)
     harness.answer(send, fetch_response(3, EPOCH, snapshot_id=SNAPSHOT))
-    assert harness.context.snapshot_fetch is not None
+    assert harness.replica_state.snapshot_fetch is not None
     return harness
 
 
@@ -288,9 +288,9 @@ def _pending(harness: Harness) -> list[Send]:
 def _check_follows(harness: Harness, response: Response) -> None:
     """Answer its requests: its log changes only as the protocol allows."""
     for send in _pending(harness)[-1:]:
-        context = harness.context
+        log = harness.replica_state.log
         epoch, high_watermark = harness.epoch, harness.replica.high_watermark
-        end_offset, flushed = context.log.end_offset, context.log.flushed_end_offset
+        end_offset, flushed = log.end_offset, log.flushed_end_offset
         with _unless_quorum_is_broken():
             actions = harness.answer(send, response)
         _check_fits_the_wire(actions)
@@ -307,8 +307,8 @@ def _check_follows(harness: Harness, response: Response) -> None:
         for cut in of_type(TruncateLog, actions):
             assert max(0, high_watermark) <= cut.end_offset <= end_offset
         if not any(isinstance(action, AppendBatches | AppendLeaderChange | TruncateLog) for action in actions):
-            assert context.log.end_offset == end_offset
-        assert context.log.flushed_end_offset <= max(flushed, context.log.end_offset)
+            assert log.end_offset == end_offset
+        assert log.flushed_end_offset <= max(flushed, log.end_offset)
         for persist in of_type(PersistElectionState, actions):
             assert persist.state.epoch >= epoch
 

@@ -101,7 +101,7 @@ async def test_mangled_requests_are_answered_or_refused_by_name(tmp_path: Path, 
                 is_message = _is_message(type(valid), data)
                 before = _state(cluster)
                 try:
-                    await call(data, timeout=5)
+                    await call(data, timeout=60)
                     assert is_message
                 except grpc.aio.AioRpcError as refusal:
                     assert not is_message
@@ -116,7 +116,7 @@ async def test_mangled_fetches_are_answered_or_refused_by_name(tmp_path: Path) -
         await (await cluster.leader()).append([b"first"])
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
             for _ in range(60):
-                call = channel.stream_stream("/kraftpb.v1.QuorumService/Fetch")(timeout=5)
+                call = channel.stream_stream("/kraftpb.v1.QuorumService/Fetch")(timeout=60)
                 sent = [_mangled(random, FETCH) for _ in range(3)]
                 are_messages = [_is_message(quorum_pb2.FetchRequest, data) for data in sent]
                 try:
@@ -141,7 +141,7 @@ async def test_mangled_watches_are_answered_or_refused_by_name(tmp_path: Path) -
         async with grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel:
             for _ in range(100):
                 data = _mangled(random, WATCH)
-                call = channel.unary_stream("/kraftpb.v1.LogService/Watch")(data, timeout=5)
+                call = channel.unary_stream("/kraftpb.v1.LogService/Watch")(data, timeout=60)
                 is_message = _is_message(log_pb2.WatchRequest, data)
                 try:
                     await call.read()
@@ -157,7 +157,7 @@ async def test_health_is_watched_until_the_node_stops(tmp_path: Path) -> None:
         running_cluster(tmp_path, voter_count=1) as cluster,
         grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel,
     ):
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=20)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=60)
         said = [(await watch.read()).status]
         await cluster.stop(1)
         said.append((await watch.read()).status)
@@ -169,7 +169,7 @@ async def test_mangled_watches_of_health_are_answered_or_refused_by_name(tmp_pat
         running_cluster(tmp_path, voter_count=1) as cluster,
         grpc.aio.insecure_channel(str(cluster.nodes[1].identity.endpoint)) as channel,
     ):
-        call = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\xff", timeout=5)
+        call = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\xff", timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as refusal:
             await call.read()
     _check_refusal(refusal.value, is_message=False)

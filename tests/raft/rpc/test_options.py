@@ -41,7 +41,7 @@ asyncio.run(serve())
 @pytest.mark.parametrize("options", [CHANNEL_OPTIONS, LOCAL_CHANNEL_OPTIONS], ids=["nodes", "command line"])
 async def test_a_peer_that_is_late_to_greet_is_waited_for(options: tuple[tuple[str, int], ...]) -> None:
     async with late_server() as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=options) as channel:
-        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+        answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 import pytest
 
 from kraftbase.errors import ErrorCode
-from raft.core.actions import Reply
-from raft.core.messages import FetchSnapshotResponse, LogRange, Response, SnapshotRange, VoteResponse
+from raft.core.actions import LogRange, Reply, SnapshotRange
+from raft.core.messages import FetchSnapshotResponse, Response, VoteResponse
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
 from raft.shell.deferred_replies import DeferredReplies
 from tests.raft.by_hand import HandRuntime
@@ -60,18 +60,17 @@ class Stage:
         self.runtime.call_soon(lambda: self.happened.append("listeners"))
 
 
-def piece_of_a_snapshot() -> FetchSnapshotResponse:
-    return FetchSnapshotResponse(
+def piece_of_a_snapshot(request_id: int) -> Reply:
+    response = FetchSnapshotResponse(
         leader=LeaderAndEpoch(NodeId(1), Epoch(1)),
         snapshot_id=OffsetAndEpoch(offset=Offset(7), epoch=Epoch(1)),
-        data=SnapshotRange(position=0, max_bytes=100),
     )
+    return Reply(request_id, response, SnapshotRange(position=0, max_bytes=100))
 
 
 def fetch_reply(request_id: int, *, with_records: bool = False) -> Reply:
-    response = fetch_response(1, 1, high_watermark=7)
     records = LogRange(start_offset=Offset(7), max_bytes=100)
-    return Reply(request_id, fetch_response(1, 1, high_watermark=7, records=records) if with_records else response)
+    return Reply(request_id, fetch_response(1, 1, high_watermark=7), records if with_records else None)
 
 
 def test_an_answer_to_a_fetch_does_not_wait_while_something_is_not_committed() -> None:
@@ -163,7 +162,7 @@ def test_another_answer_gives_way_to_nobody() -> None:
 def test_no_piece_of_a_snapshot_leaves_once_they_are_closed() -> None:
     stage = Stage()
     for request_id in (1, 2):
-        stage.replies.send(Reply(request_id, piece_of_a_snapshot()), may_defer=True)
+        stage.replies.send(piece_of_a_snapshot(request_id), may_defer=True)
     first, second = stage.reads
     first(ErrorCode.NONE, 2, b"ab")
     stage.replies.close()

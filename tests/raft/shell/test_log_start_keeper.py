@@ -144,7 +144,7 @@ def test_sn51_a_leader_moves_the_log_and_says_so_and_deletes_what_is_below() -> 
     bench.keeper.check()
     assert bench.advanced == [an_id(10, EPOCH), an_id(20, EPOCH)]
     assert bench.log.start == an_id(20, EPOCH)
-    assert bench.harness.context.log.start == an_id(20, EPOCH)
+    assert bench.harness.replica_state.log.start == an_id(20, EPOCH)
     assert bench.snapshot_offsets() == [20, 30]
     segments = [name for name in bench.files.list_directory("log") if name.endswith(".log")]
     assert 0 < len(segments) < len(first_segments)

@@ -56,11 +56,11 @@ def test_a_timer_that_comes_early_is_set_anew_and_the_replica_hears_nothing() ->
     deadline_ms = shell.replica.next_deadline_ms
     assert deadline_ms is not None
     heard.events.clear()
-    early = next(timer for timer in runtime.timers if timer.callback == shell._timer_fired)
+    early = next(timer for timer in runtime.timers if timer.callback == shell._timer._fired)
     runtime.timers.remove(early)
     runtime.time_ms = deadline_ms - 1
     early.callback()
     assert heard.events == []
-    assert any(timer.callback == shell._timer_fired for timer in runtime.timers)
+    assert any(timer.callback == shell._timer._fired for timer in runtime.timers)
     runtime.advance(5)
     assert TimePassed() in heard.events

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from raft.shell.runtime import awaited
 from tests.raft.snapshot_delivery.world import World, settled
 
 
@@ -14,7 +15,7 @@ async def world() -> AsyncIterator[World]:
     world = World()
     yield world
     world.runtime.may_go_on.set()
-    await world.delivery.close()
+    await awaited(world.delivery.close)
     world.snapshots.close()
     await settled()
     assert world.files.open_snapshots() == []

@@ -6,6 +6,7 @@ import pytest
 
 from kraftbase.errors import InvariantViolation
 from raft.listener import LoadSnapshotReader
+from raft.shell.runtime import awaited
 from tests.raft.snapshot_delivery.world import Loading, World, register, settled
 from tests.snapshot.builders import an_id
 
@@ -90,7 +91,7 @@ async def test_a_listener_that_goes_in_the_middle_of_a_load_leaves_no_open_file(
     if how == "unregistered":
         assert world.delivery.unregister(listener)
     else:
-        await world.delivery.close()
+        await awaited(world.delivery.close)
     await settled()
     world.runtime.may_go_on.set()
     await settled()

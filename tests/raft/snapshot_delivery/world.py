@@ -57,6 +57,12 @@ class LoopRuntime:
     def call_soon(self, callback: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(callback)
 
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        self.call_soon(callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        self.call_after_answers(callback)
+
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
         return HandTimer(delay_ms, callback)
 
@@ -145,6 +151,7 @@ class World:
             self.log,
             self.snapshots,
             self.feed,
+            self.runtime,
             lambda listener, error: self.faults.append((listener, error)),
             self.fatal.append,
         )

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,17 +20,13 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
 )
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
-from raft.listener import BatchReader, CommittedBatch
-from statemachine.apply.machine import (
-    APPLY_ON_LOOP_BYTES_MAX,
-    REMOVALS_ON_LOOP_MAX,
-    ROWS_ON_LOOP_MAX,
-    TURNS_FOR_ANSWERS,
-    MetadataMachine,
-)
+from raft.shell.runtime import TURNS_FOR_ANSWERS, awaited
+from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.run_writer import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, ROWS_ON_LOOP_MAX
 from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
+from tests.statemachine.machines import deliver, machine_on, wait_applied
 from tests.statemachine.remote_logs import (
     COPY_FINISHED,
     DELETE_FINISHED,
@@ -83,23 +80,16 @@ class Told:
 
 @asynccontextmanager
 async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     try:
         yield machine
     finally:
-        await machine.begin_shutdown()
+        await awaited(machine.begin_shutdown)
 
 
-async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> bool:
-    """Hand over batches as a node does; returns whether the reader was closed."""
-    reader = BatchReader(tuple(batch._batch for batch in batches), lambda: None)
-    await machine.handle_commit(reader)
-    return reader.closed
-
-
-async def test_li04_the_reader_is_closed_after_its_batches_are_applied(store: MetadataStore) -> None:
+async def test_li04_a_call_is_done_when_its_batches_are_applied(store: MetadataStore) -> None:
     async with running(store) as machine:
-        assert await deliver(machine, *log_of([[no_op()], [no_op(), no_op()]]))
+        await deliver(machine, *log_of([[no_op()], [no_op(), no_op()]]))
         assert store.applied_end_offset == machine.applied_end_offset == 3
 
 
@@ -163,7 +153,7 @@ async def test_only_what_takes_effect_is_told_while_a_metadata_transaction_is_op
 async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cannot_be_applied(
     store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
     async with running(store) as machine:
         told = Told(store)
         told.answers = True
@@ -173,17 +163,17 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cann
             delivering = asyncio.create_task(deliver(machine, *log_of([[no_op()], [no_op()]])))
             await until(lambda: machine.unavailable_reason is not None)
             with pytest.raises(ApiError, match=r"has acknowledged: .*locked.*ask another node") as refused:
-                await machine.wait_applied(Offset(0), 20_000)
+                await wait_applied(machine, Offset(0), 20_000)
             assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
             with pytest.raises(ApiError, match="in 2 ms not 9"):
-                await machine.wait_applied(Offset(9), 2)
-            waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+                await wait_applied(machine, Offset(9), 2)
+            waiting = asyncio.create_task(wait_applied(machine, Offset(1), 20_000))
             await asyncio.sleep(0)
             other.execute("ROLLBACK")
         await waiting
         assert store.applied_end_offset == 2
         await delivering
-        await machine.wait_applied(Offset(0), 0)
+        await wait_applied(machine, Offset(0), 0)
 
 
 async def test_a_fenced_state_machine_lets_nobody_be_answered(store: MetadataStore) -> None:
@@ -205,7 +195,7 @@ async def test_nothing_is_written_by_a_state_machine_that_is_fenced_while_answer
             return True
 
         machine.set_commit_callback(fenced_meanwhile)
-        assert await deliver(machine, batch(0, [no_op()]))
+        await deliver(machine, batch(0, [no_op()]))
         assert store.applied_end_offset == machine.applied_end_offset == 0
 
 
@@ -325,8 +315,8 @@ async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:
 
 async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: MetadataStore) -> None:
     async with running(store) as machine:
-        waiting = [asyncio.create_task(machine.wait_applied(Offset(offset), 20_000)) for offset in (3, 1, 2)]
-        await machine.wait_applied(Offset(0), 0)
+        waiting = [asyncio.create_task(wait_applied(machine, Offset(offset), 20_000)) for offset in (3, 1, 2)]
+        await wait_applied(machine, Offset(0), 0)
         await asyncio.sleep(0)
         await deliver(machine, batch(0, [no_op(), no_op()]))
         await asyncio.gather(waiting[1], waiting[2])
@@ -339,7 +329,7 @@ async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) ->
     async with running(store) as machine:
         await deliver(machine, batch(0, [no_op()]))
         with pytest.raises(ApiError, match="applied offsets below 1") as refusal:
-            await machine.wait_applied(Offset(2), 1)
+            await wait_applied(machine, Offset(2), 1)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         await deliver(machine, batch(1, [no_op()]))  # no waiter is left to be notified
 
@@ -347,33 +337,31 @@ async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) ->
 async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("statemachine.apply.machine.WAITERS_MAX", 2)
     async with running(store) as machine:
-        waiting = [asyncio.create_task(machine.wait_applied(Offset(1), 20_000)) for _ in range(2)]
+        waiting = [asyncio.create_task(wait_applied(machine, Offset(1), 20_000)) for _ in range(2)]
         await asyncio.sleep(0)
         with pytest.raises(ApiError) as refusal:
-            await machine.wait_applied(Offset(1), 20_000)
+            await wait_applied(machine, Offset(1), 20_000)
         assert refusal.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
         waiting[0].cancel()
         await asyncio.gather(waiting[0], return_exceptions=True)
-        again = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+        again = asyncio.create_task(wait_applied(machine, Offset(1), 20_000))
         await asyncio.sleep(0)
         await deliver(machine, batch(0, [no_op()]))
         await asyncio.gather(waiting[1], again)
 
 
-async def test_ct18_a_record_that_cannot_be_applied_is_raised_and_the_reader_stays_open(store: MetadataStore) -> None:
+async def test_ct18_a_record_that_cannot_be_applied_is_reported(store: MetadataStore) -> None:
     """CT-18: what is raised ends the process."""
     async with running(store) as machine:
-        reader = BatchReader((batch(0, [partition(1)])._batch,), lambda: None)
         with pytest.raises(ReplayError):
-            await machine.handle_commit(reader)
-        assert not reader.closed
+            await deliver(machine, batch(0, [partition(1)]))
         assert machine.applied_end_offset == 0
 
 
 async def test_a_lock_that_somebody_holds_is_waited_out(
     store: MetadataStore, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
     async with running(store) as machine:
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -382,7 +370,7 @@ async def test_a_lock_that_somebody_holds_is_waited_out(
             assert not delivering.done()
             assert "locked" in (machine.unavailable_reason or "")
             other.execute("ROLLBACK")
-        assert await delivering
+        await delivering
         assert machine.applied_end_offset == 1
         assert machine.unavailable_reason is None
 
@@ -392,40 +380,40 @@ async def test_leaders_are_passed_on(store: MetadataStore) -> None:
         told = Told(store)
         machine.subscribe(told)
         leader = LeaderAndEpoch(NodeId(3), Epoch(7))
-        await machine.handle_leader_change(leader)
+        await awaited(partial(machine.handle_leader_change, leader))
         assert told.leaders == [leader]
 
 
 async def test_a_shutdown_turns_away_who_waits_and_tells_subscribers(store: MetadataStore) -> None:
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     told = Told(store)
     machine.subscribe(told)
-    waiting = asyncio.create_task(machine.wait_applied(Offset(1), 20_000))
+    waiting = asyncio.create_task(wait_applied(machine, Offset(1), 20_000))
     await asyncio.sleep(0)
-    await machine.begin_shutdown()
-    await machine.begin_shutdown()
+    await awaited(machine.begin_shutdown)
+    await awaited(machine.begin_shutdown)
     with pytest.raises(ApiError, match="shuts down"):
         await waiting
     assert told.is_shut_down
 
 
 async def test_who_comes_after_the_shutdown_began_does_not_wait_but_reads_what_is_applied(store: MetadataStore) -> None:
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     await deliver(machine, batch(0, [no_op()]))
-    await machine.begin_shutdown()
-    await machine.wait_applied(Offset(1), 1)
+    await awaited(machine.begin_shutdown)
+    await wait_applied(machine, Offset(1), 1)
     with pytest.raises(ApiError, match="shuts down") as refusal:
-        await machine.wait_applied(Offset(2), 1)
+        await wait_applied(machine, Offset(2), 1)
     assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
 
 
 async def test_a_shutdown_lets_a_running_transaction_finish(store: MetadataStore) -> None:
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
     await asyncio.sleep(0)
     delivering.cancel()
     await asyncio.gather(delivering, return_exceptions=True)
-    await machine.begin_shutdown()
+    await awaited(machine.begin_shutdown)
     assert store.applied_end_offset in (0, len(LARGE))
     store.apply([batch(0, LARGE)])
     assert store.applied_end_offset == len(LARGE)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, OutOfSpace, StorageError
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
-from raft.listener import CommittedBatch, LoadSnapshotReader, can_load_snapshots
+from raft.listener import CommittedBatch
+from raft.shell.runtime import OnDone, awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
@@ -25,8 +27,9 @@ from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.controller.memory_log import MemoryLog
 from tests.snapshot.builders import overwrite
-from tests.statemachine.apply.test_machine import LARGE, Told, deliver, running
+from tests.statemachine.apply.test_machine import LARGE, Told, running
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, topic
+from tests.statemachine.machines import deliver, load, machine_on, wait_applied
 from tests.statemachine.snapshots import RUNS, content, filled, posix_snapshots, snapshot_of
 from tests.statemachine.store.test_store_model import RUNS as ANY_RUNS
 from tests.statemachine.store.test_store_model import possible
@@ -46,17 +49,11 @@ def source(snapshots: SnapshotStore, tmp_path: Path) -> Iterator[MetadataStore]:
         yield source
 
 
-class Handed(LoadSnapshotReader):
-    """What a node hands over, and what was done with it."""
-
-    def __init__(self, snapshots: SnapshotStore) -> None:
-        snapshot_id = snapshots.latest()
-        assert snapshot_id is not None
-        self.closes = 0
-        super().__init__(snapshots.open(snapshot_id), self._count)
-
-    def _count(self) -> None:
-        self.closes += 1
+def newest(snapshots: SnapshotStore) -> SnapshotReader:
+    """The newest one, open."""
+    snapshot_id = snapshots.latest()
+    assert snapshot_id is not None
+    return snapshots.open(snapshot_id)
 
 
 class Held:
@@ -74,18 +71,13 @@ class Held:
         self.load(reader)
 
 
-def test_it_is_one_of_those_that_can() -> None:
-    assert can_load_snapshots(MetadataMachine.__new__(MetadataMachine))
-
-
-async def test_sn60_the_reader_is_closed_once_the_snapshot_is_in_the_databases_place(
+async def test_sn60_a_call_is_done_once_the_snapshot_is_in_the_databases_place(
     store: MetadataStore, source: MetadataStore, snapshots: SnapshotStore
 ) -> None:
     async with running(store) as machine:
-        handed = Handed(snapshots)
-        await machine.handle_load_snapshot(handed)
-        assert (handed.closed, handed.closes) == (True, 1)
-        assert machine.applied_end_offset == store.applied_end_offset == handed.end_offset == END
+        handed = newest(snapshots)
+        await load(machine, handed)
+        assert machine.applied_end_offset == store.applied_end_offset == END
         assert content(store.reader) == content(source.reader)
         assert machine.unavailable_reason is None
 
@@ -95,9 +87,8 @@ async def test_sn63_the_same_one_may_come_again(
 ) -> None:
     async with running(store) as machine:
         for _ in range(2):
-            handed = Handed(snapshots)
-            await machine.handle_load_snapshot(handed)
-            assert handed.closed
+            handed = newest(snapshots)
+            await load(machine, handed)
             assert content(store.reader) == content(source.reader)
 
 
@@ -105,9 +96,9 @@ async def test_who_waits_for_an_offset_below_the_snapshots_end_is_told(
     store: MetadataStore, source: MetadataStore, snapshots: SnapshotStore
 ) -> None:
     async with running(store) as machine:
-        waiting = [asyncio.create_task(machine.wait_applied(Offset(end), 20_000)) for end in (1, END, END + 1)]
+        waiting = [asyncio.create_task(wait_applied(machine, Offset(end), 20_000)) for end in (1, END, END + 1)]
         await turns()
-        await machine.handle_load_snapshot(Handed(snapshots))
+        await load(machine, newest(snapshots))
         await asyncio.gather(*waiting[:2])
         assert not waiting[2].done()
         await deliver(machine, batch(END, [no_op()]))
@@ -121,7 +112,7 @@ async def test_subscribers_are_told_when_reads_see_it(
         await deliver(machine, LOG[0])
         told = Told(store)
         machine.subscribe(told)
-        await machine.handle_load_snapshot(Handed(snapshots))
+        await load(machine, newest(snapshots))
         assert told.offsets == [(END, END)]
 
 
@@ -131,10 +122,10 @@ async def test_what_the_snapshots_state_came_to_is_reported(
     reported: list[StateDigest] = []
     async with running(store) as machine:
         machine.set_state_digest_callback(reported.append)
-        await machine.handle_load_snapshot(Handed(snapshots))
+        await load(machine, newest(snapshots))
         assert source.state_digest is not None
         assert reported == [source.state_digest]
-        await machine.handle_leader_change(LeaderAndEpoch(None, Epoch(1)))
+        await awaited(partial(machine.handle_leader_change, LeaderAndEpoch(None, Epoch(1))))
         assert reported == [source.state_digest]
         await deliver(machine, batch(END, [no_op()] * 600))
         source.apply([batch(END, [no_op()] * 600)])
@@ -149,7 +140,7 @@ async def test_a_snapshot_of_less_than_nodes_compare_has_nothing_to_report(
     reported: list[StateDigest] = []
     async with running(store) as machine:
         machine.set_state_digest_callback(reported.append)
-        await machine.handle_load_snapshot(Handed(snapshots))
+        await load(machine, newest(snapshots))
     assert reported == []
 
 
@@ -160,7 +151,7 @@ async def test_reads_see_the_state_before_until_it_is_loaded_and_the_loop_runs_o
         await deliver(machine, LOG[0])
         before, after = content(store.reader), content(source.reader)
         held = Held(store, monkeypatch)
-        loading = asyncio.create_task(machine.handle_load_snapshot(Handed(snapshots)))
+        loading = asyncio.create_task(load(machine, newest(snapshots)))
         await until(held.has_begun.is_set)
         assert content(store.reader) == await store.query(content) == before
         assert machine.applied_end_offset == LOG[0].end_offset
@@ -177,10 +168,10 @@ async def test_what_comes_next_is_applied_at_the_snapshots_end(
 ) -> None:
     later = [batch(END, [topic("later", 8)]), batch(END + 1, LARGE)]
     async with running(store) as machine:
-        await machine.handle_load_snapshot(Handed(snapshots))
-        assert await deliver(machine, *LOG, *later[:1])  # what is below its end is passed over
+        await load(machine, newest(snapshots))
+        await deliver(machine, *LOG, *later[:1])  # what is below its end is passed over
         assert machine.applied_end_offset == END + 1
-        assert await deliver(machine, *later)
+        await deliver(machine, *later)
         assert machine.applied_end_offset == later[-1].end_offset
         with pytest.raises(ReplayError, match="does not follow"):
             await deliver(machine, batch(later[-1].end_offset + 1, [no_op()]))
@@ -214,7 +205,7 @@ async def _compare(path: Path, log: Sequence[CommittedBatch], before: int, cut: 
         async with running(store) as machine:
             if before:
                 await deliver(machine, *log[:before])
-            await machine.handle_load_snapshot(Handed(snapshots))
+            await load(machine, newest(snapshots))
             if log[cut:]:
                 await deliver(machine, *log[cut:])
             assert machine.applied_end_offset == log[-1].end_offset
@@ -235,9 +226,8 @@ async def test_a_machine_that_is_fenced_already_loads_nothing(
         machine.subscribe(told)
         held = Held(store, monkeypatch)
         machine.fence(EXPECTED, OWN)
-        handed = Handed(snapshots)
-        await machine.handle_load_snapshot(handed)
-        assert handed.closed
+        handed = newest(snapshots)
+        await load(machine, handed)
         assert not held.has_begun.is_set()
         assert store.applied_end_offset == machine.applied_end_offset == LOG[0].end_offset
         assert told.offsets == []
@@ -254,13 +244,12 @@ async def test_a_fence_while_it_is_loaded_keeps_it_out_and_the_next_start_sets_t
             told = Told(store)
             machine.subscribe(told)
             held = Held(store, monkeypatch)
-            handed = Handed(snapshots)
-            loading = asyncio.create_task(machine.handle_load_snapshot(handed))
+            handed = newest(snapshots)
+            loading = asyncio.create_task(load(machine, handed))
             await until(held.has_begun.is_set)
             machine.fence(EXPECTED, OWN)
             held.goes_on.set()
             await loading
-            assert handed.closed
             assert store.applied_end_offset == machine.applied_end_offset == LOG[0].end_offset
             assert (told.offsets, reported) == ([], [])
     _is_set_aside_at_the_next_start(database)
@@ -281,23 +270,22 @@ async def test_a_fence_while_the_last_query_is_waited_for_keeps_it_out_too(
             await deliver(machine, LOG[0])
             query = asyncio.create_task(store.query(slow))
             await until(is_running.is_set)
-            handed = Handed(snapshots)
+            handed = newest(snapshots)
             is_waiting = asyncio.Event()
             use_loaded = store.use_loaded
 
-            async def noted_use_loaded(*, unless: Callable[[], bool]) -> None:
+            def noted_use_loaded(on_done: OnDone, *, unless: Callable[[], bool]) -> None:
                 is_waiting.set()
-                await use_loaded(unless=unless)
+                use_loaded(on_done, unless=unless)
 
             monkeypatch.setattr(store, "use_loaded", noted_use_loaded)
-            loading = asyncio.create_task(machine.handle_load_snapshot(handed))
+            loading = asyncio.create_task(load(machine, handed))
             await is_waiting.wait()
             await turns()
             machine.fence(EXPECTED, OWN)
             goes_on.set()
             assert await query
             await loading
-            assert handed.closed
             assert store.applied_end_offset == machine.applied_end_offset == LOG[0].end_offset
     _is_set_aside_at_the_next_start(database)
 
@@ -318,7 +306,7 @@ async def failing(
 ) -> AsyncIterator[list[int]]:
     """The store's method of that name raises until the context is left; counts how often."""
     failures: list[int] = []
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.snapshot_loader.LOADING_PAUSE_MS", 1)
     with monkeypatch.context() as patches:
 
         def fail(*_: object, **__: object) -> None:
@@ -339,16 +327,14 @@ async def test_what_passes_is_waited_out(
 ) -> None:
     async with running(store) as machine:
         await deliver(machine, LOG[0])
-        handed = Handed(snapshots)
+        handed = newest(snapshots)
         async with failing(store, "load", error, monkeypatch) as failures:
-            loading = asyncio.create_task(machine.handle_load_snapshot(handed))
+            loading = asyncio.create_task(load(machine, handed))
             await until(lambda: len(failures) >= 3)
             assert machine.unavailable_reason == str(error)
             assert not loading.done()
-            assert not handed.closed
             assert store.applied_end_offset == machine.applied_end_offset == LOG[0].end_offset
         await loading
-        assert handed.closed
         assert machine.unavailable_reason is None
         assert content(store.reader) == content(source.reader)
 
@@ -358,8 +344,8 @@ async def test_it_is_not_tried_again_at_once(
 ) -> None:
     async with running(store) as machine:
         async with failing(store, "load", OutOfSpace("no room"), monkeypatch) as failures:
-            monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 600)
-            loading = asyncio.create_task(machine.handle_load_snapshot(Handed(snapshots)))
+            monkeypatch.setattr("statemachine.apply.snapshot_loader.LOADING_PAUSE_MS", 600_000)
+            loading = asyncio.create_task(load(machine, newest(snapshots)))
             await until(lambda: bool(failures))
             await asyncio.sleep(0.05)
             loading.cancel()
@@ -371,14 +357,13 @@ async def test_a_fence_ends_the_waiting(
     store: MetadataStore, source: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running(store) as machine:
-        handed = Handed(snapshots)
+        handed = newest(snapshots)
         async with failing(store, "load", OutOfSpace("no room"), monkeypatch) as failures:
-            loading = asyncio.create_task(machine.handle_load_snapshot(handed))
+            loading = asyncio.create_task(load(machine, handed))
             await until(lambda: bool(failures))
             machine.fence(EXPECTED, OWN)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(100):
                 await loading
-        assert handed.closed
         assert store.applied_end_offset == 0
 
 
@@ -393,12 +378,10 @@ async def test_a_damaged_snapshot_is_raised_and_leaves_everything_as_it_was(
         told = Told(store)
         machine.subscribe(told)
         before = content(store.reader)
-        handed = Handed(snapshots)
+        handed = newest(snapshots)
         with pytest.raises(CorruptSnapshot):
-            async with asyncio.timeout(20):
-                await machine.handle_load_snapshot(handed)
-        assert not handed.closed  # it was not taken: the node closes the file
-        handed.snapshot.close()
+            async with asyncio.timeout(100):
+                await load(machine, handed)
         assert content(store.reader) == before
         assert machine.applied_end_offset == LOG[0].end_offset
         assert told.offsets == []
@@ -412,28 +395,29 @@ async def test_any_other_error_is_raised(
 ) -> None:
     async with running(store) as machine, failing(store, "load", StorageError("the disk is broken"), monkeypatch):
         with pytest.raises(StorageError, match="the disk is broken"):
-            async with asyncio.timeout(20):
-                await machine.handle_load_snapshot(Handed(snapshots))
+            async with asyncio.timeout(100):
+                await load(machine, newest(snapshots))
 
 
 async def test_a_shutdown_in_the_middle_lets_the_thread_finish_and_keeps_the_old_one(
     database: Path, source: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
-        machine = MetadataMachine(store)
+        machine = machine_on(store)
         await deliver(machine, LOG[0])
         held = Held(store, monkeypatch)
-        loading = asyncio.create_task(machine.handle_load_snapshot(Handed(snapshots)))
-        await until(held.has_begun.is_set)
-        waiting = asyncio.create_task(machine.wait_applied(END, 20_000))
-        await turns()
-        loading.cancel()
-        await turns()
-        assert not loading.done(), "the thread still reads the file, which the node closes when this is over"
-        held.goes_on.set()
-        await asyncio.gather(loading, return_exceptions=True)
-        assert loading.cancelled()
-        await machine.begin_shutdown()
+        loaded: list[BaseException | None] = []
+        with newest(snapshots) as snapshot:
+            machine.handle_load_snapshot(snapshot, loaded.append)
+            await until(held.has_begun.is_set)
+            waiting = asyncio.create_task(wait_applied(machine, END, 20_000))
+            await turns()
+            stopping = asyncio.create_task(awaited(machine.begin_shutdown))
+            await turns()
+            assert not stopping.done(), "the thread still reads the file, which the node closes when this is over"
+            held.goes_on.set()
+            await stopping
+        assert loaded == []
         with pytest.raises(ApiError) as refused:
             await waiting
         assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT
@@ -454,7 +438,7 @@ async def fed(
     log.batches = [each._batch for each in LOG]
     log.snapshots = snapshots
     log.log_start_offset = Offset(log_start_offset)
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     log.register(machine, start_offset=None if start_offset is None else Offset(start_offset))
     try:
         yield machine, log
@@ -471,7 +455,7 @@ async def test_sn60_a_machine_that_the_log_does_not_reach_back_to_begins_with_th
         store.apply(LOG[:1])
     async with fed(store, snapshots, END, start_offset) as (machine, log):
         log.lead()
-        await machine.wait_applied(Offset(END + 1), 20_000)
+        await wait_applied(machine, Offset(END + 1), 20_000)
         assert content(store.reader)["topics"] == content(source.reader)["topics"]
 
 
@@ -482,4 +466,4 @@ async def test_sn62_a_machine_that_keeps_up_sees_no_snapshot(
     monkeypatch.setattr(store, "load", None)
     async with fed(store, snapshots, 0, LOG[0].end_offset) as (machine, log):
         log.lead()
-        await machine.wait_applied(Offset(END + 1), 20_000)
+        await wait_applied(machine, Offset(END + 1), 20_000)

@@ -14,12 +14,14 @@ import structlog
 
 from raft.core.types import Offset
 from snapshot.store import SnapshotStore
-from statemachine.apply.machine import APPLY_ON_LOOP_BYTES_MAX, MetadataMachine
+from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.run_writer import APPLY_ON_LOOP_BYTES_MAX
 from statemachine.replay.deltas import MetadataDelta, delta_of
 from statemachine.store.store import MetadataStore
-from tests.statemachine.apply.test_machine import LARGE, deliver, running
-from tests.statemachine.apply.test_machine_loading import Handed
+from tests.statemachine.apply.test_machine import LARGE, running
+from tests.statemachine.apply.test_machine_loading import newest
 from tests.statemachine.builders import batch, broker, config, log_of, no_op, partition, remove_topic, topic
+from tests.statemachine.machines import deliver, load
 from tests.statemachine.replay.test_transactions import ABORT, BEGIN
 from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
 from tests.statemachine.waiting import until
@@ -97,7 +99,7 @@ async def test_who_comes_while_a_run_is_applied_begins_after_it(store: MetadataS
 
 
 async def test_a_run_that_has_to_wait_is_told_once(store: MetadataStore, database: Path, monkeypatch: Any) -> None:
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 10)
     async with running(store) as machine:
         follower = Follower(machine, store)
         with closing(sqlite3.connect(database, isolation_level=None)) as other:
@@ -196,7 +198,7 @@ async def test_a_snapshot_that_is_loaded_is_to_be_looked_at_and_deltas_go_on_fro
     async with running(store) as machine:
         follower = Follower(machine, store)
         await deliver(machine, loaded[0])
-        await machine.handle_load_snapshot(Handed(snapshots))
+        await load(machine, newest(snapshots))
         await deliver(machine, last)
         assert follower.told == [("snapshot", 0, []), ("delta", 1, [1]), ("snapshot", 2, [1, 2]), ("delta", 3, [3])]
 
@@ -206,7 +208,7 @@ async def test_who_comes_while_a_snapshot_is_loaded_looks_at_that_once(store: Me
     with closing(filled(tmp_path / "source.db", log_of([[broker(1)]]))) as source:
         snapshot_of(source, snapshots)
     async with running(store) as machine:
-        loading = asyncio.create_task(machine.handle_load_snapshot(Handed(snapshots)))
+        loading = asyncio.create_task(load(machine, newest(snapshots)))
         await asyncio.sleep(0)
         follower = Follower(machine, store)
         await loading

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import QuotaEntity
-from raft.core.types import Offset
-from raft.listener import CommittedBatch
+from raft.core.types import Batch, Offset
+from raft.shell.runtime import OnDone, Timer
 from statemachine.apply.machine import MetadataMachine
 from statemachine.words.limits import NOTHING_WRITTEN
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
@@ -31,17 +30,20 @@ class Held:
     def __init__(self, machine: MetadataMachine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.goes_on = asyncio.Event()
         self.waits = 0
-        apply, wait_applied = machine._apply, machine.wait_applied
+        handle_commit, wait_applied = machine.handle_commit, machine.wait_applied
 
-        async def wait_and_apply(batches: Sequence[CommittedBatch]) -> None:
+        async def wait_and_apply(batches: tuple[Batch, ...], on_done: OnDone) -> None:
             await self.goes_on.wait()
-            await apply(batches)
+            handle_commit(batches, on_done)
 
-        async def count_and_wait(end_offset: Offset, timeout_ms: int) -> None:
+        def hold(batches: tuple[Batch, ...], on_done: OnDone) -> None:
+            self._held = asyncio.create_task(wait_and_apply(batches, on_done))
+
+        def count_and_wait(end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Timer | None:
             self.waits += end_offset > machine.applied_end_offset
-            await wait_applied(end_offset, timeout_ms)
+            return wait_applied(end_offset, timeout_ms, on_done)
 
-        monkeypatch.setattr(machine, "_apply", wait_and_apply)
+        monkeypatch.setattr(machine, "handle_commit", hold)
         monkeypatch.setattr(machine, "wait_applied", count_and_wait)
 
     async def has_waits(self, count: int = 1) -> None:

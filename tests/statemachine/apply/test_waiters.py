@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -10,10 +11,11 @@ from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
 from raft.core.types import Offset
-from statemachine.apply.machine import MetadataMachine
+from raft.shell.runtime import AsyncioRuntime, awaited
 from statemachine.apply.waiters import GONE_MIN, OffsetWaiters
 from statemachine.store.store import MetadataStore
 from tests.statemachine.counted import Comparisons
+from tests.statemachine.machines import machine_on, wait_applied
 
 MANY = 1_000
 COMPARISONS_EACH = 200
@@ -22,21 +24,25 @@ COMPARISONS_EACH = 200
 LONG = 20.0
 
 
+async def wait(waiters: OffsetWaiters, end_offset: int, timeout_ms: float = LONG * 1000) -> None:
+    await awaited(partial(waiters.wait, Offset(end_offset), timeout_ms))
+
+
 async def test_who_gives_up_does_not_look_through_all_who_wait(store: MetadataStore) -> None:
-    machine, comparisons = MetadataMachine(store), Comparisons()
-    waits = (machine.wait_applied(Offset(comparisons.number(MANY - number)), 0) for number in range(MANY))
+    machine, comparisons = machine_on(store), Comparisons()
+    waits = (wait_applied(machine, Offset(comparisons.number(MANY - number)), 0) for number in range(MANY))
     outcomes = await asyncio.gather(*waits, return_exceptions=True)
     assert {isinstance(one, ApiError) and one.code for one in outcomes} == {ErrorCode.REQUEST_TIMED_OUT}
     assert 0 < comparisons.count <= MANY * COMPARISONS_EACH
-    await machine.begin_shutdown()
+    await awaited(machine.begin_shutdown)
 
 
 async def test_those_who_gave_up_do_not_pile_up_behind_one_who_waits() -> None:
-    waiters = OffsetWaiters()
-    first = asyncio.create_task(waiters.wait(Offset(1), LONG))
+    waiters = OffsetWaiters(AsyncioRuntime())
+    first = asyncio.create_task(wait(waiters, 1))
     for _ in range(3 * GONE_MIN):
         with pytest.raises(TimeoutError):
-            await waiters.wait(Offset(2), 0)
+            await wait(waiters, 2, 0)
     assert len(waiters) == 1
     assert len(waiters._places) <= GONE_MIN + 2
     waiters.reach(Offset(1))
@@ -45,9 +51,9 @@ async def test_those_who_gave_up_do_not_pile_up_behind_one_who_waits() -> None:
 
 
 async def test_one_whose_task_was_cancelled_and_who_has_not_noticed_is_passed_over() -> None:
-    waiters = OffsetWaiters()
+    waiters = OffsetWaiters(AsyncioRuntime())
     for end in (lambda: waiters.reach(Offset(1)), lambda: waiters.fail(ValueError("it is over"))):
-        waiting = [asyncio.create_task(waiters.wait(Offset(1), LONG)) for _ in range(2)]
+        waiting = [asyncio.create_task(wait(waiters, 1)) for _ in range(2)]
         await asyncio.sleep(0)
         waiting[0].cancel()
         end()
@@ -73,10 +79,10 @@ def test_all_are_woken_whose_offset_is_reached_and_no_others(steps: list[tuple[s
 
 
 async def carry_out(steps: list[tuple[str, int]]) -> None:
-    waiters, waiting = OffsetWaiters(), list[tuple[int, asyncio.Task[None]]]()
+    waiters, waiting = OffsetWaiters(AsyncioRuntime()), list[tuple[int, asyncio.Task[None]]]()
     for step, number in steps:
         if step == "come":
-            waiting.append((number, asyncio.create_task(waiters.wait(Offset(number), LONG))))
+            waiting.append((number, asyncio.create_task(wait(waiters, number))))
         elif step == "give up" and waiting:
             _, task = waiting.pop(number % len(waiting))
             task.cancel()

@@ -28,6 +28,7 @@ from statemachine.tables.database import create_in
 from statemachine.tables.topic_tables import TOPICS
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, register, topic
 from tests.statemachine.conftest import node_bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import until
 
 BEGIN = MetadataRecord(begin_transaction=BeginTransactionRecord(name="t"))
@@ -250,4 +251,4 @@ async def test_ct14_an_operation_may_be_joined_to_the_bootstrap_transaction_in_o
         batch = bench.log._node.log.read_batches(Offset(1), 1)[0]
         assert batch.base_offset == 1  # the transaction and the operation
         assert at_once.results[0].end_offset == batch.end_offset
-        await bench.machine.wait_applied(batch.end_offset, 20_000)  # it is answered before it is applied
+        await wait_applied(bench.machine, batch.end_offset, 20_000)  # it is answered before it is applied

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import FlushFailed
-from raft.listener import BatchReader, CommittedBatch
+from raft.shell.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store import write_ahead_log
 from statemachine.store.metadata_tables import StoreUnavailable
@@ -26,6 +26,7 @@ from statemachine.store.write_ahead_log import (
     WriteAheadLog,
 )
 from tests.statemachine.builders import CLUSTER_ID, batch, config, no_op
+from tests.statemachine.machines import deliver, machine_on
 from tests.statemachine.store.write_ahead_logs import filler, reading, reading_process
 from tests.statemachine.waiting import until
 
@@ -34,11 +35,11 @@ WAIT_BYTES = 24 * MEBIBYTE
 
 @asynccontextmanager
 async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
-    machine = MetadataMachine(store)
+    machine = machine_on(store)
     try:
         yield machine
     finally:
-        await machine.begin_shutdown()
+        await awaited(machine.begin_shutdown)
 
 
 @asynccontextmanager
@@ -48,10 +49,6 @@ async def set_at_the_end(event: threading.Event) -> AsyncIterator[None]:
         yield
     finally:
         event.set()
-
-
-async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> None:
-    await machine.handle_commit(BatchReader(tuple(batch._batch for batch in batches), lambda: None))
 
 
 async def load(machine: MetadataMachine, store: MetadataStore, size_bytes: int, step_bytes: int = MEBIBYTE) -> int:

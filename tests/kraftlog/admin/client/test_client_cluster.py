@@ -19,6 +19,7 @@ from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.builders import BROKER, TOPIC, create
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.store.test_sql import ENDLESS
 
 
@@ -183,7 +184,7 @@ async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: 
                     await asyncio.sleep(0.001)
 
             writing = asyncio.create_task(write())
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(100):
                 await acknowledges_more()
                 await cluster.stop(await cluster.leader())
                 await acknowledges_more()
@@ -193,7 +194,7 @@ async def test_when_the_leader_stops_the_client_goes_on_with_the_next(tmp_path: 
         assert set(acknowledged) <= listed
         end_offset = cluster.nodes[await cluster.leader()].machine.applied_end_offset
         for node in cluster.nodes.values():
-            await node.machine.wait_applied(end_offset, 20_000)
+            await wait_applied(node.machine, end_offset, 20_000)
         assert len({node.store.applied.digest for node in cluster.nodes.values()}) == 1
 
 
@@ -203,7 +204,7 @@ async def test_a_node_that_was_away_comes_to_the_same_state(tmp_path: Path) -> N
         await cluster.stop(2)
         results = await asyncio.gather(*(client.execute(create(f"t{number}")) for number in range(100)))
         returned = await cluster.start(2)
-        await returned.machine.wait_applied(Offset(max(result.end_offset for result in results)), 20_000)
+        await wait_applied(returned.machine, Offset(max(result.end_offset for result in results)), 20_000)
         assert returned.store.applied == cluster.nodes[1].store.applied
 
 
@@ -222,10 +223,10 @@ async def test_reads_go_to_another_node_when_the_first_is_fenced(tmp_path: Path)
 
 
 async def test_a_query_may_take_longer_than_another_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlog.admin.client.node_reader.READ_SECONDS_MAX", 0.02)
-    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        answer = await client.query(f"{ENDLESS} count(*) FROM (SELECT x FROM n LIMIT 1000000)")
-        assert list(answer.rows) == [(1_000_000,)]
+    monkeypatch.setattr("kraftlog.admin.client.node_reader.READ_SECONDS_MAX", 0.001)
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster, timeout_ms=60_000) as client:
+        answer = await client.query(f"{ENDLESS} count(*) FROM (SELECT x FROM n LIMIT 100000)")
+        assert list(answer.rows) == [(100_000,)]
 
 
 async def test_a_node_says_itself_that_a_query_took_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,7 +250,7 @@ async def test_a_query_that_nobody_waits_for_any_more_is_not_run_on_the_next_nod
     monkeypatch.setattr(MetadataStore, "run_statement", run_statement)
     async with admin_cluster(tmp_path, voter_count=3) as cluster:
         async with client_of(cluster, 1, 2, 3, timeout_ms=1_000) as client:
-            with pytest.raises(ApiError, match=r"has not answered the query in (1|0\.9\d+) s; ask for less") as late:
+            with pytest.raises(ApiError, match=r"has not answered the query in [\d.]+ s; ask for less") as late:
                 await client.query(f"{ENDLESS} count(*) FROM n")
         assert late.value.code is ErrorCode.REQUEST_TIMED_OUT
         assert len(queries) <= 1  # none where the machine is so busy that it did not begin in time

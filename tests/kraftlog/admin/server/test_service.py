@@ -23,7 +23,7 @@ from raft.rpc.admission import Admission
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
-from statemachine.store.query_process import QueryProcess
+from statemachine.store.query_process import QueryProcess, StatementRun
 from tests.statemachine.builders import (
     BROKER,
     TOPIC,
@@ -318,20 +318,21 @@ async def test_too_many_reads_at_a_time_are_throttled(served: Served, monkeypatc
 
 
 async def test_a_query_whose_caller_has_gone_holds_up_nobody(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kraftlog.admin.server.service.STATEMENT_SECONDS_MAX", 60.0)
+    monkeypatch.setattr("kraftlog.admin.server.service.STATEMENT_SECONDS_MAX", 3_600.0)
+    monkeypatch.setattr(served.bench.store, "_read_seconds_max", 3_600.0)
     began = asyncio.Event()
     loop, run = asyncio.get_running_loop(), QueryProcess.run
 
-    def told(statement: QueryProcess) -> list[admin_pb2.QueryResponse]:
+    def told(process: QueryProcess, statement: StatementRun) -> list[admin_pb2.QueryResponse]:
         loop.call_soon_threadsafe(began.set)
-        return run(statement)
+        return run(process, statement)
 
     monkeypatch.setattr(QueryProcess, "run", told)
     endless = served.stub.Query(admin_pb2.QueryRequest(sql=f"{ENDLESS} count(*) FROM n"))
     reading = asyncio.ensure_future(endless.read())
     await began.wait()
     endless.cancel()
-    pieces = [piece async for piece in served.stub.Query(admin_pb2.QueryRequest(sql="SELECT 1"), timeout=10)]
+    pieces = [piece async for piece in served.stub.Query(admin_pb2.QueryRequest(sql="SELECT 1"))]
     assert [len(piece.rows) for piece in pieces] == [1]
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -352,7 +353,7 @@ async def test_writes_and_reads_go_on_side_by_side(served: Served) -> None:
 async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiting(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
@@ -368,7 +369,7 @@ async def test_a_bug_in_the_controller_breaks_the_stream_and_leaves_nobody_waiti
 async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open(
     held: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(*_: object) -> None:
+    def broken(*_: object) -> None:
         raise ZeroDivisionError
 
     async def batches() -> AsyncIterator[admin_pb2.OperationBatch]:
@@ -382,7 +383,7 @@ async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open
     held.log.commit()
     await until(lambda: held.machine.applied_end_offset == held.log.log_end_offset)
     assert [errors(result) for result in await stream.take()] == [[]]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         assert await stream.take() == []
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,19 @@ from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, StateDigest
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
+from raft.shell.runtime import AsyncioRuntime, awaited
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader, SnapshotSummary
 from snapshot.store import SnapshotStore
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.snapshot_generator import SnapshotConfig, SnapshotGenerator
+from statemachine.store.snapshot_process import SnapshotProcess
 from statemachine.store.store import MetadataStore
 from tests.raft.nodes import free_port
 from tests.snapshot.builders import overwrite
-from tests.statemachine.apply.test_machine import deliver, running
+from tests.statemachine.apply.test_machine import running
 from tests.statemachine.builders import CLUSTER_ID, batch, no_op
+from tests.statemachine.machines import deliver
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.waiting import until
 
@@ -101,8 +105,10 @@ async def serving(base: Path) -> AsyncIterator[Served]:
         store = stack.enter_context(closing(MetadataStore.open(base / "metadata.db", CLUSTER_ID)))
         machine = await stack.enter_async_context(running(store))
         snapshots = posix_snapshots(base / "snapshots")
-        generator = SnapshotGenerator(store, snapshots.directory, SnapshotConfig(10**9, 0))
-        stack.push_async_callback(generator.close)
+        runtime = AsyncioRuntime()
+        take_snapshot = SnapshotProcess(store.path, snapshots.directory, runtime)
+        generator = SnapshotGenerator(store, take_snapshot, SnapshotConfig(10**9, 0), runtime)
+        stack.push_async_callback(awaited, lambda on_done: generator.close(partial(on_done, None)))
         servicer = SnapshotServicer(NodeId(3), snapshots, generator, machine)
         server = grpc.aio.server()
         snapshot_pb2_grpc.add_SnapshotServiceServicer_to_server(servicer, server)
@@ -129,7 +135,7 @@ def code_of(error: grpc.aio.AioRpcError) -> ErrorCode:
 
 
 async def whole(call: Read) -> list[snapshot_pb2.ReadSnapshotResponse]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         return [response async for response in call]
 
 
@@ -137,14 +143,14 @@ async def refused(call: Read, code: ErrorCode, reason: str) -> None:
     """It is refused, and nothing was sent."""
     got = []
     with pytest.raises(grpc.aio.AioRpcError, match=reason) as error:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(100):
             async for response in call:
                 got.append(response)  # noqa: PERF401 (what came before the error counts)
     assert (code_of(error.value), got) == (code, [])
 
 
 async def next_of(call: Read) -> snapshot_pb2.ReadSnapshotResponse:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         response = await call.read()
     assert isinstance(response, snapshot_pb2.ReadSnapshotResponse)
     return response
@@ -425,7 +431,7 @@ async def test_none_is_taken_without_what_was_acknowledged(served: Served, monke
     machine.set_commit_callback(lambda end_offset: True)
     with monkeypatch.context() as patched:
         patched.setattr(served.store, "commit", full)
-        patched.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+        patched.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
         delivering = asyncio.create_task(deliver(machine, batch(1, [no_op()])))
         await until(lambda: machine.unavailable_reason is not None)
         with pytest.raises(grpc.aio.AioRpcError, match="has acknowledged: no room") as error:

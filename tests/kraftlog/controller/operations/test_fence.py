@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.server.service import AdminServicer
 from kraftpb.v1 import admin_pb2
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
+from raft.shell.runtime import awaited
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
 from tests.statemachine.apply.test_machine import Told, deliver, running
 from tests.statemachine.builders import CLUSTER_ID, batch, create, no_op, topic
 from tests.statemachine.conftest import Bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.waiting import turns, until
 
 EXPECTED = StateDigest(Offset(1_000), bytes(16))
@@ -32,7 +35,7 @@ async def test_a_fenced_machine_applies_nothing_more_and_tells_nobody(store: Met
         told = Told(store)
         machine.subscribe(told)
         machine.fence(EXPECTED, OWN)
-        assert await deliver(machine, batch(1, [topic("a", 1)]))
+        await deliver(machine, batch(1, [topic("a", 1)]))
         assert store.applied_end_offset == machine.applied_end_offset == 1
         assert told.offsets == []
 
@@ -50,10 +53,10 @@ async def test_a_fence_is_raised_once(store: MetadataStore, capsys: pytest.Captu
 
 async def test_who_waits_when_the_fence_comes_and_who_asks_after_it_is_refused(store: MetadataStore) -> None:
     async with running(store) as machine:
-        waiting = asyncio.create_task(machine.wait_applied(Offset(5), 20_000))
+        waiting = asyncio.create_task(wait_applied(machine, Offset(5), 20_000))
         await asyncio.sleep(0)
         machine.fence(EXPECTED, OWN)
-        for asked in (waiting, machine.wait_applied(Offset(0), 0)):
+        for asked in (waiting, wait_applied(machine, Offset(0), 0)):
             with pytest.raises(ApiError, match=REASON) as refused:
                 await asked
             assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -126,12 +129,12 @@ async def test_a_machine_that_waits_for_room_stops_waiting_when_it_is_fenced(
         raise StoreUnavailable("no room")
 
     monkeypatch.setattr(store, "commit", full)
-    monkeypatch.setattr("statemachine.apply.machine.UNAVAILABLE_PAUSE_SECONDS", 0.001)
+    monkeypatch.setattr("statemachine.apply.run_writer.UNAVAILABLE_PAUSE_MS", 1)
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [no_op()])))
         await until(lambda: machine.unavailable_reason is not None)
         machine.fence(EXPECTED, OWN)
-        assert await delivering
+        await delivering
 
 
 async def test_state_digests_are_reported_as_they_come_and_the_last_one_after_a_restart(database: Path) -> None:
@@ -140,7 +143,7 @@ async def test_state_digests_are_reported_as_they_come_and_the_last_one_after_a_
         async with running(store) as machine:
             machine.set_state_digest_callback(reported.append)
             assert reported == []  # the node does not run yet
-            await machine.handle_leader_change(NO_LEADER)
+            await awaited(partial(machine.handle_leader_change, NO_LEADER))
             for base_offset in base_offsets:
                 await deliver(machine, batch(base_offset, [no_op()] * 600))
         return reported

@@ -73,7 +73,7 @@ async def _carry_out(path: Path, operations: list[Operation]) -> None:
 async def _submit(bench: Bench, operation: Operation) -> None:
     before = bench.log.log_end_offset
     results: list[OperationResult] = []
-    await bench.controller.submit([operation], results.append)
+    bench.controller.submit([operation], results.append)
     await until(lambda: len(results) == 1)
     (result,) = results
     assert result.correlation_id == operation.correlation_id

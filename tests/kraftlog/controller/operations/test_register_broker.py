@@ -31,6 +31,7 @@ from tests.statemachine.builders import (
     registration,
 )
 from tests.statemachine.conftest import Bench
+from tests.statemachine.machines import wait_applied
 from tests.statemachine.states import Metadata, metadata
 
 WITHOUT_DIRECTORIES = 16
@@ -321,7 +322,7 @@ def test_each_error_has_kafkas_name_says_what_is_wrong_and_writes_nothing(
 async def test_brokers_registered_together_are_told_the_offsets_of_their_records(held: Bench) -> None:
     results = await held.submit(register(4), register(5), register(6))
     held.log.commit()
-    await held.machine.wait_applied(held.log.log_end_offset, 20_000)
+    await wait_applied(held.machine, held.log.log_end_offset, 20_000)
     epochs = [result.register_broker.broker_epoch for result in results]
     assert epochs == [result.end_offset - 1 for result in results]
     assert len(set(epochs)) == 3

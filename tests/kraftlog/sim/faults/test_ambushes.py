@@ -13,7 +13,7 @@ from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.faults.ambushes import NEEDS_ROOM, STARTED_OVER_AT_START, SnapshotWork, watching_snapshot_work
 from kraftlog.sim.marks import SNAPSHOTS, Marks
-from kraftlog.sim.node.apply_loop import ApplyLoop
+from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.world import World
 from raft.core.types import Epoch, Offset
@@ -126,17 +126,16 @@ def test_who_lies_in_wait_strikes_once_and_at_nothing_else(work: SnapshotWork) -
     assert not story.machine.ambushes
 
 
-def test_a_kill_while_a_state_machine_loads_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(self: ApplyLoop, reader: object) -> None:
+@pytest.mark.parametrize("name", ["load", "put_in_place"])
+def test_a_kill_while_a_state_machine_loads_is_marked(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def killed(self: SimulatedStore, *_: object) -> None:
         raise ProcessKilled
 
-    monkeypatch.setattr(ApplyLoop, "_load", load)
+    monkeypatch.setattr(SimulatedStore, name, killed)
     story = Story()
-    apply_loop = cast(ApplyLoop, SimpleNamespace(process=story.machine.process))
-    with watching_snapshot_work(story.world):
-        for reader in (None, object()):
-            with pytest.raises(ProcessKilled):
-                ApplyLoop._load(apply_loop, reader)  # type: ignore[arg-type]
+    store = cast(SimulatedStore, SimpleNamespace(process=story.machine.process))
+    with watching_snapshot_work(story.world), pytest.raises(ProcessKilled):
+        getattr(SimulatedStore, name)(store)
     assert story.marks.counts == {f"killed while {SnapshotWork.LOADS}": 1}
 
 

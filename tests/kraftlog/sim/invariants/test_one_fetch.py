@@ -13,7 +13,7 @@ def following() -> tuple[Cluster, OneFetch, Harness]:
     harness = replica(1).make_follower(2, 1)
     cluster = Cluster()
     cluster.nodes[1].replica = harness.replica
-    assert harness.context.connections.has_fetch_under_way
+    assert harness.output.connections.has_fetch_under_way
     return cluster, OneFetch(cluster), harness
 
 
@@ -33,6 +33,6 @@ def test_one_that_was_given_up_does_not_count() -> None:
 
 def test_two_at_a_time_are_not() -> None:
     cluster, invariant, harness = following()
-    harness.context.connections.sent(endpoint(3), fetch(1, 1), Epoch(1), harness.now_ms)
+    harness.output.connections.sent(endpoint(3), fetch(1, 1), Epoch(1), harness.now_ms)
     with violates(invariant):
         invariant.after_step(cluster.step(1, actions=[send(fetch(1, 1))]))

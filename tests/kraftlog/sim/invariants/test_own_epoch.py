@@ -18,25 +18,25 @@ def leading() -> tuple[Cluster, OwnEpoch, Any]:
     invariant = OwnEpoch(cluster)
     invariant.after_step(cluster.step(1))
     assert isinstance(harness.state, Leader) and harness.state.epoch_start_offset == 5
-    return cluster, invariant, harness.context
+    return cluster, invariant, harness.replica_state
 
 
 def test_a_high_watermark_past_the_epochs_start_is_fine() -> None:
-    cluster, invariant, context = leading()
-    context.high_watermark = 6
+    cluster, invariant, replica_state = leading()
+    replica_state.high_watermark = 6
     invariant.after_step(cluster.step(1))
 
 
 def test_one_up_to_the_epochs_start_is_not() -> None:
-    cluster, invariant, context = leading()
-    context.high_watermark = 5
+    cluster, invariant, replica_state = leading()
+    replica_state.high_watermark = 5
     with violates(invariant):
         invariant.after_step(cluster.step(1))
 
 
 def test_what_it_knew_when_it_was_elected_stays() -> None:
     harness = replica(1, log=[(1, 5)]).make_leader()
-    harness.context.high_watermark = 3  # type: ignore[assignment]
+    harness.replica_state.high_watermark = 3  # type: ignore[assignment]
     cluster = Cluster()
     cluster.nodes[1].replica = harness.replica
     invariant = OwnEpoch(cluster)

@@ -25,13 +25,13 @@ class Waiting:
         self.cluster = Cluster()
         self.leader: Harness = replica(LEADER).make_leader()
         self.follower: Harness = replica(FOLLOWER).make_follower(LEADER, self.leader.replica.epoch)
-        context: Any = self.follower.context
-        context.config = replace(context.config, fetch_version=fetch_version)
-        context.high_watermark = Offset(known)
+        environment = self.follower.environment
+        environment.config = replace(environment.config, fetch_version=fetch_version)
+        self.follower.replica_state.high_watermark = Offset(known)
         for harness, node_id in ((self.leader, LEADER), (self.follower, FOLLOWER)):
             self.cluster.nodes[node_id].replica = harness.replica
-            self.cluster.nodes[node_id].key = harness.context.key
-        state: Any = self.leader.context.state
+            self.cluster.nodes[node_id].key = harness.environment.key
+        state: Any = self.leader.replica_state.state
         state.high_watermark = Offset(1)
         self.purgatory: Purgatory = state.purgatory
         *_, sent = self.follower.sent
@@ -43,7 +43,7 @@ class Waiting:
 
     def later(self, by_ms: int) -> Step:
         """Time passes at the leader, which holds the fetch still."""
-        self.leader.context.now_ms += by_ms
+        self.leader.environment.now_ms += by_ms
         return self.cluster.step(LEADER, events=[TimePassed()])
 
 
@@ -92,5 +92,5 @@ def test_none_is_held_for_longer_than_it_asks() -> None:
 def test_a_leader_that_has_no_time_told_is_not_judged_yet() -> None:
     waiting = Waiting(fetch_version=17, known=1)
     waiting.invariant.after_step(waiting.later(0))
-    waiting.leader.context.now_ms += waiting.request.max_wait_ms + 1
+    waiting.leader.environment.now_ms += waiting.request.max_wait_ms + 1
     waiting.invariant.after_step(waiting.cluster.step(LEADER))

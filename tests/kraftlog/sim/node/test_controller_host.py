@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
 from unittest import mock
 
 import pytest
@@ -16,7 +13,7 @@ from kraftlog.controller.rules import pages
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node import controller_host as controller_host
-from kraftlog.sim.node.controller_host import CommitFuture, small_pages
+from kraftlog.sim.node.controller_host import small_pages
 from kraftlog.sim.parameters import Overrides, draw
 from kraftlog.sim.users.broker import BrokerState
 from kraftlog.sim.violation import Violation
@@ -38,21 +35,21 @@ def controllers(world: World) -> dict[int, Controller]:
     return found
 
 
-def test_a_settlement_tells_in_a_step_of_its_own() -> None:
-    soon: list[Callable[[], None]] = []
-    process = SimpleNamespace(runtime=SimpleNamespace(call_soon=soon.append))
-    future = CommitFuture(cast(Any, process))
-    told: list[object] = []
-    future.add_done_callback(told.append)
-    assert not future.done() and not soon
-    error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "lost")
-    future.complete(error)
-    future.add_done_callback(told.append)
-    assert future.done() and future.exception() is error and not future.cancelled()
-    assert told == []
-    for call in soon:
-        call()
-    assert told == [future, future]
+def test_an_append_of_the_controllers_is_settled_once_and_others_go_to_the_register_service() -> None:
+    world = make_world()
+    world.start_all()
+    world.run_for(10_000_000)
+    leader = world.leader()
+    assert leader is not None and leader.process is not None
+    host, settled = leader.process.controller_host, list[ApiError | None]()
+    assert host._log is not None
+    append_id = leader.process.shell.new_id() + 1
+    host._log.prepare_append(leader.process.shell.replica.epoch, b"", 1, settled.append)
+    assert append_id in host._log.appends and settled == []
+    assert not host.append_completed(append_id + 1, None)
+    assert host.append_completed(append_id, None)
+    assert settled == [None]
+    assert not host.append_completed(append_id, None)
 
 
 def test_brokers_register_and_are_unfenced_over_the_network() -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import CorruptSnapshot, OutOfSpace, StorageError
+from raft.shell.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.store.metadata_tables import StoreUnavailable
@@ -47,7 +48,7 @@ def test_what_an_earlier_attempt_has_left_is_in_nobodys_way(whole: SnapshotStore
             shutil.copy(left, old.parent / left.name)
         assert "metadata.db.new-wal" in names(old)
         store.load(reader)
-        asyncio.run(store.use_loaded())
+        asyncio.run(awaited(store.use_loaded))
         assert store.applied_end_offset == LOG[-1].end_offset
     assert names(old) == ["metadata.db"]
 
@@ -104,7 +105,7 @@ def test_without_room_at_any_moment_it_is_said_to_come_later_and_nothing_is_left
             assert (content(store.reader), names(old)) == before
             failures += 1
         assert failures > 20
-        asyncio.run(store.use_loaded())
+        asyncio.run(awaited(store.use_loaded))
         assert store.applied_end_offset == LOG[-1].end_offset
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from raft.core.types import StateDigest
+from raft.shell.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.store.store import MetadataStore
@@ -42,7 +43,7 @@ def test_the_store_goes_on_with_the_old_one_until_the_new_one_is_used(whole: Sna
         assert content(store.reader) == before
         store.apply(LOG[1:2])
         assert store.applied_end_offset == LOG[1].end_offset
-        asyncio.run(store.use_loaded())
+        asyncio.run(awaited(store.use_loaded))
         assert store.applied_end_offset == LOG[-1].end_offset
 
 

@@ -6,11 +6,13 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kraftbase.errors import StorageError
+from raft.shell.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.tables.database import install
@@ -38,7 +40,7 @@ async def test_queries_that_run_see_the_old_one_to_their_end_and_those_that_come
         store.load(reader)
         first = asyncio.create_task(store.query(slow))
         await until(running.is_set)
-        using = asyncio.create_task(store.use_loaded())
+        using = asyncio.create_task(awaited(store.use_loaded))
         await turns()
         second = asyncio.create_task(store.query(applied_there))
         await turns()
@@ -63,16 +65,16 @@ async def test_who_gives_up_waiting_for_a_query_has_changed_nothing(whole: Snaps
         store.load(reader)
         first = asyncio.create_task(store.query(slow))
         await until(running.is_set)
-        using = asyncio.create_task(store.use_loaded())
+        using = asyncio.create_task(awaited(store.use_loaded))
         await turns()
         using.cancel()
         await turns()
         goes_on.set()
         with pytest.raises(asyncio.CancelledError):
             await using
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             assert await first == await store.query(applied_there) == LOG[0].end_offset
-        await store.use_loaded()
+        await awaited(store.use_loaded)
         assert applied_there(store.reader) == LOG[-1].end_offset
 
 
@@ -81,7 +83,7 @@ async def test_who_may_not_any_more_when_the_queries_are_done_has_changed_nothin
 ) -> None:
     with closing(filled(old, LOG[:1])) as store, newest(whole) as reader:
         store.load(reader)
-        await store.use_loaded(unless=lambda: True)
+        await awaited(partial(store.use_loaded, unless=lambda: True))
         assert applied_there(store.reader) == await store.query(applied_there) == LOG[0].end_offset
         store.apply(LOG)
 
@@ -97,7 +99,7 @@ async def test_a_failure_holds_no_query_for_ever(
         store.load(reader)
     monkeypatch.setattr(store_module, "install", broken)
     with pytest.raises(StorageError, match="no such luck"):
-        await store.use_loaded()
-    async with asyncio.timeout(20):
+        await awaited(store.use_loaded)
+    async with asyncio.timeout(100):
         await asyncio.to_thread(store.close)
     assert content_of(old)["applied"][0][2] == LOG[0].end_offset

@@ -1,0 +1,54 @@
+"""A state machine for a program outside of the nodes, which follows the log with `raft.observe.observe`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+
+from raft.core.types import LeaderAndEpoch
+from raft.listener import BatchReader, Listener, LoadSnapshotReader
+from raft.shell.runtime import AsyncioRuntime, awaited
+from statemachine.apply.machine import MetadataMachine
+from statemachine.store.store import MetadataStore
+
+
+class MachineListener(Listener):
+    """A `MetadataMachine` as a `Listener`."""
+
+    def __init__(self, machine: MetadataMachine) -> None:
+        self._machine = machine
+
+    @property
+    def name(self) -> str:
+        """The machine's."""
+        return self._machine.name
+
+    async def handle_commit(self, reader: BatchReader) -> None:
+        """Apply the batches, then close the reader. Raises what keeps a record from being applied."""
+        with reader:
+            await awaited(partial(self._machine.handle_commit, reader.batches))
+
+    async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
+        """Replace the database by the snapshot, then close the reader. Raises what keeps it from being loaded."""
+        with reader:
+            await awaited(partial(self._machine.handle_load_snapshot, reader.snapshot))
+
+    async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
+        """Pass it on."""
+        await awaited(partial(self._machine.handle_leader_change, leader_and_epoch))
+
+    async def begin_shutdown(self) -> None:
+        """Fail the waiters, and finish what the worker is doing."""
+        await awaited(self._machine.begin_shutdown)
+
+
+@contextmanager
+def machine_on_loop(store: MetadataStore) -> Iterator[MetadataMachine]:
+    """A state machine over `store` on the event loop that runs, with a thread for large runs; closed with the context.
+
+    Feed it by a node (`raft.client.RaftClient.register`) or, as a `MachineListener`, by `raft.observe.observe`.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="kraftlog-apply") as executor:
+        yield MetadataMachine(store, AsyncioRuntime(executor))
