@@ -141,8 +141,8 @@ def diff(
     with closing(first.connection):
         second = loaded(after, snapshot_only=snapshot_only)
         with closing(second.connection):
-            first.prepare_for_statements()
-            second.prepare_for_statements()
+            first.add_other_features()
+            second.add_other_features()
             rows = [found.row() for found in differences(first.connection, second.connection)]
     ends = f"{before} is at offset {first.end_offset}, {after} at {second.end_offset}"
     if rows or output is Output.JSON:
@@ -174,8 +174,11 @@ def import_snapshot(
     image = loaded(directory, snapshot_only=snapshot_only)
     with closing(image.connection):
         fields = import_image(image, to)
+        closed = image.kept_closed()
     print_fields(fields, output)
     _note_left_out(image.left_out(), "kraftlog")
+    if closed:
+        note(f"note: kept for a Kafka, and neither used nor shown by kraftlog: {', '.join(closed)}")
 
 
 @app.command()

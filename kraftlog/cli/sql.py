@@ -30,6 +30,7 @@ class StatementCommand(TyperCommand):
     """Accepts a statement that begins with a comment, which the parser would take for an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click does, but for such a statement."""
         statement = next(filter(_BEGINS_WITH_COMMENT.match, args), None)
         if statement is not None and "--" not in args:
             args.remove(statement)

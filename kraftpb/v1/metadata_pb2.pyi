@@ -56,6 +56,8 @@ class MetadataRecord(_message.Message):
     FENCE_BROKER_FIELD_NUMBER: _builtins.int
     UNFENCE_BROKER_FIELD_NUMBER: _builtins.int
     REMOVE_TOPIC_FIELD_NUMBER: _builtins.int
+    DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
+    USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
@@ -63,9 +65,12 @@ class MetadataRecord(_message.Message):
     ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
     REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
     NO_OP_FIELD_NUMBER: _builtins.int
+    ZK_MIGRATION_STATE_FIELD_NUMBER: _builtins.int
+    REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     BEGIN_TRANSACTION_FIELD_NUMBER: _builtins.int
     END_TRANSACTION_FIELD_NUMBER: _builtins.int
     ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
+    REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
     CLEAR_ELR_FIELD_NUMBER: _builtins.int
     APPLIED_STATE_FIELD_NUMBER: _builtins.int
@@ -97,6 +102,10 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def remove_topic(self) -> Global___RemoveTopicRecord: ...
     @_builtins.property
+    def delegation_token(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
+    def user_scram_credential(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
     def feature_level(self) -> Global___FeatureLevelRecord: ...
     @_builtins.property
     def client_quota(self) -> Global___ClientQuotaRecord: ...
@@ -111,11 +120,17 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def no_op(self) -> Global___NoOpRecord: ...
     @_builtins.property
+    def zk_migration_state(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
+    def remove_user_scram_credential(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
     def begin_transaction(self) -> Global___BeginTransactionRecord: ...
     @_builtins.property
     def end_transaction(self) -> Global___EndTransactionRecord: ...
     @_builtins.property
     def abort_transaction(self) -> Global___AbortTransactionRecord: ...
+    @_builtins.property
+    def remove_delegation_token(self) -> Global___OpaqueRecord: ...
     @_builtins.property
     def register_controller(self) -> Global___RegisterControllerRecord: ...
     @_builtins.property
@@ -148,6 +163,8 @@ class MetadataRecord(_message.Message):
         fence_broker: Global___FenceBrokerRecord | None = ...,
         unfence_broker: Global___UnfenceBrokerRecord | None = ...,
         remove_topic: Global___RemoveTopicRecord | None = ...,
+        delegation_token: Global___OpaqueRecord | None = ...,
+        user_scram_credential: Global___OpaqueRecord | None = ...,
         feature_level: Global___FeatureLevelRecord | None = ...,
         client_quota: Global___ClientQuotaRecord | None = ...,
         producer_ids: Global___ProducerIdsRecord | None = ...,
@@ -155,9 +172,12 @@ class MetadataRecord(_message.Message):
         access_control_entry: Global___AccessControlEntryRecord | None = ...,
         remove_access_control_entry: Global___RemoveAccessControlEntryRecord | None = ...,
         no_op: Global___NoOpRecord | None = ...,
+        zk_migration_state: Global___OpaqueRecord | None = ...,
+        remove_user_scram_credential: Global___OpaqueRecord | None = ...,
         begin_transaction: Global___BeginTransactionRecord | None = ...,
         end_transaction: Global___EndTransactionRecord | None = ...,
         abort_transaction: Global___AbortTransactionRecord | None = ...,
+        remove_delegation_token: Global___OpaqueRecord | None = ...,
         register_controller: Global___RegisterControllerRecord | None = ...,
         clear_elr: Global___ClearElrRecord | None = ...,
         applied_state: Global___AppliedStateRecord | None = ...,
@@ -167,11 +187,11 @@ class MetadataRecord(_message.Message):
         remote_log_epoch_end: Global___RemoteLogEpochEndRecord | None = ...,
         version: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential", "zk_migration_state", b"zk_migration_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential", "version", b"version", "zk_migration_state", b"zk_migration_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "fence_broker", "unfence_broker", "remove_topic", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "begin_transaction", "end_transaction", "abort_transaction", "register_controller", "clear_elr", "applied_state", "remote_log_segment_metadata", "remote_log_segment_metadata_update", "remote_partition_delete_metadata", "remote_log_epoch_end"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "fence_broker", "unfence_broker", "remove_topic", "delegation_token", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "zk_migration_state", "remove_user_scram_credential", "begin_transaction", "end_transaction", "abort_transaction", "remove_delegation_token", "register_controller", "clear_elr", "applied_state", "remote_log_segment_metadata", "remote_log_segment_metadata_update", "remote_partition_delete_metadata", "remote_log_epoch_end"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -889,6 +909,34 @@ class NoOpRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
+
+@_typing.final
+class OpaqueRecord(_message.Message):
+    """A record that only Kafka uses, kept closed: a credential, a delegation token, what was left of ZooKeeper. It is stored
+    and in snapshots, for a Kafka that starts from an export, and is never shown. kraftlog does not write it to a log.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """What it replaces or removes, such as a token's id; empty where there is only one."""
+    value: _builtins.bytes
+    """The bytes of Kafka's record; empty in one that removes."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpaqueRecord: _TypeAlias = OpaqueRecord  # noqa: Y015
 
 @_typing.final
 class BeginTransactionRecord(_message.Message):

@@ -43,6 +43,7 @@ from statemachine.tables.cluster_tables import (
     PRODUCER_IDS,
     quota_entity_key,
 )
+from statemachine.tables.opaque_tables import DELEGATION_TOKENS, SCRAM_CREDENTIALS, ZK_MIGRATION_STATES
 from statemachine.tables.remote_log_tables import REMOTE_EPOCH_ENDS
 from statemachine.tables.topic_tables import (
     PARTITIONS,
@@ -311,6 +312,10 @@ def _putting(table: Any) -> Callable[[View, Any], None]:
     return lambda view, record: view.put(table, record)
 
 
+def _removing(table: Any) -> Callable[[View, Any], None]:
+    return lambda view, record: _remove_if_there(view, table, table.key_of(record))
+
+
 def _nothing(view: View, record: Any) -> None:
     """The record has no effect of its own."""
 
@@ -333,6 +338,11 @@ _REPLAY: Final[dict[str, Callable[[View, Any], None]]] = {
     "access_control_entry": _access_control_entry,
     "remove_access_control_entry": _remove_access_control_entry,
     "producer_ids": _producer_ids,
+    "user_scram_credential": _putting(SCRAM_CREDENTIALS),
+    "remove_user_scram_credential": _removing(SCRAM_CREDENTIALS),
+    "delegation_token": _putting(DELEGATION_TOKENS),
+    "remove_delegation_token": _removing(DELEGATION_TOKENS),
+    "zk_migration_state": _putting(ZK_MIGRATION_STATES),
     "no_op": _nothing,
     "begin_transaction": _nothing,
     "end_transaction": _nothing,

@@ -1,8 +1,8 @@
 """Kafka's metadata records as ours.
 
-They correspond one to one: the field of a kind in `MetadataRecord` is Kafka's number plus 1. What is Kafka's alone
-has no record of ours: credentials and delegation tokens, which are never shown either; what was left of ZooKeeper; and
-levels of features that kraftlog does not have, such as group.version.
+They correspond one to one: the field of a kind in `MetadataRecord` is Kafka's number plus 1. Credentials, delegation
+tokens and what was left of ZooKeeper stay closed: ours has Kafka's bytes. Levels of features that kraftlog does not
+have, such as group.version, have no record of ours.
 """
 
 from __future__ import annotations
@@ -12,24 +12,18 @@ from typing import Any, Final
 
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
+from kraftlog.kafka.record_values import encode_metadata_record
 from kraftpb.v1 import metadata_pb2 as ours
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.words.features import SUPPORTED
 
 KNOWN_FEATURES: Final = frozenset(feature.name for feature in SUPPORTED)
 
-OPAQUE: Final[dict[type[Message], str]] = {
-    kafka.UserScramCredentialRecord: "a SCRAM credential",
-    kafka.RemoveUserScramCredentialRecord: "the removal of a SCRAM credential",
-    kafka.DelegationTokenRecord: "a delegation token",
-    kafka.RemoveDelegationTokenRecord: "the removal of a delegation token",
-    kafka.ZkMigrationStateRecord: "the state of a migration from ZooKeeper",
-}
-"""The records of Kafka's that are kept closed: what they are."""
-
 
 def from_kafka(record: Message, version: int) -> MetadataRecord | None:
-    """The record of ours; None for one that is Kafka's alone."""
+    """The record of ours; None for the level of a feature that kraftlog does not have."""
+    if record.IS_CLOSED:
+        return _closed(record, version)
     found = _FROM_KAFKA.get(type(record))
     if found is None or (isinstance(record, kafka.FeatureLevelRecord) and record.name not in KNOWN_FEATURES):
         return None
@@ -38,7 +32,23 @@ def from_kafka(record: Message, version: int) -> MetadataRecord | None:
     return MetadataRecord(**arguments)
 
 
-# --- from Kafka -------------------------------------------------------------------------------------------------------
+def _closed(record: Message, version: int) -> MetadataRecord:
+    kind, key_of = _CLOSED[type(record)]
+    value = b"" if kind.startswith("remove_") else encode_metadata_record(record, version)
+    arguments: dict[str, Any] = {kind: ours.OpaqueRecord(key=key_of(record), value=value)}
+    return MetadataRecord(**arguments)
+
+
+_CLOSED: Final[dict[type[Message], tuple[str, Callable[[Any], str]]]] = {
+    kafka.UserScramCredentialRecord: ("user_scram_credential", lambda record: f"{record.mechanism} {record.name}"),
+    kafka.RemoveUserScramCredentialRecord: (
+        "remove_user_scram_credential",
+        lambda record: f"{record.mechanism} {record.name}",
+    ),
+    kafka.DelegationTokenRecord: ("delegation_token", lambda record: record.token_id),
+    kafka.RemoveDelegationTokenRecord: ("remove_delegation_token", lambda record: record.token_id),
+    kafka.ZkMigrationStateRecord: ("zk_migration_state", lambda record: ""),
+}
 
 
 def _endpoints(points: Iterable[kafka.BrokerEndpoint | kafka.ControllerEndpoint]) -> list[ours.BrokerEndpoint]:

@@ -8,7 +8,10 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
 from statemachine.tables.catalogue import TABLES
+from statemachine.tables.cluster_tables import CONFIGS
+from statemachine.tables.opaque_tables import OPAQUE_TABLES
 from statemachine.tables.table import Row, Table
 
 COLUMNS: Final = ("Table", "Key", "Change", "Columns")
@@ -25,6 +28,9 @@ class Difference(NamedTuple):
 
     def row(self) -> dict[str, Any]:
         """For people and programs."""
+        if self.table in OPAQUE_TABLES:
+            change = "added" if self.before is None else "removed" if self.after is None else "changed"
+            return {"Table": self.table.name, "Key": {"key": HIDDEN}, "Change": change, "Columns": {"value": HIDDEN}}
         if self.before is None or self.after is None:
             change, columns = ("added", self.after) if self.before is None else ("removed", self.before)
             named = zip(self.table.columns, columns or (), strict=True)
@@ -33,6 +39,8 @@ class Difference(NamedTuple):
             change = "changed"
             both = zip(self.table.columns, self.before, self.after, strict=True)
             changed = {name: f"{old} -> {new}" for name, old, new in both if old != new}
+        if self.table is CONFIGS and is_sensitive(self.key["name"]):
+            changed = {"value": HIDDEN}
         return {"Table": self.table.name, "Key": self.key, "Change": change, "Columns": changed}
 
 
@@ -44,9 +52,7 @@ def differences(before: sqlite3.Connection, after: sqlite3.Connection) -> Iterat
         yield from _of_table(table, before, after)
 
 
-def _of_table(
-    table: Table[Any], before: sqlite3.Connection, after: sqlite3.Connection
-) -> Iterator[Difference]:
+def _of_table(table: Table[Any], before: sqlite3.Connection, after: sqlite3.Connection) -> Iterator[Difference]:
     places = [table.columns.index(column) for column in table.key]
     stored, new = _rows(table, before, places), _rows(table, after, places)
     merged = merge(

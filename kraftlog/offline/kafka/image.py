@@ -13,23 +13,28 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final
 
-from kraftbase.errors import CorruptLog, StorageError
-from kraftlog.kafka.metadata_records import AbortTransactionRecord, BeginTransactionRecord, EndTransactionRecord
+from kraftbase.errors import StorageError
+from kraftlog.kafka.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
 from kraftlog.kafka.notation import Message
-from kraftlog.offline.kafka.batch_files import BrokenEnd, metadata_of, records_of
+from kraftlog.offline.kafka.batch_files import BrokenEnd
 from kraftlog.offline.kafka.checkpoints import checkpoint_records, read_header
-from kraftlog.offline.kafka.conversion import from_kafka
-from kraftlog.offline.kafka.directory import Checkpoint, KafkaDirectory, LogBatch, Progress, log_batches
-from kraftlog.offline.kafka.kafka_only import KafkaOnly
+from kraftlog.offline.kafka.directory import Checkpoint, KafkaDirectory, Progress, log_batches
+from kraftlog.offline.kafka.log_conversion import batch_of_ours, converted
+from kraftlog.offline.kafka.other_features import OtherFeatures
 from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
 from kraftlog.offline.kafka.small_files import COPY_AGAIN
-from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.listener import CommittedBatch
-from raft.storage.batch import encode_batch
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import DIGEST_BYTES, Applied, AppliedState, MetadataTables
 from statemachine.tables.database import create_in
+from statemachine.tables.opaque_tables import OPAQUE_TABLES
 
 MEMORY_KIBIBYTES: Final = 64 * 1024
 """Up to this much of the tables is in memory, the rest in a file without a name: SQLite's temporary database."""
@@ -38,7 +43,8 @@ RUN_RECORDS: Final = 1_024
 RUN_BATCHES: Final = 200
 """How much is applied in one transaction."""
 
-_MARKERS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+_TAKEN: Final = (FeatureLevelRecord, BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
+"""The records that `OtherFeatures` takes."""
 
 
 @dataclass(slots=True)
@@ -50,7 +56,7 @@ class KafkaImage:
     epoch: int
     snapshot_id: OffsetAndEpoch | None
     """What is committed for certain: up to where this snapshot ends. None: there is none, and nothing is certain."""
-    kafka_only: KafkaOnly
+    other_features: OtherFeatures
     broken_end: BrokenEnd | None
     """Where the log ends within a batch."""
     has_open_transaction: bool
@@ -76,14 +82,25 @@ class KafkaImage:
 
     def left_out(self) -> list[str]:
         """What there is in it that kraftlog has no records for."""
-        features = [f"{name}={level}" for name, level in sorted(self.kafka_only.features.items())]
-        return [f"{count} {what}" for what, count in self.kafka_only.counts().items()] + features
+        return [f"{name}={level}" for name, level in sorted(self.other_features.levels.items())]
+
+    def kept_closed(self) -> list[str]:
+        """What kraftlog only keeps: how many of each there are."""
+        counts = {
+            table: self.connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
+            for table in OPAQUE_TABLES
+        }
+        return [f"{count} {table.name}" for table, count in counts.items() if count]
+
+    def add_other_features(self) -> None:
+        """Have the levels of features that kraftlog does not have in the tables, too."""
+        rows = self.other_features.levels.items()
+        self.connection.executemany("INSERT INTO features (name, level) VALUES (?, ?)", rows)
 
     def prepare_for_statements(self) -> None:
-        """Add the features that kraftlog does not have, hide passwords, and let nothing more be changed."""
+        """Add the other features, hide passwords, and let nothing more be changed."""
+        self.add_other_features()
         execute = self.connection.execute
-        for name, level in self.kafka_only.features.items():
-            execute("INSERT INTO features (name, level) VALUES (?, ?)", (name, level))
         for (name,) in execute("SELECT DISTINCT name FROM configs").fetchall():
             if is_sensitive(name):
                 execute("UPDATE configs SET value = ? WHERE name = ?", (HIDDEN, name))
@@ -126,7 +143,7 @@ def load_image(
         applied.end_offset,
         applied.epoch,
         None if start is None else start.snapshot_id,
-        replay.kafka_only,
+        replay.other_features,
         broken_end,
         replay.tables.has_open_transaction,
     )
@@ -137,7 +154,7 @@ class _Replay:
 
     def __init__(self, tables: MetadataTables) -> None:
         self.tables = tables
-        self.kafka_only = KafkaOnly()
+        self.other_features = OtherFeatures()
 
     def load(self, checkpoint: Checkpoint, progress: Progress | None) -> None:
         """Fill them with what a snapshot holds."""
@@ -167,7 +184,7 @@ class _Replay:
                 break
             if end_offset is not None and found.batch.end_offset > end_offset:
                 break
-            run.append(self._batch_of_ours(found))
+            run.append(CommittedBatch(batch_of_ours(found, self._of_ours)))
             if len(run) == RUN_BATCHES:
                 self._apply(directory, run)
                 run = []
@@ -180,29 +197,7 @@ class _Replay:
         except ReplayError as error:
             raise StorageError(f"{directory.partition} cannot be replayed: {error}") from None
 
-    def _batch_of_ours(self, found: LogBatch) -> CommittedBatch:
-        """The batch as kraftlog would have it, with the same offsets; NoOps take the place of what is Kafka's alone."""
-        batch, body = found.batch, b""
-        count = batch.end_offset - batch.base_offset
-        if not batch.is_control:
-            records = records_of(found.path, batch)
-            if [record.offset for record in records] != list(range(batch.base_offset, batch.end_offset)):
-                raise CorruptLog(f"{found.path}: the batch at offset {batch.base_offset} has not one record an offset")
-            converted = self._converted(metadata_of(found.path, record) for record in records)
-            body = MetadataBatch(records=converted).SerializeToString()
-        return CommittedBatch(
-            encode_batch(
-                Offset(batch.base_offset),
-                Epoch(max(1, batch.partition_leader_epoch)),
-                body,
-                count,
-                max(0, batch.max_timestamp_ms),
-                batch.is_control,
-            )
-        )
-
     def _of_ours(self, record: Message, version: int) -> MetadataRecord:
-        converted = from_kafka(record, version)
-        if converted is None or isinstance(record, _MARKERS):
-            self.kafka_only.take(record)
-        return MetadataRecord(no_op=NoOpRecord()) if converted is None else converted
+        if isinstance(record, _TAKEN):
+            self.other_features.take(record)
+        return converted(record, version)

@@ -7,7 +7,6 @@ from typing import Any, Final
 from kraftlog.kafka.json_values import json_value
 from kraftlog.kafka.metadata_records import ConfigRecord
 from kraftlog.kafka.notation import Message
-from kraftlog.offline.kafka.conversion import OPAQUE
 
 HIDDEN: Final = "(hidden)"
 
@@ -30,8 +29,8 @@ def is_sensitive(config: str) -> bool:
 
 def shown_fields(record: Message, version: int) -> dict[str, Any]:
     """The fields of a record by Kafka's names, without what must not be shown."""
-    if type(record) in OPAQUE:
-        return {"hidden": OPAQUE[type(record)]}
+    if record.IS_CLOSED:
+        return {"hidden": True}
     fields = json_value(record, version)
     if isinstance(record, ConfigRecord) and record.value is not None and is_sensitive(record.name):
         fields["value"] = HIDDEN

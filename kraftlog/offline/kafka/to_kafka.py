@@ -1,4 +1,7 @@
-"""Our metadata records as Kafka's, in the versions that a Kafka of that metadata.version writes."""
+"""Our metadata records as Kafka's, in the versions that a Kafka of that metadata.version writes.
+
+Those that are kept closed are Kafka's bytes, and become the record that they were.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any, Final
 
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
+from kraftlog.kafka.record_values import decode_metadata_record
 from kraftpb.v1 import metadata_pb2 as ours
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.words.record_versions import in_version
@@ -15,11 +19,14 @@ from statemachine.words.record_versions import in_version
 def to_kafka(record: MetadataRecord, metadata_version: int) -> tuple[Message, int] | None:
     """The record of Kafka's, and its version; None for a kind that Kafka does not have. `record` is changed."""
     kind = record.WhichOneof("record") or ""
+    found = getattr(record, kind)
+    if isinstance(found, ours.OpaqueRecord):
+        return decode_metadata_record(found.value)
     convert = _TO_KAFKA.get(kind)
     if convert is None:
         return None
     in_version(record, metadata_version)
-    return convert(getattr(record, kind)), record.version
+    return convert(found), record.version
 
 
 def _register_broker(record: ours.RegisterBrokerRecord) -> kafka.RegisterBrokerRecord:
@@ -32,9 +39,7 @@ def _register_broker(record: ours.RegisterBrokerRecord) -> kafka.RegisterBrokerR
             for at in record.end_points
         ),
         features=tuple(
-            kafka.BrokerFeature(
-                name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level
-            )
+            kafka.BrokerFeature(name=one.name, min_supported_version=one.min_level, max_supported_version=one.max_level)
             for one in record.features
         ),
         rack=record.rack if record.HasField("rack") else None,

@@ -25,6 +25,7 @@ from statemachine.store.store import MetadataStore
 from statemachine.tables import row_sums
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import UnusableDatabase, open_database, open_reader, read_sums
+from statemachine.tables.opaque_tables import OPAQUE_NAMES
 from statemachine.tables.row_sums import ALL_SLICES, SLICES, sum_of
 from tests.statemachine.builders import CLUSTER_ID, an_id, batch, config, log_of, partition, remove_topic, topic
 from tests.statemachine.sample_cluster import SAMPLE
@@ -236,7 +237,7 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
             scrub(reader)
 
 
-def test_a_database_without_cordoned_directories_gets_the_column(
+def test_a_database_without_records_of_a_kafka_gets_column_and_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As 0005_row_sums made it: nothing is applied again, and sums of the other layout are found anew."""
@@ -246,7 +247,9 @@ def test_a_database_without_cordoned_directories_gets_the_column(
         store.apply([batch(0, SAMPLE)])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("ALTER TABLE brokers DROP COLUMN cordoned_log_dirs")
-        connection.execute("DELETE FROM _sqlite_migrations WHERE name = '0006_cordoned_log_dirs'")
+        for name in OPAQUE_NAMES:
+            connection.execute(f"DROP TABLE {name}")
+        connection.execute("DELETE FROM _sqlite_migrations WHERE name = '0006_records_of_a_kafka'")
     with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         assert store.applied_end_offset == len(SAMPLE)
         with closing(open_reader(path)) as reader:

@@ -203,7 +203,7 @@ def test_ct61_an_unknown_feature_is_refused() -> None:
     assert METADATA_VERSION in message and ELIGIBLE_LEADER_REPLICAS in message
 
 
-@pytest.mark.parametrize("number", [30, 6, 3, 0, -1])
+@pytest.mark.parametrize("number", [METADATA_VERSION_LATEST + 1, 6, 3, 0, -1])
 @pytest.mark.parametrize("kind", [UPGRADE, SAFE])
 def test_ct61_a_metadata_version_out_of_range_is_refused(
     number: int, kind: FeatureUpdate.UpgradeType.ValueType
@@ -465,7 +465,7 @@ def test_the_levels_that_all_nodes_support_are_told() -> None:
 
 def test_a_single_common_level_is_told() -> None:
     state = metadata(a_broker(1, [(METADATA_VERSION, 7, 20)]), a_broker(2, [(METADATA_VERSION, 20, 29)]))
-    assert told(state)[METADATA_VERSION] == (20, 20, 29)
+    assert told(state)[METADATA_VERSION] == (20, 20, METADATA_VERSION_LATEST)
 
 
 def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
@@ -475,8 +475,8 @@ def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    ranges=st.lists(st.tuples(st.integers(7, 29), st.integers(7, 29)).map(sorted), max_size=4),
-    number=st.integers(20, 29),
+    ranges=st.lists(st.tuples(st.integers(7, 30), st.integers(7, 30)).map(sorted), max_size=4),
+    number=st.integers(20, 30),
 )
 def test_an_upgrade_is_possible_exactly_to_the_levels_that_are_told(ranges: list[list[int]], number: int) -> None:
     brokers = [a_broker(index, [(METADATA_VERSION, *of)]) for index, of in enumerate(ranges)]  # type: ignore[list-item]

@@ -56,8 +56,7 @@ def test_the_replayed_log_equals_every_snapshot(kafka_data: Path, name: str) -> 
             replayed = load_image(directory, begin, end_offset=end_offset)
             assert (replayed.end_offset, replayed.epoch) == (end_offset, checkpoint.snapshot_id.epoch)
             assert contents(replayed) == expected
-            assert replayed.kafka_only.features == loaded.kafka_only.features
-            assert replayed.kafka_only.counts() == loaded.kafka_only.counts()
+            assert replayed.other_features.levels == loaded.other_features.levels
         start = checkpoint
 
 
@@ -149,13 +148,14 @@ def append(controller: Path, *runs: list[Message]) -> None:
     path.write_bytes(data)
 
 
-def found_in(controller: Path) -> tuple[int, set[str], KafkaImage]:
-    """The end offset, the new topics, and the image."""
+def found_in(controller: Path) -> tuple[int, set[str], list[str], KafkaImage]:
+    """The end offset, the new topics, what is kept closed, and the image."""
     directory = open_directory(controller)
     image = load_image(directory, directory.newest_checkpoint)
     with closing(image.connection) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM topics WHERE name LIKE 'in-%'")}
-    return image.end_offset, names, image
+        closed = image.kept_closed()
+    return image.end_offset, names, closed, image
 
 
 BEGIN = BeginTransactionRecord(name="several topics")
@@ -168,25 +168,25 @@ FEATURE = FeatureLevelRecord(name="group.version", feature_level=0)
 
 def test_a_transaction_takes_effect_with_its_end(controller: Path) -> None:
     append(controller, [BEGIN, CREATED[0], CREDENTIAL], [FEATURE, CREATED[1], EndTransactionRecord()], [CREATED[2]])
-    end_offset, names, image = found_in(controller)
+    end_offset, names, closed, image = found_in(controller)
     assert (end_offset, names) == (787, {"in-0", "in-1", "in-2"})
-    assert image.kafka_only.counts() == {"SCRAM credentials": 2}
-    assert "group.version" not in image.kafka_only.features
+    assert closed == ["2 scram_credentials"]
+    assert "group.version" not in image.other_features.levels
 
 
 def test_an_aborted_transaction_has_none(controller: Path) -> None:
     append(controller, [BEGIN, CREATED[0], CREDENTIAL], [FEATURE, AbortTransactionRecord(reason="r")], [CREATED[2]])
-    end_offset, names, image = found_in(controller)
+    end_offset, names, closed, image = found_in(controller)
     assert (end_offset, names) == (786, {"in-2"})
-    assert image.kafka_only.counts() == {"SCRAM credentials": 1}
-    assert image.kafka_only.features["group.version"] == 1
+    assert closed == ["1 scram_credentials"]
+    assert image.other_features.levels["group.version"] == 1
 
 
 def test_a_transaction_that_is_open_has_none_and_it_is_said(controller: Path) -> None:
     append(controller, [CREATED[2]], [BEGIN, CREATED[0], CREDENTIAL], [CREATED[1]])
-    end_offset, names, image = found_in(controller)
+    end_offset, names, closed, image = found_in(controller)
     assert (end_offset, names) == (781, {"in-2"})
-    assert image.kafka_only.counts() == {"SCRAM credentials": 1}
+    assert closed == ["1 scram_credentials"]
     assert any("a metadata transaction" in warning for warning in image.warnings())
 
 
@@ -206,7 +206,7 @@ def test_the_log_up_to_a_torn_batch_is_taken_and_it_is_said(controller: Path) ->
     append(controller, [CREATED[0]], [CREATED[1]])
     path = controller / "__cluster_metadata-0" / LAST_SEGMENT
     path.write_bytes(path.read_bytes()[:-5])
-    end_offset, names, image = found_in(controller)
+    end_offset, names, _, image = found_in(controller)
     assert (end_offset, names) == (781, {"in-0"})
     assert any("the log ends at offset 781" in warning and str(path) in warning for warning in image.warnings())
 
