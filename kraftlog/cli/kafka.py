@@ -67,7 +67,7 @@ def dump(
 
 @app.command()
 def describe(directory: KafkaDirectoryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show the node, its quorum state, the voters, snapshots, epochs and segments."""
+    """Show the node, its quorum state, the voters, snapshots, epochs, segments, and the records that it began with."""
     from kraftlog.offline.kafka import description
     from kraftlog.offline.kafka.directory import open_directory
 
@@ -81,6 +81,7 @@ def describe(directory: KafkaDirectoryArgument, output: OutputOption = Output.TA
         "Snapshots": description.SNAPSHOT_COLUMNS,
         "Epochs": description.EPOCH_COLUMNS,
         "Segments": description.SEGMENT_COLUMNS,
+        "Bootstrap": description.BOOTSTRAP_COLUMNS,
     }
     rows = {name: found.pop(name) for name in tables}
     print_fields({name: "" if value is None else value for name, value in found.items()}, output)
@@ -109,8 +110,8 @@ def answer_from_kafka(directory: Path, statement: str, output: Output, *, snapsh
         print_answer(image.connection, statement, output)
 
 
-def loaded(directory: Path, *, snapshot_only: bool) -> KafkaImage:
-    """A Kafka's metadata; what a reader must know of it is printed on standard error."""
+def loaded(directory: Path, *, snapshot_only: bool, named: str = "") -> KafkaImage:
+    """A Kafka's metadata; what a reader must know of it is printed on standard error, after `named`."""
     from kraftlog.offline.kafka.directory import open_directory
     from kraftlog.offline.kafka.image import load_image
 
@@ -120,7 +121,7 @@ def loaded(directory: Path, *, snapshot_only: bool) -> KafkaImage:
     with late_progress("loading") as progress:
         image = load_image(opened, newest, end_offset=end_offset, progress=progress)
     for warning in image.warnings():
-        note(f"note: {warning}")
+        note(f"note: {named}{warning}")
     return image
 
 
@@ -137,9 +138,9 @@ def diff(
     """
     from kraftlog.offline.kafka.differences import COLUMNS, differences
 
-    first = loaded(before, snapshot_only=snapshot_only)
+    first = loaded(before, snapshot_only=snapshot_only, named=f"{before}: ")
     with closing(first.connection):
-        second = loaded(after, snapshot_only=snapshot_only)
+        second = loaded(after, snapshot_only=snapshot_only, named=f"{after}: ")
         with closing(second.connection):
             first.add_other_features()
             second.add_other_features()

@@ -1,4 +1,4 @@
-"""What one of Kafka's directories says of its cluster: node, quorum, voters, snapshots, epochs and segments."""
+"""What one of Kafka's directories says of its cluster: node, quorum, voters, snapshots, epochs, segments, beginning."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from kraftlog.offline.kafka.directory import (
     Progress,
     log_batches,
 )
+from kraftlog.offline.kafka.dump import type_name
+from kraftlog.offline.kafka.secrets import shown_fields
 from kraftlog.offline.kafka.small_files import read_epoch_starts
 from kraftlog.offline.snapshot_files import timestamp_text
 from snapshot.names import BOOTSTRAP_NAME
@@ -24,6 +26,7 @@ VOTER_COLUMNS: Final = ("VoterId", "DirectoryId", "Endpoints")
 SNAPSHOT_COLUMNS: Final = ("EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp", "Records", "Problem")
 EPOCH_COLUMNS: Final = ("Epoch", "StartOffset")
 SEGMENT_COLUMNS: Final = ("BaseOffset", "SizeBytes", "File")
+BOOTSTRAP_COLUMNS: Final = ("Type", "Data")
 
 
 class _Tail(NamedTuple):
@@ -74,6 +77,7 @@ def describe(directory: KafkaDirectory, progress: Progress | None = None) -> dic
             {"BaseOffset": base, "SizeBytes": path.stat().st_size, "File": path.name}
             for base, path in directory.segments
         ],
+        "Bootstrap": _bootstrap_rows(directory),
     }
 
 
@@ -100,6 +104,12 @@ def _read_tail(directory: KafkaDirectory, progress: Progress | None) -> _Tail:
                 case VotersRecord() as written:
                     voters = written.voters
     return _Tail(end_offset, epoch, kraft_version, voters, broken_end)
+
+
+def _bootstrap_rows(directory: KafkaDirectory) -> list[dict[str, Any]]:
+    path = directory.bootstrap_checkpoint
+    records = () if path is None else checkpoint_records(path)
+    return [{"Type": type_name(type(record)), "Data": shown_fields(record, version)} for record, version in records]
 
 
 def _voter_row(voter: VotersVoter) -> dict[str, Any]:

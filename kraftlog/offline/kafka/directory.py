@@ -1,6 +1,7 @@
 """A directory of Kafka's log.dirs, as far as the cluster's metadata is in it.
 
-    meta.properties, bootstrap.checkpoint
+    meta.properties
+    bootstrap.checkpoint                                the records that a new cluster begins with
     __cluster_metadata-0/
         00000000000000000000.log                        segments, by the offset of their first record
         00000000000000000163-0000000001.checkpoint      snapshots, by end offset and epoch
@@ -33,6 +34,7 @@ from snapshot.names import parse_snapshot_name
 
 PARTITION_NAME: Final = "__cluster_metadata-0"
 META_NAME: Final = "meta.properties"
+BOOTSTRAP_RECORDS_NAME: Final = "bootstrap.checkpoint"
 QUORUM_STATE_NAME: Final = "quorum-state"
 EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME: Final = "partition.metadata"
@@ -86,6 +88,12 @@ class KafkaDirectory:
         """The one that ends last."""
         return self.checkpoints[-1] if self.checkpoints else None
 
+    @property
+    def bootstrap_checkpoint(self) -> Path | None:
+        """The records that the cluster began with; None if the file is not there."""
+        path = self.path / BOOTSTRAP_RECORDS_NAME
+        return path if path.is_file() else None
+
     def quorum_state(self) -> KafkaQuorumState | None:
         """None: the node has none yet. Raises StorageError."""
         path = self.partition / QUORUM_STATE_NAME
@@ -105,6 +113,8 @@ def open_directory(path: Path) -> KafkaDirectory:
     if path.name == PARTITION_NAME or (path.resolve().name == PARTITION_NAME and path.is_dir()):
         path = path.resolve().parent
     partition = path / PARTITION_NAME
+    if not path.is_dir():
+        raise StorageError(f"there is no directory {path}; name a Kafka node's metadata.log.dir, or a copy of it")
     if not partition.is_dir():
         raise StorageError(
             f"{path} has no {PARTITION_NAME}: it holds no metadata of a Kafka; name a node's metadata.log.dir, or the"
@@ -122,7 +132,10 @@ def open_directory(path: Path) -> KafkaDirectory:
         elif snapshot_id is not None and snapshot_id.offset > 0:
             checkpoints.append(Checkpoint(snapshot_id, file))
     if not segments and not checkpoints:
-        raise StorageError(f"{partition} has neither segments nor snapshots; {COPY_AGAIN}")
+        raise StorageError(
+            f"{partition} has neither segments nor snapshots: the Kafka was formatted and never started, or the copy is"
+            f" not whole; start it, or {COPY_AGAIN}"
+        )
     return KafkaDirectory(
         path,
         read_identity(path / META_NAME),

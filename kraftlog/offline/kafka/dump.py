@@ -47,7 +47,9 @@ def parse_type(text: str) -> str:
     known = {_bare(name): name for name in TYPE_NAMES}
     found = known.get(_bare(text))
     if found is None:
-        close = [known[name] for name in get_close_matches(_bare(text), known, n=3)] or ["TOPIC_RECORD"]
+        bare = _bare(text)
+        containing = sorted(name for key, name in known.items() if bare and bare in key)
+        close = containing[:3] or [known[name] for name in get_close_matches(bare, known, n=3)] or ["TOPIC_RECORD"]
         raise ValueError(f"{text!r} is no type of record; write for example {' or '.join(close)}")
     return found
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.kafka.metadata_records import ConfigRecord
-from kraftlog.offline.kafka.directory import open_directory
+from kraftlog.kafka.metadata_records import ConfigRecord, UserScramCredentialRecord
+from kraftlog.offline.kafka.directory import found_batches, open_directory
 from tests.kraftlog.command_line import Run, run
 from tests.kraftlog.kafka.conftest import kafka_data
 from tests.kraftlog.offline.kafka.conftest import controller, other_controller
@@ -85,6 +85,7 @@ def test_a_torn_end_is_the_last_line(controller: Path, run: Run) -> None:
     [
         (("--offsets", "9:3"), "'9:3' is no range of offsets"),
         (("--offsets", "x"), "'x' is no range of offsets"),
+        (("--type", "scram"), "write for example REMOVE_USER_SCRAM_CREDENTIAL_RECORD or USER_SCRAM_CREDENTIAL_RECORD"),
         (("--type", "TOPICS"), "'TOPICS' is no type of record; write for example TOPIC_RECORD"),
     ],
 )
@@ -120,6 +121,16 @@ def test_describe(controller: Path, run: Run) -> None:
     assert found["Voters"][2]["Endpoints"] == ["CONTROLLER://localhost:29103"]
     assert [(one["EndOffset"], one["Records"]) for one in found["Snapshots"]] == [(163, 128), (410, 121), (676, 180)]
     assert [one["StartOffset"] for one in found["Epochs"]] == [0, 466]
+    assert found["Bootstrap"][0] == {
+        "Type": "FEATURE_LEVEL_RECORD",
+        "Data": {"name": "metadata.version", "featureLevel": 30},
+    }
+    assert [record["Data"]["name"] for record in found["Bootstrap"][1:]] == [
+        "group.version",
+        "share.version",
+        "streams.version",
+        "transaction.version",
+    ]
     table = run("kafka", "describe", controller).lines()
     assert ["CommittedAtLeast:", "676"] in [line.split() for line in table]
 
@@ -169,6 +180,14 @@ def test_sql_refuses_two_sources(controller: Path, run: Run) -> None:
     assert refused.code == 2
 
 
+def test_no_statement_reads_a_credential(controller: Path, run: Run) -> None:
+    counted = run("kafka", "sql", controller, "SELECT count(*) AS n FROM scram_credentials", "--output", "json")
+    assert json.loads(counted.output) == [{"n": 1}]
+    for statement in ("SELECT * FROM scram_credentials", "SELECT length(value) FROM scram_credentials"):
+        refused = run("kafka", "sql", controller, statement, "--snapshot-only")
+        assert refused.is_error(ErrorCode.INVALID_REQUEST, "would read scram_credentials, which is never shown")
+
+
 @pytest.mark.parametrize("command", [("sql", "SELECT 1"), ("describe",), ("dump",), ("import", "--to", ".")])
 def test_what_is_not_kafkas_is_one_line(tmp_path: Path, run: Run, command: tuple[str, ...]) -> None:
     name, *arguments = command
@@ -209,6 +228,7 @@ def test_diff_shows_what_was_added_and_removed(controller: Path, run: Run, tmp_p
 
 
 def test_import_and_export_keep_all_that_both_have(controller: Path, tmp_path: Path, run: Run) -> None:
+    newest = Path(shutil.copy(open_directory(controller).checkpoints[-1].path, tmp_path))
     taken, back = tmp_path / "taken", tmp_path / "back"
     taken.mkdir()
     back.mkdir()
@@ -219,6 +239,9 @@ def test_import_and_export_keep_all_that_both_have(controller: Path, tmp_path: P
     fields = json.loads(imported.output)
     assert (fields["EndOffset"], fields["FromClusterId"]) == (780, "kraftlogTestClusterAAA")
     assert run("snapshot", "verify", fields["Path"]).code == 0
+    shown = run("snapshot", "inspect", fields["Path"], "--records").output
+    (credential,) = [json.loads(line) for line in shown.splitlines() if "SCRAM" in line]
+    assert credential == {"type": "USER_SCRAM_CREDENTIAL_RECORD", "data": {"hidden": True}}
     again = run("kafka", "import", controller, "--to", fields["Path"])
     assert again.code == 1 and "exists already, and stays as it is" in again.errors
     exported = run("kafka", "export", "--snapshot", fields["Path"], "--to", back, "--output", "json").json()
@@ -236,6 +259,17 @@ def test_import_and_export_keep_all_that_both_have(controller: Path, tmp_path: P
         run("snapshot", "inspect", path, "--records").lines()[1:] for path in (fields["Path"], *second.iterdir())
     )
     assert first_records == second_records
+    assert _credentials(Path(exported["Path"])) == _credentials(newest) != []
+
+
+def _credentials(checkpoint: Path) -> list[bytes]:
+    """The bytes of Kafka's records of SCRAM credentials."""
+    records = (
+        record for found in found_batches(checkpoint) if not found.batch.is_control for record in found.batch.records()
+    )
+    return [
+        bytes(record.value or b"") for record in records if (record.value or b"")[1] == UserScramCredentialRecord.KEY
+    ]
 
 
 def _replace_log(controller: Path, checkpoint: Path) -> None:
