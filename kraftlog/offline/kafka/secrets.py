@@ -27,11 +27,17 @@ def is_sensitive(config: str) -> bool:
     return config.endswith(SENSITIVE_ENDS)
 
 
+def without_password(record: Message) -> Message:
+    """The record, or one like it with a value that can be shown."""
+    if isinstance(record, ConfigRecord) and record.value is not None and is_sensitive(record.name):
+        return ConfigRecord(
+            resource_type=record.resource_type, resource_name=record.resource_name, name=record.name, value=HIDDEN
+        )
+    return record
+
+
 def shown_fields(record: Message, version: int) -> dict[str, Any]:
     """The fields of a record by Kafka's names, without what must not be shown."""
     if record.IS_CLOSED:
         return {"hidden": True}
-    fields = json_value(record, version)
-    if isinstance(record, ConfigRecord) and record.value is not None and is_sensitive(record.name):
-        fields["value"] = HIDDEN
-    return fields
+    return json_value(without_password(record), version)
