@@ -42,14 +42,15 @@ def shell(block: str, directory: Path) -> str:
 def test_the_page(kafka_data: Path, tmp_path: Path, run: Run) -> None:
     shutil.copytree(kafka_data / "controller-3", tmp_path / "copy")
     shutil.copytree(kafka_data / "controller-2-killed", tmp_path / "other")
-    described, asked, dumped, compared, taken_over, exported = (shell(block, tmp_path) for block in BLOCKS)
+    described, asked, dumped, parquet, compared, taken_over, exported = (shell(block, tmp_path) for block in BLOCKS)
     assert re.search(r"^CommittedAtLeast: +676$", described, re.MULTILINE)
     assert "may be uncommitted" in asked and "orders-0" in asked
     offsets = [json.loads(line)["offset"] for line in dumped.splitlines()]
     assert offsets[:20] == list(range(700, 720))
     assert len(offsets) > 400
+    assert re.search(r"^Rows: +676$", parquet, re.MULTILINE) and "--with-tail" in parquet
     assert "No differences" in compared
-    assert "SCRAM credentials" in taken_over and "group.version=1" in taken_over
+    assert "1 scram_credentials" in taken_over and "group.version=1" in taken_over
     assert taken_over.endswith("Start it: kraftlog up --dir restored\n")
     topics = [json.loads(line)["data"]["name"] for line in exported.splitlines() if line.startswith("{")]
     assert len(topics) == 38
