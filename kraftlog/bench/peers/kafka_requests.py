@@ -71,13 +71,14 @@ class Connection:
 
     async def alter(self, value: int) -> None:
         """Set the config. Raises ApiError if the controller refuses, as one does that is not the active one."""
-        check_altered(await self._call(alter_request(value), ALTER_VERSION, IncrementalAlterConfigsResponse))
+        check_altered(await self.call(alter_request(value), ALTER_VERSION, IncrementalAlterConfigsResponse))
 
     async def describe(self) -> int:
         """The config's value as this controller has it. Raises ApiError."""
-        return described_value(await self._call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
+        return described_value(await self.call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
 
-    async def _call(self, request: Message, version: int, answer: type[M]) -> M:
+    async def call(self, request: Message, version: int, answer: type[M]) -> M:
+        """Send a request and wait for the answer, which is of type `answer`. Raises ApiError."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                 self._writer.writelines(self._messages.send(request, version))
