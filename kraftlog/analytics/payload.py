@@ -1,8 +1,8 @@
 """A record as JSON: every field by Kafka's name (protobuf's JSON names are the same), uuids as Kafka prints them.
 
 Unlike protobuf's own JSON it writes 64-bit numbers as numbers and fields with their default value too, and uuids as
-the export's topic_id column has them, so that the two can be joined. The fields of a message type are determined
-once, from its descriptor.
+the export's topic_id column has them, so that the two can be joined. Nothing is shown of an `OpaqueRecord`. The fields
+of a message type are determined once, from its descriptor.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
+
+from kraftpb.v1.metadata_pb2 import OpaqueRecord
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False)
 
@@ -30,6 +32,8 @@ def bytes_to_text(value: bytes) -> str:
 
 
 def _to_value(message: Message) -> dict[str, Any]:
+    if message.DESCRIPTOR is OpaqueRecord.DESCRIPTOR:
+        return {"hidden": True}
     value: dict[str, Any] = {}
     for name, json_name, has_presence, convert in _fields(message.DESCRIPTOR):
         if not has_presence or message.HasField(name):

@@ -76,7 +76,7 @@ class _Rows:
             self._put("value", encoded)
             return
         record: Message = getattr(wrapper, kind)
-        self._columns["record_type"].append(record_type(record))
+        self._columns["record_type"].append(record_type(kind, record))
         self._put("payload", to_json(record))
         for column, field, is_optional, convert in COLUMNS_OF_KIND.get(kind, ()):
             if not is_optional or record.HasField(field):
@@ -94,8 +94,10 @@ class _Rows:
         return self._columns
 
 
-def record_type(record: Message) -> str:
-    """The type of a record by Kafka's name: TopicRecord is TOPIC_RECORD."""
+def record_type(kind: str, record: Message) -> str:
+    """The type of a record by Kafka's name: TopicRecord is TOPIC_RECORD. `kind` is its field in `MetadataRecord`."""
+    if isinstance(record, metadata_pb2.OpaqueRecord):  # of several of Kafka's types
+        return f"{kind.upper()}_RECORD"
     return _upper_snake(record.DESCRIPTOR.name)
 
 

@@ -8,8 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
+from kraftlog.cli.options import (
+    BootstrapServer,
+    BootstrapServerOrNone,
+    Output,
+    OutputOption,
+    endpoints,
+    is_on_command_line,
+    path_argument,
+    run_async,
+    usage,
+)
 from kraftlog.cli.output import note, print_fields, print_json, print_json_line, print_renderable
+from kraftlog.cli.progress import late_progress
 from kraftlog.cli.streams import ended_with_reader
 
 if TYPE_CHECKING:
@@ -145,20 +156,41 @@ async def _print_records(
 
 
 def export(
-    bootstrap_server: BootstrapServer,
+    context: typer.Context,
     to: Annotated[
         Path,
         typer.Option("--to", parser=path_argument, metavar="DIR", help="The export's directory; continues an export."),
     ],
+    bootstrap_server: BootstrapServerOrNone = None,
+    kafka: Annotated[
+        Path | None,
+        typer.Option("--kafka", parser=path_argument, metavar="DIR", help="Export a Kafka's directory, or a copy."),
+    ] = None,
+    with_tail: Annotated[
+        bool,
+        typer.Option("--with-tail", help="With --kafka: also what is behind its newest snapshot, maybe uncommitted."),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Write committed records to Parquet files.
 
-    Continues where the last export into that directory ended; a manifest lists the offsets of each file.
+    Continues where the last export into that directory ended; a manifest lists the offsets of each file. Of a Kafka's
+    directory it exports what its newest snapshot contains, in the same form.
     """
-    from kraftlog.analytics.export import export_from
+    if kafka is not None:
+        if is_on_command_line(context, "bootstrap_server"):
+            raise typer.BadParameter("it names another source; leave one of them out", param_hint="--kafka")
+        summary = _export_kafka(kafka, to, with_tail=with_tail)
+    elif with_tail:
+        raise typer.BadParameter("only a Kafka's directory has one; name it with --kafka", param_hint="--with-tail")
+    elif bootstrap_server is not None:
+        from kraftlog.analytics.export import export_from
 
-    summary: ExportSummary = run_async(export_from(endpoints(bootstrap_server), to))
+        summary = run_async(export_from(endpoints(bootstrap_server), to))
+    else:
+        raise typer.BadParameter(
+            "name nodes with it, or a Kafka's directory with --kafka", param_hint="--bootstrap-server"
+        )
     fields: dict[str, Any] = {
         "Directory": str(to),
         "StartOffset": summary.start_offset,
@@ -168,6 +200,24 @@ def export(
         "ManifestVersion": summary.manifest_version,
     }
     print_fields(fields, output)
+
+
+def _export_kafka(path: Path, to: Path, *, with_tail: bool) -> ExportSummary:
+    from kraftlog.analytics.export import export as make_export
+    from kraftlog.offline.kafka.directory import open_directory
+    from kraftlog.offline.kafka.export_source import KafkaSource, check_continues, log_ends
+
+    directory = open_directory(path)
+    check_continues(directory, to)
+    ends = log_ends(directory)
+    with late_progress("exporting") as progress:
+        source = KafkaSource(directory, ends.end_offset if with_tail else ends.certain_offset, progress)
+        summary = run_async(make_export(source, to))
+    if ends.end_offset > ends.certain_offset:
+        behind = f"offsets {ends.certain_offset} to {ends.end_offset - 1} lie behind the newest snapshot"
+        told = "may be uncommitted" if with_tail else "may be uncommitted, and are not exported; --with-tail does"
+        note(f"note: {behind} and {told}")
+    return summary
 
 
 def report(

@@ -28,6 +28,7 @@ from kraftlog.cli import (
     elect,
     faults,
     features,
+    kafka,
     log,
     node,
     node_status,
@@ -98,6 +99,7 @@ app.add_typer(features.app, name="features")
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(acls.app, name="acls")
 app.add_typer(snapshot.app, name="snapshot")
+app.add_typer(kafka.app, name="kafka")
 app.add_typer(bench.app, name="bench")
 faults.add_to(app)
 difftest.add_to(app)

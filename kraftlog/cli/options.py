@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -29,15 +29,20 @@ class Output(StrEnum):
 
 OutputOption = Annotated[Output, typer.Option("--output", help="What to print: a table to read, or JSON.")]
 
-BootstrapServer = Annotated[
-    str,
-    typer.Option(
-        "--bootstrap-server",
-        envvar="KRAFTLOG_BOOTSTRAP_SERVER",
-        metavar="HOST:PORT[,HOST:PORT]",
-        help="Any nodes of the cluster; the client finds the leader through them.",
-    ),
-]
+_BOOTSTRAP_SERVER: Final = typer.Option(
+    "--bootstrap-server",
+    envvar="KRAFTLOG_BOOTSTRAP_SERVER",
+    metavar="HOST:PORT[,HOST:PORT]",
+    help="Any nodes of the cluster; the client finds the leader through them.",
+)
+BootstrapServer = Annotated[str, _BOOTSTRAP_SERVER]
+BootstrapServerOrNone = Annotated[str | None, _BOOTSTRAP_SERVER]
+
+
+def is_on_command_line(context: typer.Context, name: str) -> bool:
+    """Whether an option was given there, and not in the environment."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def endpoints(bootstrap_server: str) -> tuple[Endpoint, ...]:

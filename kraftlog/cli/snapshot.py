@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument, run_async
+from kraftlog.cli.options import Output, OutputOption, endpoints, is_on_command_line, path_argument, run_async
 from kraftlog.cli.output import print_fields, print_json, print_json_line, print_rows, say
 
 if TYPE_CHECKING:
@@ -69,8 +69,7 @@ def list_snapshots(
     Changes nothing, and the node may run.
     """
     if directory is not None:
-        source = context.get_parameter_source("bootstrap_server")
-        if bootstrap_server is not None and source is not None and source.name == "COMMANDLINE":
+        if is_on_command_line(context, "bootstrap_server"):
             raise typer.BadParameter("DIR names another source; leave one of them out", param_hint="--bootstrap-server")
         _list_directory(directory, output)
         return

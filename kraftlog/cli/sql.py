@@ -26,10 +26,11 @@ _BEGINS_WITH_COMMENT: Final = re.compile(r"--[^=\s]*\s")
 """No option has white space in its name."""
 
 
-class _SqlCommand(TyperCommand):
+class StatementCommand(TyperCommand):
     """Accepts a statement that begins with a comment, which the parser would take for an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As click does, but for such a statement."""
         statement = next(filter(_BEGINS_WITH_COMMENT.match, args), None)
         if statement is not None and "--" not in args:
             args.remove(statement)
@@ -39,7 +40,7 @@ class _SqlCommand(TyperCommand):
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("sql", cls=_SqlCommand)(sql)
+    app.command("sql", cls=StatementCommand)(sql)
 
 
 def sql(
@@ -51,6 +52,10 @@ def sql(
     directory: Annotated[
         Path | None,
         typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
+    ] = None,
+    kafka: Annotated[
+        Path | None,
+        typer.Option("--kafka", parser=path_argument, metavar="DIR", help="A Kafka's directory, or a copy of it."),
     ] = None,
     bootstrap_server: Annotated[
         str | None,
@@ -67,18 +72,32 @@ def sql(
 
     What follows -- is the statement, whatever it begins with.
     """
-    if snapshot is not None and directory is not None:
+    if (snapshot, directory, kafka).count(None) < 2:
         raise typer.BadParameter("name a snapshot or a directory, not both")
     if snapshot is not None:
         columns, rows = _from_snapshot(snapshot, statement)
     elif directory is not None:
         columns, rows = _from_directory(directory, statement)
+    elif kafka is not None:
+        from kraftlog.cli.kafka import answer_from_kafka
+
+        answer_from_kafka(kafka, statement, output)
+        return
     elif bootstrap_server is not None:
         from kraftlog.commands.admin import query
 
         columns, rows = run_async(query(endpoints(bootstrap_server), statement))
     else:
-        raise typer.BadParameter("name --bootstrap-server, --directory or --snapshot")
+        raise typer.BadParameter("name --bootstrap-server, --directory, --snapshot or --kafka")
+    _print(columns, rows, output)
+
+
+def print_answer(connection: sqlite3.Connection, statement: str, output: Output) -> None:
+    """Run one statement, which can only read, and print what it finds."""
+    _print(*_run(connection, statement), output)
+
+
+def _print(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], output: Output) -> None:
     named = _distinct(columns)
     print_rows(named, [dict(zip(named, map(_shown, row), strict=True)) for row in rows], output)
 

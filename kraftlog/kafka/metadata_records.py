@@ -108,7 +108,7 @@ class RemoveTopicRecord(Message, key=9, versions="0", flexible="0+"):
     topic_id: Uuid = uuid()
 
 
-class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+"):
+class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+", closed=True):
     owner: str = string()
     requester: str = string()
     renewers: tuple[str, ...] = array(string)
@@ -118,7 +118,7 @@ class DelegationTokenRecord(Message, key=10, versions="0", flexible="0+"):
     token_id: str = string()
 
 
-class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+"):
+class UserScramCredentialRecord(Message, key=11, versions="0", flexible="0+", closed=True):
     name: str = string()
     mechanism: int = int8()
     salt: bytes = binary()
@@ -178,11 +178,11 @@ class NoOpRecord(Message, key=20, versions="0", flexible="0+"):
     pass
 
 
-class ZkMigrationStateRecord(Message, key=21, versions="0", flexible="0+"):
+class ZkMigrationStateRecord(Message, key=21, versions="0", flexible="0+", closed=True):
     zk_migration_state: int = int8()
 
 
-class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0+"):
+class RemoveUserScramCredentialRecord(Message, key=22, versions="0", flexible="0+", closed=True):
     name: str = string()
     mechanism: int = int8()
 
@@ -199,7 +199,7 @@ class AbortTransactionRecord(Message, key=25, versions="0", flexible="0+"):
     reason: str | None = string(null=True, default=None, tag=0)
 
 
-class RemoveDelegationTokenRecord(Message, key=26, versions="0", flexible="0+"):
+class RemoveDelegationTokenRecord(Message, key=26, versions="0", flexible="0+", closed=True):
     token_id: str = string()
 
 

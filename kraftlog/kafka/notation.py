@@ -266,7 +266,8 @@ class Message(Struct):
     """A message: a request, a response, a record, or a header.
 
     `key` is the API key of a request and its response, or the number of a record; -1 if there is none.
-    `unstable` are versions that Kafka offers only with `unstable.api.versions.enable`.
+    `unstable` are versions that Kafka offers only with `unstable.api.versions.enable`. What is in a `closed` one is
+    never shown, not even by `repr`: credentials and the like.
     """
 
     __slots__ = ()
@@ -275,12 +276,19 @@ class Message(Struct):
     VERSIONS: ClassVar[Versions]
     FLEXIBLE: ClassVar[Versions]
     UNSTABLE: ClassVar[Versions]
+    IS_CLOSED: ClassVar[bool]
 
-    def __init_subclass__(cls, *, key: int = -1, versions: str, flexible: str, unstable: str = "none") -> None:
+    def __init_subclass__(
+        cls, *, key: int = -1, versions: str, flexible: str, unstable: str = "none", closed: bool = False
+    ) -> None:
         cls.KEY = key
         cls.VERSIONS = Versions.parse(versions)
         cls.FLEXIBLE = Versions.parse(flexible)
         cls.UNSTABLE = Versions.parse(unstable)
+        cls.IS_CLOSED = closed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)" if self.IS_CLOSED else super().__repr__()
 
 
 def _initializer(of: type[Struct]) -> Callable[..., None]:

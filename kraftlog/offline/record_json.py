@@ -58,4 +58,4 @@ def _name(wrapper: Message) -> tuple[str, dict[str, Any]]:
     if kind is None:
         return UNKNOWN_RECORD_TYPE, {"bytes": bytes_to_text(wrapper.SerializeToString())}
     record = getattr(wrapper, kind)
-    return record_type(record), json.loads(to_json(record))
+    return record_type(kind, record), json.loads(to_json(record))

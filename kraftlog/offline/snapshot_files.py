@@ -140,7 +140,7 @@ def _kind(encoded: bytes) -> str:
     except DecodeError:
         return UNKNOWN_RECORD_TYPE
     kind = record.WhichOneof("record")
-    return UNKNOWN_RECORD_TYPE if kind is None else record_type(getattr(record, kind))
+    return UNKNOWN_RECORD_TYPE if kind is None else record_type(kind, getattr(record, kind))
 
 
 # --- whether it is whole ----------------------------------------------------------------------------------------------

@@ -53,7 +53,11 @@ class MetadataRecord(_message.Message):
     PARTITION_FIELD_NUMBER: _builtins.int
     CONFIG_FIELD_NUMBER: _builtins.int
     PARTITION_CHANGE_FIELD_NUMBER: _builtins.int
+    FENCE_BROKER_FIELD_NUMBER: _builtins.int
+    UNFENCE_BROKER_FIELD_NUMBER: _builtins.int
     REMOVE_TOPIC_FIELD_NUMBER: _builtins.int
+    DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
+    USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     FEATURE_LEVEL_FIELD_NUMBER: _builtins.int
     CLIENT_QUOTA_FIELD_NUMBER: _builtins.int
     PRODUCER_IDS_FIELD_NUMBER: _builtins.int
@@ -61,10 +65,14 @@ class MetadataRecord(_message.Message):
     ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
     REMOVE_ACCESS_CONTROL_ENTRY_FIELD_NUMBER: _builtins.int
     NO_OP_FIELD_NUMBER: _builtins.int
+    ZK_MIGRATION_STATE_FIELD_NUMBER: _builtins.int
+    REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _builtins.int
     BEGIN_TRANSACTION_FIELD_NUMBER: _builtins.int
     END_TRANSACTION_FIELD_NUMBER: _builtins.int
     ABORT_TRANSACTION_FIELD_NUMBER: _builtins.int
+    REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _builtins.int
     REGISTER_CONTROLLER_FIELD_NUMBER: _builtins.int
+    CLEAR_ELR_FIELD_NUMBER: _builtins.int
     APPLIED_STATE_FIELD_NUMBER: _builtins.int
     REMOTE_LOG_SEGMENT_METADATA_FIELD_NUMBER: _builtins.int
     REMOTE_LOG_SEGMENT_METADATA_UPDATE_FIELD_NUMBER: _builtins.int
@@ -86,7 +94,17 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def partition_change(self) -> Global___PartitionChangeRecord: ...
     @_builtins.property
+    def fence_broker(self) -> Global___FenceBrokerRecord:
+        """Kafka wrote these two before 3.3: broker_registration_change took their place."""
+
+    @_builtins.property
+    def unfence_broker(self) -> Global___UnfenceBrokerRecord: ...
+    @_builtins.property
     def remove_topic(self) -> Global___RemoveTopicRecord: ...
+    @_builtins.property
+    def delegation_token(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
+    def user_scram_credential(self) -> Global___OpaqueRecord: ...
     @_builtins.property
     def feature_level(self) -> Global___FeatureLevelRecord: ...
     @_builtins.property
@@ -102,13 +120,21 @@ class MetadataRecord(_message.Message):
     @_builtins.property
     def no_op(self) -> Global___NoOpRecord: ...
     @_builtins.property
+    def zk_migration_state(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
+    def remove_user_scram_credential(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
     def begin_transaction(self) -> Global___BeginTransactionRecord: ...
     @_builtins.property
     def end_transaction(self) -> Global___EndTransactionRecord: ...
     @_builtins.property
     def abort_transaction(self) -> Global___AbortTransactionRecord: ...
     @_builtins.property
+    def remove_delegation_token(self) -> Global___OpaqueRecord: ...
+    @_builtins.property
     def register_controller(self) -> Global___RegisterControllerRecord: ...
+    @_builtins.property
+    def clear_elr(self) -> Global___ClearElrRecord: ...
     @_builtins.property
     def applied_state(self) -> Global___AppliedStateRecord:
         """Only in snapshots, where it is the first record."""
@@ -134,7 +160,11 @@ class MetadataRecord(_message.Message):
         partition: Global___PartitionRecord | None = ...,
         config: Global___ConfigRecord | None = ...,
         partition_change: Global___PartitionChangeRecord | None = ...,
+        fence_broker: Global___FenceBrokerRecord | None = ...,
+        unfence_broker: Global___UnfenceBrokerRecord | None = ...,
         remove_topic: Global___RemoveTopicRecord | None = ...,
+        delegation_token: Global___OpaqueRecord | None = ...,
+        user_scram_credential: Global___OpaqueRecord | None = ...,
         feature_level: Global___FeatureLevelRecord | None = ...,
         client_quota: Global___ClientQuotaRecord | None = ...,
         producer_ids: Global___ProducerIdsRecord | None = ...,
@@ -142,10 +172,14 @@ class MetadataRecord(_message.Message):
         access_control_entry: Global___AccessControlEntryRecord | None = ...,
         remove_access_control_entry: Global___RemoveAccessControlEntryRecord | None = ...,
         no_op: Global___NoOpRecord | None = ...,
+        zk_migration_state: Global___OpaqueRecord | None = ...,
+        remove_user_scram_credential: Global___OpaqueRecord | None = ...,
         begin_transaction: Global___BeginTransactionRecord | None = ...,
         end_transaction: Global___EndTransactionRecord | None = ...,
         abort_transaction: Global___AbortTransactionRecord | None = ...,
+        remove_delegation_token: Global___OpaqueRecord | None = ...,
         register_controller: Global___RegisterControllerRecord | None = ...,
+        clear_elr: Global___ClearElrRecord | None = ...,
         applied_state: Global___AppliedStateRecord | None = ...,
         remote_log_segment_metadata: Global___RemoteLogSegmentMetadataRecord | None = ...,
         remote_log_segment_metadata_update: Global___RemoteLogSegmentMetadataUpdateRecord | None = ...,
@@ -153,11 +187,11 @@ class MetadataRecord(_message.Message):
         remote_log_epoch_end: Global___RemoteLogEpochEndRecord | None = ...,
         version: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential", "zk_migration_state", b"zk_migration_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "client_quota", b"client_quota", "config", b"config", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_topic", b"remove_topic", "topic", b"topic", "unregister_broker", b"unregister_broker", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["abort_transaction", b"abort_transaction", "access_control_entry", b"access_control_entry", "applied_state", b"applied_state", "begin_transaction", b"begin_transaction", "broker_registration_change", b"broker_registration_change", "clear_elr", b"clear_elr", "client_quota", b"client_quota", "config", b"config", "delegation_token", b"delegation_token", "end_transaction", b"end_transaction", "feature_level", b"feature_level", "fence_broker", b"fence_broker", "no_op", b"no_op", "partition", b"partition", "partition_change", b"partition_change", "producer_ids", b"producer_ids", "record", b"record", "register_broker", b"register_broker", "register_controller", b"register_controller", "remote_log_epoch_end", b"remote_log_epoch_end", "remote_log_segment_metadata", b"remote_log_segment_metadata", "remote_log_segment_metadata_update", b"remote_log_segment_metadata_update", "remote_partition_delete_metadata", b"remote_partition_delete_metadata", "remove_access_control_entry", b"remove_access_control_entry", "remove_delegation_token", b"remove_delegation_token", "remove_topic", b"remove_topic", "remove_user_scram_credential", b"remove_user_scram_credential", "topic", b"topic", "unfence_broker", b"unfence_broker", "unregister_broker", b"unregister_broker", "user_scram_credential", b"user_scram_credential", "version", b"version", "zk_migration_state", b"zk_migration_state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "remove_topic", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "begin_transaction", "end_transaction", "abort_transaction", "register_controller", "applied_state", "remote_log_segment_metadata", "remote_log_segment_metadata_update", "remote_partition_delete_metadata", "remote_log_epoch_end"]  # noqa: Y015
+    _WhichOneofReturnType_record: _TypeAlias = _typing.Literal["register_broker", "unregister_broker", "topic", "partition", "config", "partition_change", "fence_broker", "unfence_broker", "remove_topic", "delegation_token", "user_scram_credential", "feature_level", "client_quota", "producer_ids", "broker_registration_change", "access_control_entry", "remove_access_control_entry", "no_op", "zk_migration_state", "remove_user_scram_credential", "begin_transaction", "end_transaction", "abort_transaction", "remove_delegation_token", "register_controller", "clear_elr", "applied_state", "remote_log_segment_metadata", "remote_log_segment_metadata_update", "remote_partition_delete_metadata", "remote_log_epoch_end"]  # noqa: Y015
     _WhichOneofArgType_record: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_record) -> _WhichOneofReturnType_record | None: ...
 
@@ -234,6 +268,7 @@ class RegisterBrokerRecord(_message.Message):
     LOG_DIRS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     UNCLEAN_SHUTDOWN_FIELD_NUMBER: _builtins.int
+    CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
@@ -250,6 +285,10 @@ class RegisterBrokerRecord(_message.Message):
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupportedFeature]: ...
+    @_builtins.property
+    def cordoned_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Those of log_dirs that take no new replicas (KIP-1066)."""
+
     def __init__(
         self,
         *,
@@ -263,10 +302,11 @@ class RegisterBrokerRecord(_message.Message):
         log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
         features: _abc.Iterable[Global___SupportedFeature] | None = ...,
         unclean_shutdown: _builtins.bool = ...,
+        cordoned_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
@@ -305,6 +345,7 @@ class BrokerRegistrationChangeRecord(_message.Message):
     FENCED_FIELD_NUMBER: _builtins.int
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
     LOG_DIRS_FIELD_NUMBER: _builtins.int
+    CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     fenced: _builtins.bool
@@ -314,6 +355,8 @@ class BrokerRegistrationChangeRecord(_message.Message):
     def log_dirs(self) -> Global___DirectoryIds:
         """Those that are online."""
 
+    @_builtins.property
+    def cordoned_log_dirs(self) -> Global___DirectoryIds: ...
     def __init__(
         self,
         *,
@@ -322,10 +365,11 @@ class BrokerRegistrationChangeRecord(_message.Message):
         fenced: _builtins.bool | None = ...,
         in_controlled_shutdown: _builtins.bool | None = ...,
         log_dirs: Global___DirectoryIds | None = ...,
+        cordoned_log_dirs: Global___DirectoryIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fenced: _TypeAlias = _typing.Literal["fenced"]  # noqa: Y015
     _WhichOneofArgType__fenced: _TypeAlias = _typing.Literal["_fenced", b"_fenced"]  # noqa: Y015
@@ -337,6 +381,50 @@ class BrokerRegistrationChangeRecord(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__in_controlled_shutdown) -> _WhichOneofReturnType__in_controlled_shutdown | None: ...
 
 Global___BrokerRegistrationChangeRecord: _TypeAlias = BrokerRegistrationChangeRecord  # noqa: Y015
+
+@_typing.final
+class FenceBrokerRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FenceBrokerRecord: _TypeAlias = FenceBrokerRecord  # noqa: Y015
+
+@_typing.final
+class UnfenceBrokerRecord(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnfenceBrokerRecord: _TypeAlias = UnfenceBrokerRecord  # noqa: Y015
 
 @_typing.final
 class RegisterControllerRecord(_message.Message):
@@ -587,6 +675,27 @@ class PartitionChangeRecord(_message.Message):
 Global___PartitionChangeRecord: _TypeAlias = PartitionChangeRecord  # noqa: Y015
 
 @_typing.final
+class ClearElrRecord(_message.Message):
+    """No partition of the topic has eligible leader replicas any more, nor last known ones. An empty name: of any topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_NAME_FIELD_NUMBER: _builtins.int
+    topic_name: _builtins.str
+    def __init__(
+        self,
+        *,
+        topic_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_name", b"topic_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ClearElrRecord: _TypeAlias = ClearElrRecord  # noqa: Y015
+
+@_typing.final
 class ConfigRecord(_message.Message):
     """--- configs, features, quotas, access control -----------------------------------------------------------------------"""
 
@@ -800,6 +909,34 @@ class NoOpRecord(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
+
+@_typing.final
+class OpaqueRecord(_message.Message):
+    """A record that only Kafka uses, kept closed: a credential, a delegation token, what was left of ZooKeeper. It is stored
+    and in snapshots, for a Kafka that starts from an export, and is never shown. kraftlog does not write it to a log.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    key: _builtins.str
+    """What it replaces or removes, such as a token's id; empty where there is only one."""
+    value: _builtins.bytes
+    """The bytes of Kafka's record; empty in one that removes."""
+    def __init__(
+        self,
+        *,
+        key: _builtins.str = ...,
+        value: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___OpaqueRecord: _TypeAlias = OpaqueRecord  # noqa: Y015
 
 @_typing.final
 class BeginTransactionRecord(_message.Message):

@@ -6,16 +6,19 @@ a replica that passed over it would no longer be one (CT-02, CT-18).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from kraftbase.errors import InvariantViolation
 from kraftpb.v1.metadata_pb2 import (
     AccessControlEntryRecord,
+    BrokerIds,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -24,6 +27,7 @@ from kraftpb.v1.metadata_pb2 import (
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
     UnregisterBrokerRecord,
 )
 from statemachine.replay import replay_tiering
@@ -39,6 +43,7 @@ from statemachine.tables.cluster_tables import (
     PRODUCER_IDS,
     quota_entity_key,
 )
+from statemachine.tables.opaque_tables import DELEGATION_TOKENS, SCRAM_CREDENTIALS, ZK_MIGRATION_STATES
 from statemachine.tables.remote_log_tables import REMOTE_EPOCH_ENDS
 from statemachine.tables.topic_tables import (
     PARTITIONS,
@@ -47,6 +52,7 @@ from statemachine.tables.topic_tables import (
     TOPICS,
     TOPICS_BY_COLLISION,
     TOPICS_BY_NAME,
+    WITH_ELR,
 )
 from statemachine.words.features import SUPPORTED, FeatureRange
 from statemachine.words.ids import ID_BYTES
@@ -166,6 +172,32 @@ _CHANGED_LISTS: Final = frozenset(
 )
 
 
+def _clear_elr(view: View, record: ClearElrRecord) -> None:
+    if record.topic_name:
+        topic = view.get(TOPICS_BY_NAME, (record.topic_name,))
+        what = f"clears the eligible leader replicas of topic {quoted(record.topic_name)}"
+        partitions = [partition for _, partition in view.find(PARTITIONS, (_existing(topic, what).topic_id,))]
+    else:
+        partitions = list(_all_with_elr(view))
+    for before in partitions:
+        if WITH_ELR.holds(before):
+            _put_partition(view, before, changed_partition(before, _NO_ELR))
+
+
+def _all_with_elr(view: View) -> Iterator[PartitionRecord]:
+    after = None
+    while True:
+        page = view.scan(PARTITIONS, WITH_ELR, after, _CLEARED_AT_ONCE)
+        yield from (partition for _, partition in page.found)
+        after = page.end
+        if after is None:
+            return
+
+
+_NO_ELR: Final = PartitionChangeRecord(eligible_leader_replicas=BrokerIds(), last_known_elr=BrokerIds())
+_CLEARED_AT_ONCE: Final = 1_000
+
+
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
@@ -192,7 +224,23 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     if record.HasField("log_dirs"):
         del broker.log_dirs[:]
         broker.log_dirs.extend(record.log_dirs.ids)
+    if record.HasField("cordoned_log_dirs"):
+        del broker.cordoned_log_dirs[:]
+        broker.cordoned_log_dirs.extend(record.cordoned_log_dirs.ids)
     view.put(BROKERS, broker)
+
+
+def _fence_broker(view: View, record: FenceBrokerRecord) -> None:
+    _set_fenced(view, record.id, record.epoch, fenced=True)
+
+
+def _unfence_broker(view: View, record: UnfenceBrokerRecord) -> None:
+    _set_fenced(view, record.id, record.epoch, fenced=False)
+
+
+def _set_fenced(view: View, broker_id: int, broker_epoch: int, *, fenced: bool) -> None:
+    change = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=fenced)
+    _broker_registration_change(view, change)
 
 
 # --- configs, features, quotas, access control ------------------------------------------------------------------------
@@ -264,6 +312,10 @@ def _putting(table: Any) -> Callable[[View, Any], None]:
     return lambda view, record: view.put(table, record)
 
 
+def _removing(table: Any) -> Callable[[View, Any], None]:
+    return lambda view, record: _remove_if_there(view, table, table.key_of(record))
+
+
 def _nothing(view: View, record: Any) -> None:
     """The record has no effect of its own."""
 
@@ -272,17 +324,25 @@ _REPLAY: Final[dict[str, Callable[[View, Any], None]]] = {
     "register_broker": _putting(BROKERS),
     "unregister_broker": _unregister_broker,
     "broker_registration_change": _broker_registration_change,
+    "fence_broker": _fence_broker,
+    "unfence_broker": _unfence_broker,
     "register_controller": _putting(CONTROLLERS),
     "topic": _topic,
     "remove_topic": _remove_topic,
     "partition": _partition,
     "partition_change": _partition_change,
+    "clear_elr": _clear_elr,
     "config": _config,
     "feature_level": _feature_level,
     "client_quota": _client_quota,
     "access_control_entry": _access_control_entry,
     "remove_access_control_entry": _remove_access_control_entry,
     "producer_ids": _producer_ids,
+    "user_scram_credential": _putting(SCRAM_CREDENTIALS),
+    "remove_user_scram_credential": _removing(SCRAM_CREDENTIALS),
+    "delegation_token": _putting(DELEGATION_TOKENS),
+    "remove_delegation_token": _removing(DELEGATION_TOKENS),
+    "zk_migration_state": _putting(ZK_MIGRATION_STATES),
     "no_op": _nothing,
     "begin_transaction": _nothing,
     "end_transaction": _nothing,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from statemachine.tables.opaque_tables import OPAQUE_NAMES
 
 RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
@@ -59,6 +60,9 @@ _ASKING_PRAGMAS: Final = frozenset(
 
 _OUTSIDE_FUNCTIONS: Final = frozenset({"edit", "fts3_tokenizer", "load_extension", "readfile", "writefile"})
 """Functions of SQLite or of its shell that reach beyond the database."""
+
+_CLOSED: Final = OPAQUE_NAMES | {"sqlite_dbpage"}
+"""Tables of what is never shown, and the one of the pages that it is on, where SQLite was built with that."""
 
 _LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX),
@@ -132,6 +136,8 @@ class _Guard:
         self._deadline = deadline
         self.denied: str | None = None
         """What the statement would have done that is not allowed."""
+        self.is_closed = False
+        """That is reading what is never shown."""
 
     def is_over(self) -> bool:
         """Whether the statement's time has expired; called by SQLite as it runs."""
@@ -142,6 +148,9 @@ class _Guard:
     ) -> int:
         """Whether the statement may do that; the meaning of `first` and `second` depends on the action."""
         match action:
+            case sqlite3.SQLITE_READ if first in _CLOSED and second:  # without a column: rows are only counted
+                self.is_closed = True
+                self.denied = f"read {first}, which is never shown"
             case sqlite3.SQLITE_SELECT | sqlite3.SQLITE_READ | sqlite3.SQLITE_RECURSIVE:
                 return sqlite3.SQLITE_OK
             # SQLite asks this when a connection first uses json_each and the like. No statement can write that table.
@@ -231,7 +240,8 @@ def took_too_long(timeout_seconds: float) -> ApiError:
 
 def _translated(connection: sqlite3.Connection, error: Exception, guard: _Guard, timeout_seconds: float) -> ApiError:
     if guard.denied is not None:
-        return invalid_request(f"the query would {guard.denied}; it may only read")
+        remedy = "count its rows, or leave it out" if guard.is_closed else "it may only read"
+        return invalid_request(f"the query would {guard.denied}; {remedy}")
     words = str(error)
     if words == "interrupted":
         return took_too_long(timeout_seconds)

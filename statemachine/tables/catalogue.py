@@ -13,6 +13,7 @@ from statemachine.tables.cluster_tables import (
     FEATURES,
     PRODUCER_IDS,
 )
+from statemachine.tables.opaque_tables import DELEGATION_TOKENS, SCRAM_CREDENTIALS, ZK_MIGRATION_STATES
 from statemachine.tables.remote_log_tables import (
     REMOTE_EPOCH_ENDS,
     REMOTE_PARTITION_DELETES,
@@ -32,6 +33,9 @@ TABLES: Final[tuple[Table[Any], ...]] = (
     CLIENT_QUOTAS,
     PRODUCER_IDS,
     ACLS,
+    SCRAM_CREDENTIALS,
+    DELEGATION_TOKENS,
+    ZK_MIGRATION_STATES,
     REMOTE_EPOCH_ENDS,
     REMOTE_SEGMENTS,
     REMOTE_SEGMENT_EPOCHS,

@@ -41,6 +41,7 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
         ids_to_json(tuple(record.log_dirs)),
         features_to_json(record.features),
         int(record.unclean_shutdown),
+        ids_to_json(tuple(record.cordoned_log_dirs)),
     )
 
 
@@ -58,6 +59,7 @@ def _broker_from_row(row: Row) -> RegisterBrokerRecord:
         log_dirs=ids_from_json(row[7]),
         features=features_from_json(row[8]),
         unclean_shutdown=bool(row[9]),
+        cordoned_log_dirs=ids_from_json(row[10]),
     )
 
 
@@ -75,6 +77,7 @@ BROKERS: Final = Table[RegisterBrokerRecord](
         "log_dirs",
         "features",
         "unclean_shutdown",
+        "cordoned_log_dirs",
     ),
     kind="register_broker",
     key_of=lambda record: (record.broker_id,),

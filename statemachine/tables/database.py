@@ -18,7 +18,7 @@ from sqlite_utils import Database, Migrations
 from kraftbase.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
 from statemachine.tables.row_sums import RowSums, decode_sums
 from statemachine.tables.sql_views import VIEW_STATEMENTS
-from statemachine.tables.table_definitions import TABLE_STATEMENTS
+from statemachine.tables.table_definitions import OPAQUE_STATEMENTS, TABLE_STATEMENTS
 
 APPLICATION_ID: Final = 0x6B6C6F67
 """The letters klog: marks the file as ours in its SQLite header."""
@@ -34,10 +34,11 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums")
+KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums", "0006_records_of_a_kafka")
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
-configs only; 0004 kept no sums of rows."""
+configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
+records that only Kafka uses."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -80,6 +81,17 @@ def add_row_sums(database: Database) -> None:
     """The sums of a database that had none are found by the first scrub."""
     if "row_sums" not in {name for _, name, *_ in database.execute("PRAGMA table_info(applied)")}:
         database.execute("ALTER TABLE applied ADD COLUMN row_sums BLOB")
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[2])
+def add_records_of_a_kafka(database: Database) -> None:
+    """An earlier version applied none of these. The sums of rows are of another layout: see `decode_sums`."""
+    known = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+    for statement in OPAQUE_STATEMENTS:
+        if statement.split()[2] not in known:
+            database.execute(statement)
+    if "cordoned_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
+        database.execute("ALTER TABLE brokers ADD COLUMN cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

@@ -7,6 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+OPAQUE_STATEMENTS: Final = tuple(
+    f"CREATE TABLE {name} (key TEXT PRIMARY KEY, value BLOB NOT NULL) STRICT, WITHOUT ROWID"
+    for name in ("scram_credentials", "delegation_tokens", "zk_migration_states")
+)
+"""Of records that only Kafka uses; see `statemachine.tables.opaque_tables`."""
+
 TABLE_STATEMENTS: Final = (
     """
     CREATE TABLE topics (
@@ -50,7 +56,8 @@ TABLE_STATEMENTS: Final = (
         listeners TEXT NOT NULL,
         log_dirs TEXT NOT NULL,
         features TEXT NOT NULL,
-        unclean_shutdown INTEGER NOT NULL
+        unclean_shutdown INTEGER NOT NULL,
+        cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'
     ) STRICT
     """,
     """
@@ -159,6 +166,7 @@ TABLE_STATEMENTS: Final = (
         PRIMARY KEY (topic_id, partition_id)
     ) STRICT, WITHOUT ROWID
     """,
+    *OPAQUE_STATEMENTS,
     """
     CREATE TABLE applied (
         id INTEGER PRIMARY KEY CHECK (id = 1),

@@ -111,6 +111,12 @@ PARTITIONS_BY_LEADER: Final = Table[PartitionRecord](
     partition_of=lambda record: (record.topic_id, record.partition_id),
 )
 
+WITH_ELR: Final = Condition[PartitionRecord](
+    "eligible_leader_replicas || last_known_elr != '[][]'",
+    (),
+    lambda partition: bool(partition.eligible_leader_replicas or partition.last_known_elr),
+)
+"""Of partitions: replicas may lead though not in sync, or did last."""
 
 PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
     name="partitions",
@@ -120,10 +126,10 @@ PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
     to_row=_partition_to_row,
     from_row=_partition_from_row,
     is_index=True,
-    where="eligible_leader_replicas || last_known_elr != '[][]'",
+    where=WITH_ELR.sql,
     partition_of=lambda record: (record.topic_id, record.partition_id),
 )
-"""Those with replicas that may lead though not in sync, or did last: few."""
+"""Those that are `WITH_ELR`: few."""
 
 
 def holding(broker_id: int) -> Condition[PartitionRecord]:

@@ -12,7 +12,7 @@ METADATA_VERSION: Final = "metadata.version"
 ELIGIBLE_LEADER_REPLICAS: Final = "eligible.leader.replicas.version"
 
 METADATA_VERSION_MIN: Final = 7
-METADATA_VERSION_LATEST: Final = 29
+METADATA_VERSION_LATEST: Final = 30
 
 TRANSACTIONS: Final = 13
 """The metadata.version from which batches of records may be one transaction (KIP-868)."""
@@ -37,6 +37,7 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = {
     **{22 + index: f"4.0-IV{index}" for index in range(4)},
     **{26 + index: f"4.1-IV{index}" for index in range(2)},
     **{28 + index: f"4.2-IV{index}" for index in range(2)},
+    30: "4.3-IV0",
 }
 """Kafka's releases, by level."""
 

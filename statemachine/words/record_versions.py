@@ -14,8 +14,8 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 
 VERSIONS_MAX: Final[dict[str, int]] = {
     **{field.name: 0 for field in MetadataRecord.DESCRIPTOR.oneofs_by_name["record"].fields},
-    "register_broker": 3,
-    "broker_registration_change": 2,
+    "register_broker": 4,
+    "broker_registration_change": 3,
     "partition": 2,
     "partition_change": 2,
 }
@@ -30,14 +30,19 @@ METADATA_VERSION_CONTROLLED_SHUTDOWN: Final = 7
 METADATA_VERSION_ELR: Final = 23
 """4.0-IV1: eligible leader replicas (KIP-966)."""
 
+METADATA_VERSION_CORDONED_DIRECTORIES: Final = 30
+"""4.3-IV0: log directories that take no new replicas (KIP-1066)."""
+
 _LATER_FIELDS: Final[dict[str, tuple[tuple[int, int, tuple[str, ...]], ...]]] = {
     "register_broker": (
         (1, METADATA_VERSION_CONTROLLED_SHUTDOWN, ("in_controlled_shutdown",)),
         (3, METADATA_VERSION_DIRECTORIES, ("log_dirs",)),
+        (4, METADATA_VERSION_CORDONED_DIRECTORIES, ("cordoned_log_dirs",)),
     ),
     "broker_registration_change": (
         (1, METADATA_VERSION_CONTROLLED_SHUTDOWN, ("in_controlled_shutdown",)),
         (2, METADATA_VERSION_DIRECTORIES, ("log_dirs",)),
+        (3, METADATA_VERSION_CORDONED_DIRECTORIES, ("cordoned_log_dirs",)),
     ),
     "partition": (
         (1, METADATA_VERSION_DIRECTORIES, ("directories",)),

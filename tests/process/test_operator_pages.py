@@ -39,7 +39,11 @@ from statemachine.words.features import (
     TRANSACTIONS,
 )
 from statemachine.words.ids import id_to_bytes
-from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
+from statemachine.words.record_versions import (
+    METADATA_VERSION_CORDONED_DIRECTORIES,
+    METADATA_VERSION_DIRECTORIES,
+    METADATA_VERSION_ELR,
+)
 from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
@@ -277,17 +281,17 @@ def test_configs_and_features(reading: Reading) -> None:
         assert "User:mallory" in left
         assert left.endswith("Removed 3 entries.\n")
 
-        assert ["metadata.version", "7", "29", "29", "4.2-IV1"] in words(page.next())
+        assert ["metadata.version", "7", "30", "30", "4.3-IV0"] in words(page.next())
         assert [line.partition(" ")[2] for line in page.next().splitlines()] == [
             "can be downgraded to 26 (4.1-IV0).",
             "was downgraded to 26 (4.1-IV0).",
             "can be upgraded to 27 (4.1-IV1).",
             "was upgraded to 27 (4.1-IV1).",
             "was upgraded to 28 (4.2-IV0).",
-            "was upgraded to 29 (4.2-IV1).",
+            "was upgraded to 30 (4.3-IV0).",
             "is at 1 already.",
         ]
-        assert ["103", "metadata.version", "29"] in words(page.next())
+        assert ["103", "metadata.version", "30"] in words(page.next())
 
 
 @pytest.mark.process
@@ -430,6 +434,7 @@ def test_the_levels_on_the_page_are_those_that_the_code_asks_for() -> None:
         METADATA_VERSION_DIRECTORIES,
         METADATA_VERSION_ELR,
         FETCH_VERSION_18,
+        METADATA_VERSION_CORDONED_DIRECTORIES,
     ]
     assert [release for _, release in levels] == [METADATA_VERSION_NAMES[int(level)] for level, _ in levels]
 

@@ -78,7 +78,7 @@ class Connection:
         return described_value(await self.call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
 
     async def call(self, request: Message, version: int, answer: type[M]) -> M:
-        """The response to one request. Raises ApiError BROKER_NOT_AVAILABLE or CORRUPT_MESSAGE."""
+        """The answer to one request, of type `answer`. Raises ApiError BROKER_NOT_AVAILABLE or CORRUPT_MESSAGE."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                 self._writer.writelines(self._messages.send(request, version))

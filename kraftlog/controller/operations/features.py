@@ -32,7 +32,11 @@ from statemachine.words.features import (
 )
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX, check_record_count
 from statemachine.words.names import check_name_lengths, quoted
-from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, METADATA_VERSION_ELR
+from statemachine.words.record_versions import (
+    METADATA_VERSION_CORDONED_DIRECTORIES,
+    METADATA_VERSION_DIRECTORIES,
+    METADATA_VERSION_ELR,
+)
 from statemachine.words.repeats import repeats
 from statemachine.words.resources import ResourceType
 
@@ -247,6 +251,10 @@ def _has_log_dirs(state: MetadataState) -> bool:
     return any(broker.log_dirs for broker in state.brokers().values())
 
 
+def _has_cordoned_log_dirs(state: MetadataState) -> bool:
+    return any(broker.cordoned_log_dirs for broker in state.brokers().values())
+
+
 def _has_eligible_leaders(state: MetadataState) -> bool:
     return bool(state.partitions_with_elr(limit=1))
 
@@ -255,6 +263,12 @@ _LOSSES: Final[tuple[tuple[str, int, str, Callable[[MetadataState], bool]], ...]
     (METADATA_VERSION, CONTROLLER_REGISTRATION, "controllers are registered", _has_controllers),
     (METADATA_VERSION, METADATA_VERSION_DIRECTORIES, "brokers have log directories", _has_log_dirs),
     (METADATA_VERSION, METADATA_VERSION_ELR, "partitions have eligible leader replicas", _has_eligible_leaders),
+    (
+        METADATA_VERSION,
+        METADATA_VERSION_CORDONED_DIRECTORIES,
+        "brokers have cordoned log directories",
+        _has_cordoned_log_dirs,
+    ),
     # An eligible replica has all that is committed, though not in the ISR: forgotten, it could be lost with the ISR.
     (ELIGIBLE_LEADER_REPLICAS, 1, "partitions have eligible leader replicas", _has_eligible_leaders),
 )

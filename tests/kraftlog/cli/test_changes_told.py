@@ -29,7 +29,7 @@ ELR = "eligible.leader.replicas.version"
 
 @pytest.mark.parametrize(
     ("release", "version", "eligible_leaders"),
-    [("3.3", 7, 0), ("3.9", 21, 0), ("4.0", 25, 0), ("4.1", 27, 1), ("4.2", 29, 1)],
+    [("3.3", 7, 0), ("3.9", 21, 0), ("4.0", 25, 0), ("4.1", 27, 1), ("4.2", 29, 1), ("4.3", 30, 1)],
 )
 def test_ot40_a_release_is_the_levels_that_its_new_clusters_have(
     release: str, version: int, eligible_leaders: int

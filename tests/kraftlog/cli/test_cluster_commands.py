@@ -137,7 +137,7 @@ def test_a_listing_without_options_is_of_everything() -> None:
             "leave --metadata and",
         ),
         (["features", "downgrade", *AT, "--release-version", "4.1", "--feature", "x=1"], "leave --metadata and"),
-        (["features", "upgrade", *AT, "--metadata", "5.9"], "between 3.3-IV3 and 4.2-IV1"),
+        (["features", "upgrade", *AT, "--metadata", "5.9"], "between 3.3-IV3 and 4.3-IV0"),
         (["features", "upgrade", *AT, "--feature", "x"], "NAME=LEVEL"),
         (["features", "upgrade", *AT, "--feature", "x=-1"], "'-1' is not a level of x"),
         (["features", "downgrade", *AT, "--feature", "x=40000"], "'40000' is not a level of x"),

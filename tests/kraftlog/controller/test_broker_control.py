@@ -60,7 +60,7 @@ async def with_topic(bench: Bench, replicas: dict[int, list[int]]) -> None:
 async def test_ct14_a_new_cluster_begins_with_its_feature_levels(bench: Bench) -> None:
     """CT-14."""
     levels = {record.name: record.level for _, record in FEATURES.find(bench.store.reader)}
-    assert levels == {"metadata.version": 29, "eligible.leader.replicas.version": 1}
+    assert levels == {"metadata.version": 30, "eligible.leader.replicas.version": 1}
 
 
 async def test_a_broker_is_fenced_until_it_has_applied_its_registration(bench: Bench) -> None:

@@ -195,7 +195,7 @@ async def test_ct61_a_downgrade_finds_the_one_partition_that_would_lose_its_dire
     ]
     assert "partitions are in log directories" in result.update_features.features[0].error_message
     assert result.end_offset == -1
-    assert bench.controller.state.metadata_version == 29
+    assert bench.controller.state.metadata_version == 30
 
 
 async def test_ct61_a_partition_that_comes_into_a_directory_behind_the_pages_counts(
@@ -210,7 +210,7 @@ async def test_ct61_a_partition_that_comes_into_a_directory_behind_the_pages_cou
         bench.controller.append([in_directory(0)])
     await until(lambda: bool(results))
     assert "partitions are in log directories" in results[0].update_features.features[0].error_message
-    assert bench.controller.state.metadata_version == 29
+    assert bench.controller.state.metadata_version == 30
 
 
 # --- which job is next ------------------------------------------------------------------------------------------------

@@ -22,8 +22,10 @@ from snapshot.store import SnapshotStore
 from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, scrub
 from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
+from statemachine.tables import row_sums
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.database import UnusableDatabase, open_database, open_reader, read_sums
+from statemachine.tables.opaque_tables import OPAQUE_NAMES
 from statemachine.tables.row_sums import ALL_SLICES, SLICES, sum_of
 from tests.statemachine.builders import CLUSTER_ID, an_id, batch, config, log_of, partition, remove_topic, topic
 from tests.statemachine.sample_cluster import SAMPLE
@@ -233,6 +235,30 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
             connection.execute("UPDATE topics SET name = 'mole' WHERE name = 'more'")
         with pytest.raises(RottenDatabase), closing(open_reader(path)) as reader:
             scrub(reader)
+
+
+def test_a_database_without_records_of_a_kafka_gets_column_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As 0005_row_sums made it: nothing is applied again, and sums of the other layout are found anew."""
+    path = tmp_path / "metadata.db"
+    with monkeypatch.context() as before, closing(MetadataStore.open(path, CLUSTER_ID)) as store:
+        before.setattr(row_sums, "LAYOUT", 1)
+        store.apply([batch(0, SAMPLE)])
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE brokers DROP COLUMN cordoned_log_dirs")
+        for name in OPAQUE_NAMES:
+            connection.execute(f"DROP TABLE {name}")
+        connection.execute("DELETE FROM _sqlite_migrations WHERE name = '0006_records_of_a_kafka'")
+    with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
+        assert store.applied_end_offset == len(SAMPLE)
+        with closing(open_reader(path)) as reader:
+            assert reader.execute("SELECT DISTINCT cordoned_log_dirs FROM brokers").fetchall() == [("[]",)]
+            missing = scrub(reader)
+        assert any(missing)
+        store.complete_row_sums(missing)
+        with closing(open_reader(path)) as reader:
+            assert not any(scrub(reader))
 
 
 def test_what_a_snapshot_holds_has_its_sums_when_it_is_loaded(sound: Path, tmp_path: Path) -> None:

@@ -186,7 +186,10 @@ def producer_ids(next_producer_id: int) -> MetadataRecord:
         ([topic("b", 2), topic("c", 2)], "one of which exists"),
         ([topic("", 2)], "cannot be"),
         ([MetadataRecord()], "upgrade this node"),
-        ([level(METADATA_VERSION, METADATA_VERSION_LATEST + 1)], "levels up to 29; upgrade this node"),
+        (
+            [level(METADATA_VERSION, METADATA_VERSION_LATEST + 1)],
+            f"levels up to {METADATA_VERSION_LATEST}; upgrade this node",
+        ),
         ([level("share.version", 1)], "'share.version' to 1, .* upgrade this node"),
         ([producer_ids(2_000), producer_ids(2_000)], "from producer id 2000 to 2000"),
         ([producer_ids(2_000), producer_ids(1_000)], "from producer id 2000 to 1000"),

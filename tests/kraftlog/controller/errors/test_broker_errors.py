@@ -108,10 +108,10 @@ REGISTRATIONS = [
                 registering(features=[feature(ELIGIBLE_LEADER_REPLICAS, 0, 1)]),
                 METADATA_VERSION,
             ),
-            ("finalized levels", registering(features=NO_FINALIZED_LEVEL), METADATA_VERSION, "29", "7 to 20"),
+            ("finalized levels", registering(features=NO_FINALIZED_LEVEL), METADATA_VERSION, "30", "7 to 20"),
             (
                 "finalized levels",
-                registering(features=[feature(METADATA_VERSION, 7, 29)]),
+                registering(features=[feature(METADATA_VERSION, 7, 30)]),
                 ELIGIBLE_LEADER_REPLICAS,
                 "none of it",
             ),

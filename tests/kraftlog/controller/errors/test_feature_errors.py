@@ -56,11 +56,11 @@ CASES = [
         Case(f"CT-61: {what}", ErrorCode.INVALID_UPDATE_VERSION, operation, *words)
         for what, operation, *words in (
             ("unknown feature", updating("no.such", 1), "'no.such'"),
-            ("out of range", version(30), METADATA_VERSION, "30", "7 to 29"),
+            ("out of range", version(31), METADATA_VERSION, "31", "7 to 30"),
             ("out of range", updating(ELIGIBLE_LEADER_REPLICAS, 2), ELIGIBLE_LEADER_REPLICAS, "2", "1 to 1"),
             ("out of range", updating(ELIGIBLE_LEADER_REPLICAS, -1, SAFE), ELIGIBLE_LEADER_REPLICAS, "-1"),
-            ("below 3.3-IV0", version(3, SAFE), METADATA_VERSION, "3;", "7 to 29"),
-            ("below 3.3-IV0", version(0, SAFE), METADATA_VERSION, "0;", "7 to 29"),
+            ("below 3.3-IV0", version(3, SAFE), METADATA_VERSION, "3;", "7 to 30"),
+            ("below 3.3-IV0", version(0, SAFE), METADATA_VERSION, "0;", "7 to 30"),
             ("downgrade without the flag", version(19), "metadata.version=19", "below the present 20"),
             ("no downgrade", version(21, SAFE), "metadata.version=21", "above the present 20"),
             ("unsafe downgrade", version(19, UNSAFE), "metadata.version to 19", "disabled"),

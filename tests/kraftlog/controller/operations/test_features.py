@@ -203,13 +203,13 @@ def test_ct61_an_unknown_feature_is_refused() -> None:
     assert METADATA_VERSION in message and ELIGIBLE_LEADER_REPLICAS in message
 
 
-@pytest.mark.parametrize("number", [30, 6, 3, 0, -1])
+@pytest.mark.parametrize("number", [METADATA_VERSION_LATEST + 1, 6, 3, 0, -1])
 @pytest.mark.parametrize("kind", [UPGRADE, SAFE])
 def test_ct61_a_metadata_version_out_of_range_is_refused(
     number: int, kind: FeatureUpdate.UpgradeType.ValueType
 ) -> None:
     message = refusal(metadata(), update(METADATA_VERSION, number, kind))
-    assert f"metadata.version cannot be {number}" in message and "levels 7 to 29" in message
+    assert f"metadata.version cannot be {number}" in message and "levels 7 to 30" in message
     assert "0 for off" not in message
 
 
@@ -327,6 +327,14 @@ def test_ct61_a_downgrade_that_would_lose_metadata_is_refused(
     assert written(state, update(METADATA_VERSION, lowest, SAFE)) == [(METADATA_VERSION, lowest)]
 
 
+def test_ct61_a_downgrade_that_would_lose_cordoned_directories_is_refused() -> None:
+    cordoned = a_broker(1, log_dirs=[an_id(901)])
+    cordoned.register_broker.cordoned_log_dirs.append(an_id(901))
+    message = refusal(metadata(cordoned, version=30), update(METADATA_VERSION, 29, SAFE))
+    assert "brokers have cordoned log directories; that needs metadata.version=30" in message
+    assert written(metadata(a_broker(1), version=30), update(METADATA_VERSION, 29, SAFE)) == [(METADATA_VERSION, 29)]
+
+
 @pytest.mark.parametrize("directory", [an_id(901), UNASSIGNED_DIRECTORY])
 def test_ct61_a_downgrade_that_would_lose_directories_of_partitions_is_refused(directory: bytes) -> None:
     state = metadata(topic("t", 1), a_partition(), a_partition(1, directories=[directory]), version=25)
@@ -441,7 +449,7 @@ def told(state: Metadata) -> dict[str, tuple[int, int, int]]:
 
 
 def test_without_nodes_this_programs_ranges_are_told() -> None:
-    assert told(metadata(version=20)) == {METADATA_VERSION: (7, 29, 20), ELIGIBLE_LEADER_REPLICAS: (0, 1, 0)}
+    assert told(metadata(version=20)) == {METADATA_VERSION: (7, 30, 20), ELIGIBLE_LEADER_REPLICAS: (0, 1, 0)}
 
 
 def test_the_levels_that_all_nodes_support_are_told() -> None:
@@ -457,7 +465,7 @@ def test_the_levels_that_all_nodes_support_are_told() -> None:
 
 def test_a_single_common_level_is_told() -> None:
     state = metadata(a_broker(1, [(METADATA_VERSION, 7, 20)]), a_broker(2, [(METADATA_VERSION, 20, 29)]))
-    assert told(state)[METADATA_VERSION] == (20, 20, 29)
+    assert told(state)[METADATA_VERSION] == (20, 20, METADATA_VERSION_LATEST)
 
 
 def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
@@ -467,8 +475,8 @@ def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    ranges=st.lists(st.tuples(st.integers(7, 29), st.integers(7, 29)).map(sorted), max_size=4),
-    number=st.integers(20, 29),
+    ranges=st.lists(st.tuples(st.integers(7, 30), st.integers(7, 30)).map(sorted), max_size=4),
+    number=st.integers(20, 30),
 )
 def test_an_upgrade_is_possible_exactly_to_the_levels_that_are_told(ranges: list[list[int]], number: int) -> None:
     brokers = [a_broker(index, [(METADATA_VERSION, *of)]) for index, of in enumerate(ranges)]  # type: ignore[list-item]

@@ -72,7 +72,7 @@ def test_a_registration_says_everything_that_was_given() -> None:
     request.rack = "r1"
     request.listeners.append(BrokerEndpoint(name="SSL", host="::1", port=9443, security_protocol=1))
     (record,) = registered(state, request).records
-    assert record.version == 3
+    assert record.version == 4
     assert stored(state) == RegisterBrokerRecord(
         broker_id=1,
         incarnation_id=an_id(501),

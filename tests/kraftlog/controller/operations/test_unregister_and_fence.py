@@ -101,7 +101,7 @@ def test_ct31_a_broker_in_controlled_shutdown_is_not_fenced_yet() -> None:
     assert found.in_controlled_shutdown and not found.fenced
 
 
-@pytest.mark.parametrize(("metadata_version", "version"), [(7, 1), (16, 1), (17, 2), (29, 2)])
+@pytest.mark.parametrize(("metadata_version", "version"), [(7, 1), (16, 1), (17, 2), (29, 2), (30, 3)])
 @pytest.mark.parametrize("record", [fence_record, unfence_record, controlled_shutdown_record])
 def test_a_change_has_the_version_that_the_cluster_writes(record: Record, metadata_version: int, version: int) -> None:
     assert record(broker(1).register_broker, metadata_version).version == version
