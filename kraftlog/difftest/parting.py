@@ -16,7 +16,7 @@ from kraftlog.difftest.records import directory_id, directory_name
 from kraftlog.difftest.steps import Step
 from statemachine.words.features import METADATA_VERSION
 
-CARRIED_OUT_OF: Final = 4
+CARRIED_OUT_OF: Final = 8
 """Of so many such steps one is carried out."""
 
 MIN_ISR: Final = "min.insync.replicas"
