@@ -193,7 +193,7 @@ class OddSteps:
             (
                 {"broker_epoch_change": -1}, {"broker_epoch_change": 1}, {"leader_epoch_change": -1},
                 {"leader_epoch_change": 1}, {"partition_epoch_change": -1}, {"partition_epoch_change": 1},
-                {"recovery_state": 1}, {"recovery_state": 7}, {"member_epoch_change": None},
+                {"recovery_state": 1}, {"member_epoch_change": None},
                 {"member_epoch_change": -1}, {"member_epoch_change": 1}, {"sender": random.choice(self._brokers)},
                 {"sender": UNKNOWN_BROKER},
             )
