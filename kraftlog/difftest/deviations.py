@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from kraftlog.difftest import steps
 from kraftlog.difftest.comparison import NOTHING, Difference
-from kraftlog.difftest.image import Partition
+from kraftlog.difftest.image import NO_BROKER, Partition
 from kraftlog.difftest.steps import Step
 
 Partitions: TypeAlias = Mapping[tuple[str, int], Partition]
@@ -22,6 +22,8 @@ STALE_INDEX: Final = "existed in isrMembers, but not in the topics map"
 """What Kafka's exception says."""
 _FENCED: Final = re.compile(r"^BrokerRegistrationChange\(epoch=registration \d+, fenced=True\)(; )?")
 _ELECTED: Final = re.compile(r"isr=\((\d+),\), leader=\1\b")
+_ELR: Final = re.compile(r"(, )?(last_known_)?elr=\([\d, ]*\)")
+_LAST_KNOWN: Final = re.compile(r", last_known_elr=\(\d+,\)")
 _EPOCH: Final = re.compile(r"partition_epoch=\d+")
 _LEADER: Final = re.compile(r"leader=(\d+)")
 
@@ -104,7 +106,17 @@ def _counts_first(difference: Difference, step: Step, before: Partitions) -> boo
     partition, first = _partitions_of(difference, before)
     if partition is None or first is None or len(first.replicas) >= len(partition.replicas):
         return False
-    return difference.of == "records" and "elr=" in difference.own and "elr=" not in difference.kafka
+    if difference.of == "answer":
+        return isinstance(step, steps.ElectLeaders) and difference.kafka == "NONE"
+    texts = [_ELR.sub("", text).replace(NOTHING, "PartitionChange()") for text in (difference.kafka, difference.own)]
+    return difference.of == "records" and texts[0] == texts[1]
+
+
+def _remembers_member(difference: Difference, step: Step, before: Partitions) -> bool:
+    """CT-56: if an ISR becomes empty that had no leader, its first member is remembered in the leader's place."""
+    partition, _ = _partitions_of(difference, before)
+    has_none = partition is not None and partition.leader == NO_BROKER
+    return has_none and difference.of == "records" and _LAST_KNOWN.sub("", difference.own) == difference.kafka
 
 
 def _partitions_of(difference: Difference, before: Partitions) -> tuple[Partition | None, Partition | None]:
@@ -171,6 +183,7 @@ _RULES: Final[tuple[tuple[str, Explains], ...]] = (
     ("CT-51", _elects_other),
     ("CT-56", _clears_all),
     ("CT-56", _counts_first),
+    ("CT-56", _remembers_member),
     ("CT-56", _forgets_gone),
     ("CT-56", _faults),
     ("CT-60", _is_unknown_type),

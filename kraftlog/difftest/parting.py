@@ -20,7 +20,8 @@ CARRIED_OUT_OF: Final = 8
 """Of so many such steps one is carried out."""
 
 MIN_ISR: Final = "min.insync.replicas"
-UNKNOWN_CONFIG: Final = "no.such.config"
+UNKNOWN_CONFIGS: Final = ("no.such.config", "max.message.bytes")
+"""The second is a config of topics only."""
 UNSAFE_DOWNGRADE: Final = 3
 
 
@@ -112,7 +113,8 @@ def _configures_brokers(step: Step, image: Image) -> bool:
     if not isinstance(step, steps.AlterConfigs) or step.resource_type != steps.BROKER:
         return False
     return any(
-        name == UNKNOWN_CONFIG or (name == MIN_ISR and operation == steps.DELETE) for name, operation, _ in step.changes
+        name in UNKNOWN_CONFIGS or (name == MIN_ISR and operation == steps.DELETE)
+        for name, operation, _ in step.changes
     )
 
 

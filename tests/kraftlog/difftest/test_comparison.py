@@ -124,19 +124,21 @@ def test_ct36_only_the_fencing_before_it_explains_more_records_of_an_unregistrat
 def rule_of(step: steps.Step, of: str, where: str, kafka: str, own: str) -> str:
     """The rule that explains one difference; before the step broker 4 is being added to partition t-0.
 
-    Partition s-0 has one replica, partition s-1 two.
+    Partition s-0 has one replica, partition s-1 two, partition s-2 no leader.
     """
     moving = {**PARTITION, "replicas": (4, 1, 2), "adding": (4,), "directories": ("4:1", "1:1", "2:1")}
     before = image(CREATED[0], Record("Partition", "partition t-0", moving))
     small = {**PARTITION, "replicas": (1,), "isr": (1,), "directories": ("1:1",)}
-    for partition in (Record("Partition", "partition s-0", small), Record("Partition", "partition s-1", PARTITION)):
-        before.apply(partition)
+    leaderless = {**PARTITION, "leader": -1, "isr": (1,)}
+    for number, values in enumerate((small, PARTITION, leaderless)):
+        before.apply(Record("Partition", f"partition s-{number}", values))
     (found,) = explained([Difference(0, of, where, kafka, own)], step, before.partitions)
     return found.rule
 
 
 FENCE = "BrokerRegistrationChange(epoch=registration 1, fenced=True)"
 SHRUNK = "PartitionChange(isr=(1,), leader=1"
+GONE = "PartitionChange(isr=(), elr=(1,)"
 UNCLEAN = "PartitionChange(isr=({0},), leader={0}, recovery_state=1)"
 
 
@@ -158,7 +160,12 @@ UNCLEAN = "PartitionChange(isr=({0},), leader={0}, recovery_state=1)"
         ("", steps.Heartbeat(1), "records", "partition u-0", UNCLEAN.format(4), UNCLEAN.format(2)),
         ("CT-56", steps.Heartbeat(2), "records", "partition s-1", SHRUNK + ")", SHRUNK + ", elr=(2,))"),
         ("", steps.Heartbeat(2), "records", "partition t-0", SHRUNK + ")", SHRUNK + ", elr=(2,))"),
-        ("", steps.Heartbeat(2), "records", "partition s-1", SHRUNK + ", elr=(2,))", SHRUNK + ")"),
+        ("CT-56", steps.Heartbeat(2), "records", "partition s-1", "PartitionChange(elr=())", "nothing"),
+        ("", steps.Heartbeat(2), "records", "partition s-1", SHRUNK + ", elr=(2,))", "nothing"),
+        ("CT-56", steps.Heartbeat(1), "records", "partition s-2", GONE + ")", GONE + ", last_known_elr=(1,))"),
+        ("", steps.Heartbeat(1), "records", "partition t-0", GONE + ")", GONE + ", last_known_elr=(1,))"),
+        ("CT-56", steps.ElectLeaders(0, None), "answer", "s-1", "NONE", "PREFERRED_LEADER_NOT_AVAILABLE"),
+        ("", steps.ElectLeaders(0, None), "answer", "t-0", "NONE", "PREFERRED_LEADER_NOT_AVAILABLE"),
         ("CT-56", steps.AlterConfigs(2, "t", ()), "records", "topic t", "Topic(); ClearElr(topic=t)", "Topic()"),
         ("CT-56", steps.AlterConfigs(2, "t", ()), "records", "topic ", "ClearElr(topic=)", "nothing"),
         ("", steps.AlterConfigs(2, "t", ()), "records", "topic t", "Topic(); ClearElr(topic=t)", "nothing"),
