@@ -6,7 +6,7 @@ For those that do not, see `kraftlog.difftest.parting`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -15,7 +15,8 @@ from kraftlog.difftest.comparison import NOTHING, Difference
 from kraftlog.difftest.image import NO_BROKER, Partition
 from kraftlog.difftest.steps import Step
 
-Partitions: TypeAlias = Mapping[tuple[str, int], Partition]
+Key: TypeAlias = tuple[str, int]
+Partitions: TypeAlias = Mapping[Key, Partition]
 Explains = Callable[[Difference, Step, Partitions], bool]
 
 STALE_INDEX: Final = "existed in isrMembers, but not in the topics map"
@@ -28,12 +29,27 @@ _EPOCH: Final = re.compile(r"partition_epoch=\d+")
 _LEADER: Final = re.compile(r"leader=(\d+)")
 
 
-def explained(differences: list[Difference], step: Step, before: Partitions) -> list[Difference]:
-    """The same differences, with the rule of those that are meant. `before` are the partitions before the step."""
-    return [
-        replace(difference, rule=next((rule for rule, explains in _RULES if explains(difference, step, before)), ""))
-        for difference in differences
-    ]
+def explained(
+    differences: list[Difference], step: Step, before: Partitions, with_former: Collection[Key] = ()
+) -> list[Difference]:
+    """The same differences, with the rule of those that are meant.
+
+    `before` are the partitions before the step, `with_former` those of which Kafka has replicas on the list of eligible
+    ones that are none any more.
+    """
+    found = []
+    for difference in differences:
+        rule = next((rule for rule, explains in _RULES if explains(difference, step, before)), "")
+        if not rule and _waits_for_former(difference, with_former):
+            rule = "CT-56"
+        found.append(replace(difference, rule=rule))
+    return found
+
+
+def _waits_for_former(difference: Difference, with_former: Collection[Key]) -> bool:
+    """CT-56: while its list names any replica, be it a former one, Kafka does not elect the last known leader."""
+    is_last_known = "recovery_state=1" in difference.own and "last_known_elr=()" in difference.own
+    return difference.kafka == NOTHING and is_last_known and _key_of(difference) in with_former
 
 
 def _is_answer(difference: Difference, kafka: str, own: str) -> bool:
@@ -121,9 +137,14 @@ def _remembers_member(difference: Difference, step: Step, before: Partitions) ->
 
 def _partitions_of(difference: Difference, before: Partitions) -> tuple[Partition | None, Partition | None]:
     """The partition that a difference is about, and the first one of its topic."""
+    topic, number = _key_of(difference)
+    return before.get((topic, number)), before.get((topic, 0))
+
+
+def _key_of(difference: Difference) -> Key:
+    """The partition that a difference is about; partition -1 if it is about something else."""
     topic, _, number = difference.where.removeprefix("partition ").rpartition("-")
-    found = before.get((topic, int(number))) if number.isdecimal() else None
-    return found, before.get((topic, 0))
+    return topic, int(number) if number.isdecimal() else -1
 
 
 def _clears_all(difference: Difference, step: Step, before: Partitions) -> bool:

@@ -84,6 +84,7 @@ class Session:
             if rule and not is_carried_out(step):
                 continue
             before = dict(self.kafka.image.partitions)
+            with_former = [key for key, gone in self.kafka.image.former_eligible.items() if gone]
             try:
                 found = await self._step(number, step, outcome)
             except Resigned as resigned:
@@ -96,7 +97,7 @@ class Session:
             if rule:
                 outcome.differences += [replace(difference, rule=rule) for difference in found]
             else:
-                outcome.differences += explained(found, step, before)
+                outcome.differences += explained(found, step, before, with_former)
             if images:
                 break
         return outcome

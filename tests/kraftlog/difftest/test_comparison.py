@@ -184,6 +184,15 @@ def test_what_explains_a_difference(rule: str, step: steps.Step, of: str, where:
     assert rule_of(step, of, where, kafka, own) == rule
 
 
+@pytest.mark.parametrize(("with_former", "rule"), [([("t", 0)], "CT-56"), ([("t", 1)], ""), ([], "")])
+def test_the_last_known_leader_is_not_elected_by_kafka_while_its_list_names_a_former_replica(
+    with_former: list[tuple[str, int]], rule: str
+) -> None:
+    own = "PartitionChange(isr=(2,), leader=2, recovery_state=1, last_known_elr=())"
+    found = Difference(0, "records", "partition t-0", "nothing", own)
+    assert [one.rule for one in explained([found], steps.Heartbeat(2), {}, with_former)] == [rule]
+
+
 def test_eligible_replicas_are_compared_in_one_order_and_without_those_that_are_none() -> None:
     found = image(*CREATED)
     assert str(found.settled(change(isr=(1,), elr=(2, 1, 9)))) == "PartitionChange(isr=(1,), elr=(1, 2))"
