@@ -201,7 +201,8 @@ def import_snapshot(
 
     image = loaded(directory, snapshot_only=snapshot_only)
     with closing(image.connection):
-        fields = import_image(image, to)
+        with late_progress("writing") as progress:
+            fields = import_image(image, to, progress)
         closed = image.kept_closed()
     print_fields(fields, output)
     _note_left_out(image.left_out(), "kraftlog")
@@ -229,8 +230,8 @@ def export(
     from kraftlog.cli.shell import load_snapshot
     from kraftlog.offline.kafka.takeover import export_snapshot
 
-    with closing(load_snapshot(snapshot)) as connection:
-        fields, left_out = export_snapshot(connection, to)
+    with closing(load_snapshot(snapshot)) as connection, late_progress("writing") as progress:
+        fields, left_out = export_snapshot(connection, to, progress)
     print_fields(fields, output)
     _note_left_out(left_out, "a Kafka's metadata")
 

@@ -242,6 +242,25 @@ def test_diff_says_that_secrets_differ_and_not_how(controller: Path, run: Run, t
     assert "sesame" not in run("kafka", "diff", controller, later).output
 
 
+def test_no_command_writes_into_the_directory(controller: Path, tmp_path: Path, run: Run) -> None:
+    def stats() -> dict[str, tuple[int, int]]:
+        found = (controller, *controller.rglob("*"))
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+    before = stats()
+    for command in (
+        ("kafka", "describe", controller),
+        ("kafka", "dump", controller),
+        ("kafka", "sql", controller, "SELECT 1"),
+        ("sql", "--kafka", controller, "SELECT 1"),
+        ("kafka", "diff", controller, controller),
+        ("kafka", "import", controller, "--to", tmp_path),
+        ("export", "--kafka", controller, "--to", tmp_path / "export"),
+    ):
+        assert run(*command).code == 0
+    assert stats() == before
+
+
 # --- import and export ------------------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Closed records there and back: the bytes are Kafka's, a removal has none, and a record and its removal share a key."""
+"""Closed records there and back: the bytes are Kafka's, a removal has none, and it has the key of its record."""
 
 from __future__ import annotations
 
