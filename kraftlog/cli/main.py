@@ -23,6 +23,7 @@ from kraftlog.cli import (
     bench,
     brokers,
     configs,
+    difftest,
     dump_log,
     elect,
     faults,
@@ -101,6 +102,7 @@ app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(bench.app, name="bench")
 faults.add_to(app)
+difftest.add_to(app)
 
 
 @app.callback()

@@ -29,8 +29,8 @@ answer it."""
 class Timer(Protocol):
     """A timer that can be cancelled."""
 
-    def cancel(self) -> None:
-        """Cancel it; nothing happens if it has fired."""
+    def cancel(self) -> object:
+        """Cancel it; nothing happens if it has fired. Returns nothing of use."""
         ...
 
 

@@ -224,7 +224,7 @@ class MetadataStore:
 
         using = asyncio.get_running_loop().create_task(self._use_loaded(unless))
         using.add_done_callback(ended)
-        return _Cancellable(using)
+        return using
 
     async def _use_loaded(self, unless: Callable[[], bool]) -> None:
         async with self._queries.held(), self._statements.held():
@@ -293,16 +293,6 @@ class MetadataStore:
         """
         statement = Statement(sql, min(timeout_seconds, self._read_seconds_max))
         return await self._statements.run_statement(statement)
-
-
-class _Cancellable:
-    """A task that runs until it ends or is cancelled."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self._task = task
-
-    def cancel(self) -> None:
-        self._task.cancel()
 
 
 def _new_path(path: Path) -> Path:

@@ -14,8 +14,12 @@ ID_BYTES: Final = 16
 RESERVED_IDS_END: Final = 100
 """Ids below this, taken as a number, have a meaning of their own in Kafka: 0 is "none", 1 is the metadata topic."""
 
-UNASSIGNED_DIRECTORY: Final = bytes(ID_BYTES)
+MIGRATING_DIRECTORY: Final = (0).to_bytes(ID_BYTES, "big")
+"""The directory of a replica from before directories were known; in older logs of ours also of an unassigned one."""
+UNASSIGNED_DIRECTORY: Final = (1).to_bytes(ID_BYTES, "big")
 """The directory of a replica whose broker has more than one and has not reported which one it took."""
+LOST_DIRECTORY: Final = (2).to_bytes(ID_BYTES, "big")
+"""The directory of a replica whose broker knows only that the one it was in has failed."""
 
 
 @lru_cache(maxsize=16_384)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from raft.storage.segmented_log import LogConfig
 from snapshot.log_start_policy import LogStartConfig
 
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
+CALM = dataclasses.replace(QUICK, fetch_timeout_ms=60_000)
+"""No voter misses its leader in a test's time, however busy the machine: an epoch more has another cause."""
 
 
 _handed_out: set[int] = set()

@@ -17,6 +17,7 @@ import grpc.aio
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
+from raft.rpc.call_end import CallEnd
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
@@ -65,6 +66,7 @@ class OperationStream:
         self._client_id = client_id
         self._channel = channel
         self._call = call
+        self._call_end = CallEnd(call)
         self._next_id = 0
         self._unsent: deque[admin_pb2.Operation] = deque()
         self._pending: dict[int, asyncio.Future[admin_pb2.OperationResult]] = {}
@@ -226,7 +228,8 @@ class OperationStream:
                     if answer is not None and not answer.done():
                         answer.set_result(result)
             reason = "the node ended the connection"
-        except grpc.aio.AioRpcError as error:
+        except grpc.aio.AioRpcError as seen:
+            error = self._call_end.error(seen)
             reason = "the connection broke"
             self._refusal = _refusal(self.endpoint, error)
             if error.code() is not grpc.StatusCode.UNAVAILABLE:

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_cluster_id
 from kraftlog.bench.peers.kafka_requests import Connection
-from kraftlog.bench.peers.processes import servers
+from kraftlog.bench.peers.processes import Servers, servers
 from kraftlog.bench.peers.system import System, WhenVisible
 from kraftlog.local.child import ChildProcess
 from kraftlog.local.cluster_directory import free_endpoints
@@ -50,12 +50,7 @@ class KafkaSystem(System):
     @asynccontextmanager
     async def running(cls, java: Path, jars: Path, directory: Path) -> AsyncIterator[System]:
         """A new cluster in `directory`, running within the block. Raises ApiError if it does not start."""
-        endpoints = free_endpoints(CONTROLLERS)
-        java_command = [str(java), *JVM_OPTIONS, "-cp", str(jars / "*")]
-        files = _write_properties(directory, endpoints)
-        await _format(java_command, files)
-        commands = {file.stem: [*java_command, "kafka.Kafka", str(file)] for file in files}
-        async with servers("Kafka", commands, directory, os.environ) as running:
+        async with controllers([str(java), *JVM_OPTIONS, "-cp", str(jars / "*")], directory) as (running, endpoints, _):
             active = await running.until(lambda: _active(endpoints))
             system = cls(active, next(endpoint for endpoint in endpoints if endpoint != active))
             try:
@@ -96,6 +91,25 @@ class KafkaSystem(System):
             connection.close()
 
 
+@asynccontextmanager
+async def controllers(
+    java_command: Sequence[str],
+    directory: Path,
+    settings: Mapping[str, object] | None = None,
+    format_options: Sequence[str] = (),
+) -> AsyncIterator[tuple[Servers, list[Endpoint], str]]:
+    """Three new controllers in `directory`, running within the block, where they listen, and the id of their cluster.
+
+    `settings` are added to their files, `format_options` to what Kafka's tool is called with. Raises ApiError.
+    """
+    endpoints, cluster_id = free_endpoints(CONTROLLERS), random_cluster_id()
+    files = _write_properties(directory, endpoints, settings or {})
+    await _format(java_command, files, ["-t", cluster_id, *format_options])
+    commands = {file.stem: [*java_command, "kafka.Kafka", str(file)] for file in files}
+    async with servers("Kafka", commands, directory, os.environ) as running:
+        yield running, endpoints, cluster_id
+
+
 async def _active(endpoints: Sequence[Endpoint]) -> Endpoint | None:
     """The controller that takes a change, None if none does."""
     for endpoint in endpoints:
@@ -114,7 +128,7 @@ async def _active(endpoints: Sequence[Endpoint]) -> Endpoint | None:
     return None
 
 
-def _write_properties(directory: Path, endpoints: Sequence[Endpoint]) -> list[Path]:
+def _write_properties(directory: Path, endpoints: Sequence[Endpoint], settings: Mapping[str, object]) -> list[Path]:
     voters = ",".join(f"{node_id}@{endpoint}" for node_id, endpoint in enumerate(endpoints, 1))
     files = []
     for node_id, endpoint in enumerate(endpoints, 1):
@@ -126,16 +140,16 @@ def _write_properties(directory: Path, endpoints: Sequence[Endpoint]) -> list[Pa
             "controller.listener.names": "CONTROLLER",
             "listeners": f"CONTROLLER://{endpoint}",
             "log.dirs": directory / f"kafka-{node_id}",
+            **settings,
         }
         file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
         files.append(file)
     return files
 
 
-async def _format(java_command: Sequence[str], files: Sequence[Path]) -> None:
+async def _format(java_command: Sequence[str], files: Sequence[Path], options: Sequence[str]) -> None:
     """Format each controller's directory with Kafka's tool. Raises ApiError with its last words if it fails."""
-    cluster_id = random_cluster_id()
-    tool = [*java_command, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c"]
+    tool = [*java_command, "kafka.tools.StorageTool", "format", *options, "-c"]
     logs = [file.with_suffix(".format.log") for file in files]
     children = [ChildProcess([*tool, str(file)], log, os.environ) for file, log in zip(files, logs, strict=True)]
     codes = await asyncio.gather(*(child.wait() for child in children))

@@ -78,7 +78,7 @@ class Connection:
         return described_value(await self.call(DESCRIBE, DESCRIBE_VERSION, DescribeConfigsResponse))
 
     async def call(self, request: Message, version: int, answer: type[M]) -> M:
-        """Send a request and wait for the answer, which is of type `answer`. Raises ApiError."""
+        """The answer to one request, of type `answer`. Raises ApiError BROKER_NOT_AVAILABLE or CORRUPT_MESSAGE."""
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT_SECONDS):
                 self._writer.writelines(self._messages.send(request, version))

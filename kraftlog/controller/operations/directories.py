@@ -12,7 +12,7 @@ from kraftlog.controller.operations.brokers import check_broker_epoch
 from kraftlog.controller.operations.leader_and_isr import partitions_without
 from kraftlog.controller.operations.lookups import find_partition_by_id
 from kraftlog.controller.rules.partition_change import Target, directory_of
-from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges, is_online
+from kraftlog.controller.rules.partition_context import PartitionChanges, is_online
 from kraftpb.v1.admin_pb2 import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -21,7 +21,7 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import ID_BYTES, is_reserved
+from statemachine.words.ids import ID_BYTES, LOST_DIRECTORY, is_reserved
 from statemachine.words.limits import check_record_count
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 from statemachine.words.repeats import repeats

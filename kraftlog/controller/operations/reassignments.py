@@ -3,8 +3,8 @@
 Nothing changes here.
 
 A reassignment has two steps. First a partition gets its new replicas in addition to the old ones. When the new ones are
-in sync, an AlterPartition of its leader removes those that are not in the target (CT-54). If all that will stay are in
-sync already, one record does both.
+in sync, an AlterPartition of its leader removes those that are not in the target (CT-54). If nothing has to be waited
+for, one record does both.
 """
 
 from __future__ import annotations

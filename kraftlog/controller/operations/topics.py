@@ -50,6 +50,8 @@ from statemachine.words.resources import FROM_DEFAULT, ResourceType
 RECORDS_PER_TOPIC_MIN: Final = 2
 """The topic itself and its only partition."""
 
+_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+
 TOPICS_SHOWN: Final = 3
 """How many topics one message names at most when it is about a whole request."""
 
@@ -276,9 +278,13 @@ def delete_topics(
     check_name_lengths(topic.name for topic in request.topics)
     found = [_find(state, reference) for reference in request.topics]
     repeated = repeats(topic.topic_id for topic in found if not topic.error_code)
+    asked_again = repeats((reference.name, reference.topic_id) for reference in request.topics)
     records: list[MetadataRecord] = []
-    for topic in found:
+    for reference, topic in zip(request.topics, found, strict=True):
         if topic.error_code:
+            if topic.error_code in _UNKNOWN and (reference.name, reference.topic_id) in asked_again:
+                topic.error_code = ErrorCode.INVALID_REQUEST
+                topic.error_message = f"{_shown(reference)} is in the request more than once"
             continue
         try:
             if topic.topic_id in repeated:

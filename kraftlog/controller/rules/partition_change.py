@@ -19,7 +19,7 @@ from kraftpb.v1.metadata_pb2 import (
     PartitionRecord,
 )
 from raft.core.types import NO_LEADER
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 
 RECOVERED: Final = 0
@@ -166,10 +166,20 @@ def _given(target: Sequence[int] | None, present: list[int]) -> list[int]:
     return present if target is None else list(target)
 
 
+# Consider brokers 1, 2 and 3, of which 3 has failed for good, and the reassignment to 1, 2 and 4. Broker 2 is slow, and
+# in and out of the ISR. When 4 is in sync the partition has as many good replicas as before without 3: done, whether 2
+# is in sync at that moment or not. But a reassignment to 1 and 2 alone makes do with fewer replicas: if 2 were not in
+# sync, broker 3, which may be, would go, and 1 would be left alone with the data.
 def _complete_reassignment(plan: _Plan) -> None:
-    """Remove the replicas that are being removed, once all that will stay are in sync (CT-54)."""
+    """Remove the replicas that are being removed, once the added ones are in sync (CT-54).
+
+    If more are removed than added, all that will stay must be in sync.
+    """
+    if not plan.removing_replicas and not plan.adding_replicas:
+        return
     staying = [broker_id for broker_id in plan.replicas if broker_id not in plan.removing_replicas]
-    if (plan.removing_replicas or plan.adding_replicas) and staying and set(staying) <= set(plan.isr):
+    awaited = staying if len(plan.adding_replicas) < len(plan.removing_replicas) else plan.adding_replicas
+    if staying and set(awaited) <= set(staying) & set(plan.isr):
         plan.replicas = staying
         plan.isr = [broker_id for broker_id in plan.isr if broker_id in staying]
         plan.removing_replicas = []
@@ -285,6 +295,6 @@ def _directories(partition: PartitionRecord, plan: _Plan, target: Target, condit
 
 
 def directory_of(partition: PartitionRecord, broker_id: int) -> bytes:
-    """The log directory of a broker's replica; UNASSIGNED_DIRECTORY if it is not known."""
+    """The log directory of a broker's replica; MIGRATING_DIRECTORY in a record from before directories were known."""
     of_broker = dict(zip(partition.replicas, partition.directories, strict=False))  # an old record has none
-    return of_broker.get(broker_id, UNASSIGNED_DIRECTORY)
+    return of_broker.get(broker_id, MIGRATING_DIRECTORY)

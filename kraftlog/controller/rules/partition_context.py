@@ -14,11 +14,10 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBro
 from statemachine.metadata.state import MetadataState
 from statemachine.words.config_definitions import MIN_ISR, MIN_ISR_DEFAULT
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
-from statemachine.words.ids import ID_BYTES, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_ELR, in_version
 
-LOST_DIRECTORY: Final = (1).to_bytes(ID_BYTES, "big")
-"""The directory of a replica whose broker knows only that the one it was in has failed."""
+_UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,6 @@ def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:
 
     A broker that registered before metadata.version 17 has not reported which it has.
     """
-    if directory == UNASSIGNED_DIRECTORY or (not broker.log_dirs and directory != LOST_DIRECTORY):
+    if directory in _UNKNOWN_DIRECTORIES or (not broker.log_dirs and directory != LOST_DIRECTORY):
         return True
     return directory in broker.log_dirs

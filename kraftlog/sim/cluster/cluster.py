@@ -8,6 +8,7 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import FlushFailed, KraftlogError, OutOfSpace
+from kraftbase.files.files import join
 from kraftbase.uuids import uuid_to_text
 from kraftlog.sim.cluster.fault_atlas import FaultAtlas
 from kraftlog.sim.marks import Marks
@@ -31,6 +32,7 @@ from raft.core.messages import Response
 from raft.core.types import NodeId, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.storage.directory import SNAPSHOTS_NAME
+from raft.storage.quorum_state import COPY_NAMES
 
 FIRST_OBSERVER_ID = 11
 
@@ -228,11 +230,12 @@ class Cluster(Observed):
             case FlushFailed():
                 is_expected = bool(files.failing_syncs)
             case OutOfSpace():
-                # A log that a snapshot replaces needs room, and so does a new leader's first batch when elections have
-                # used up the reserve for it. Other appends are refused before.
+                # A log that a snapshot replaces needs room, and so do the first quorum state of a new node and a new
+                # leader's first batch when elections have used up the reserve for it. Other appends are refused before.
                 replaces_log = any(isinstance(action, TruncateFullyAndStartAt) for action in process.step.actions)
+                is_new = not all(files.exists(join(DIRECTORY, name)) for name in COPY_NAMES)
                 is_expected = files.space_limit is not None and (
-                    process.step.started or replaces_log or process.shell.replica.is_leader
+                    process.step.started or is_new or replaces_log or process.shell.replica.is_leader
                 )
             case KraftlogError():
                 is_expected = self.atlas.is_harmed(machine) or bool(files.failing_reads)

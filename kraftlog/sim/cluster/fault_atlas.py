@@ -63,6 +63,13 @@ class FaultAtlas:
             harmed |= new
         return len(harmed | {machine.node_id}) <= len(cluster.voter_ids) - cluster.majority
 
+    def may_lose_database(self, machine: Machine) -> bool:
+        """Whether its database may go: not while it is the only one to tell that the log was rolled back or damaged.
+
+        From its start on a process knows that its log recovers, and the disk, too.
+        """
+        return machine.process is not None or machine.node_id not in self._harmed
+
     def harm(self, machine: Hardware) -> None:
         """Note that durable data was taken from it."""
         view = machine.view

@@ -45,6 +45,8 @@ def rot_row(world: World, random: Random) -> str | None:
 def lose_database(world: World, random: Random) -> str | None:
     """The state machine's file is lost; the log fills a new one."""
     machine = any_machine(world, random)
+    if not world.atlas.may_lose_database(machine):
+        return None
     world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
     machine.database.lose()
     return str(machine.node_id)
@@ -54,6 +56,8 @@ def lose_database(world: World, random: Random) -> str | None:
 def damage_database(world: World, random: Random) -> str | None:
     """Bits of the state machine's file flip."""
     machine = any_machine(world, random)
+    if not world.atlas.may_lose_database(machine):
+        return None
     world.kill(machine, Crash.KILLED, restart_after_us=downtime_us(random))
     machine.database.damage()
     return str(machine.node_id)

@@ -25,7 +25,7 @@ from raft.core.types import NodeId
 from raft.listener import CommittedBatch
 from raft.storage.directory import DataDirectory
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun
-from tests.raft.nodes import QUICK, free_port
+from tests.raft.nodes import CALM, free_port
 from tests.statemachine.builders import WithoutRecords, creatable
 from tests.statemachine.builders import create as create_topics
 
@@ -64,7 +64,7 @@ class Nodes:
             directory=directory,
             listener=self.endpoints[node_id],
             voters=tuple((NodeId(voter_id), endpoint) for voter_id, endpoint in self.endpoints.items()),
-            quorum=QUICK,
+            quorum=CALM,
         )
         stack = self._stacks[node_id] = contextlib.AsyncExitStack()
         await stack.enter_async_context(running_node(config))

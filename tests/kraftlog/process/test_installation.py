@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 
 import kraftlog
 from kraftlog.process.installation import OWN_MODULES
-from tests.kraftlog import command_line
 from tests.kraftlog.command_line import Run, command, environment, run
 from tests.paths import ROOT
 
@@ -25,8 +25,10 @@ def test_help_has_a_short_name(run: Run, arguments: tuple[str, ...]) -> None:
     assert run(*arguments, "-h").lines() == run(*arguments, "--help").lines()
 
 
-def test_it_writes_a_completion() -> None:
-    assert "_KRAFTLOG_COMPLETE" in command_line.kraftlog("--show-completion", "bash").output
+def test_it_writes_a_completion_for_the_shell_that_it_is_called_from() -> None:
+    shell = ["bash", "-c", f"{shlex.join(command('--show-completion'))}; true"]
+    ended = subprocess.run(shell, capture_output=True, text=True, env=environment())
+    assert "_KRAFTLOG_COMPLETE" in ended.stdout, ended
 
 
 @pytest.mark.parametrize("package", OWN_MODULES)

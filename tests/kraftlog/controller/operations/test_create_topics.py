@@ -62,7 +62,7 @@ async def test_a_replicas_directory_is_known_if_its_broker_has_only_one(bench: B
     await bench.done(create(assigned("clicks", {0: [1, 2]})))
     described = metadata_queries.describe_topic(bench.store.reader, name="clicks")
     assert described is not None
-    assert described.partitions[0].directories == ("AAAAAAAAAAAAAAAAAAAHbQ", "AAAAAAAAAAAAAAAAAAAAAA")
+    assert described.partitions[0].directories == ("AAAAAAAAAAAAAAAAAAAHbQ", "AAAAAAAAAAAAAAAAAAAAAQ")
 
 
 async def test_ct32_fenced_brokers_are_used_last_and_are_not_in_the_isr(bench: Bench) -> None:

@@ -61,6 +61,15 @@ async def test_a_topic_that_is_in_the_request_twice_is_an_invalid_request_for_bo
     assert [topic.name for topic in metadata_queries.list_topics(bench.store.reader)] == ["a"]
 
 
+async def test_what_does_not_exist_and_is_in_the_request_twice_is_an_invalid_request(bench: Bench) -> None:
+    await bench.with_brokers(1)
+    unknown = bytes([9] * 16)
+    result = await bench.run(delete("a", "a", "b", ids=[unknown, unknown]))
+    invalid, not_there = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert errors(result) == [invalid, invalid, not_there, invalid, invalid]
+    assert "topic 'a' is in the request more than once" in result.delete_topics.topics[0].error_message
+
+
 async def test_ct12_more_topics_than_a_batch_holds_are_refused_whole(bench: Bench) -> None:
     result = await bench.run(delete(*(f"t{number}" for number in range(10_001))))
     assert result.error_code == ErrorCode.RECORD_LIST_TOO_LARGE

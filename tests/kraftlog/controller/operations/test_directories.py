@@ -10,11 +10,10 @@ from kraftlog.controller.operations.directories import (
     failed_directories,
     partitions_without_directories,
 )
-from kraftlog.controller.rules.partition_context import LOST_DIRECTORY
 from kraftpb.v1.admin_pb2 import AssignReplicasToDirsRequest, DirectoryAssignment, DirectoryAssignmentResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import NO_LEADER
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata
@@ -111,7 +110,7 @@ def test_a_leader_that_begins_anew_leads_no_more() -> None:
     assert (after.leader, list(after.isr), after.directories[0]) == (2, [2], OTHER)
 
 
-@pytest.mark.parametrize("before", [UNASSIGNED_DIRECTORY, an_id(901)])
+@pytest.mark.parametrize("before", [UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, an_id(901)])
 def test_an_eligible_replica_that_is_moved_or_says_where_it_is_may_lead(before: bytes) -> None:
     waiting = a_partition((1, 2), (), leader=NO_LEADER, elr=[1], directories=[before, an_id(902)])
     state = a_cluster(waiting).commit(two_directories())
@@ -143,7 +142,14 @@ def test_a_broker_without_a_replica(state: Metadata) -> None:
     refused(state, asked(partition_id=1), ErrorCode.NOT_LEADER_OR_FOLLOWER, words)
 
 
-@pytest.mark.parametrize("directory", [b"", b"short", UNASSIGNED_DIRECTORY, (5).to_bytes(16, "big")])
+def test_ct27_reserved_directories_have_kafkas_ids() -> None:
+    reserved = (MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY)
+    assert [int.from_bytes(directory, "big") for directory in reserved] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "directory", [b"", b"short", UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, (5).to_bytes(16, "big")]
+)
 def test_what_is_no_directory(state: Metadata, directory: bytes) -> None:
     refused(state, asked(directory), ErrorCode.INVALID_REQUEST, "is no log directory's id for partition 0")
 

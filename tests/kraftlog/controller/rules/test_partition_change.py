@@ -18,12 +18,12 @@ from kraftlog.controller.rules.partition_change import (
     change_partition,
     directory_of,
 )
-from kraftlog.controller.rules.partition_context import LOST_DIRECTORY, PartitionChanges
+from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
 from raft.core.types import NO_LEADER
 from statemachine.replay.replay import changed_partition
 from statemachine.words.features import METADATA_VERSION_LATEST
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition
 
@@ -174,7 +174,7 @@ def test_ct53_removing_replicas_needs_a_new_epoch_for_the_same_leader() -> None:
 # --- CT-54: reassignments complete ------------------------------------------------------------------------------------
 
 
-def test_ct54_a_reassignment_completes_when_all_that_stay_are_in_sync() -> None:
+def test_ct54_a_reassignment_completes_when_the_added_replicas_are_in_sync() -> None:
     partition = a_partition((4, 3, 1, 2), (1, 2, 3), adding=(4,), removing=(1, 2))
     waiting = changed(partition, isr=[1, 2])
     assert (list(waiting.replicas), list(waiting.adding_replicas), list(waiting.removing_replicas)) == (
@@ -187,6 +187,24 @@ def test_ct54_a_reassignment_completes_when_all_that_stay_are_in_sync() -> None:
     assert not after.adding_replicas and not after.removing_replicas
     assert after.leader_epoch == 6
     assert after.directories == [an_id(904), an_id(903)]
+
+
+def test_ct54_who_stays_is_not_waited_for_if_as_many_come_as_go() -> None:
+    """Found by difftest: Kafka 4.3 waits for the added replicas only."""
+    after = changed(a_partition((4, 2, 1, 3), (1, 3), adding=(4,), removing=(3,)), isr=[1, 3, 4])
+    assert (list(after.replicas), list(after.isr)) == ([4, 2, 1], [1, 4])
+    assert not after.adding_replicas and not after.removing_replicas
+    grown = changed(a_partition((1, 2, 3), (1,), adding=(3,)), isr=[1, 3])
+    assert (list(grown.replicas), list(grown.isr), list(grown.adding_replicas)) == ([1, 2, 3], [1, 3], [])
+
+
+def test_ct54_who_stays_is_waited_for_if_fewer_come_than_go() -> None:
+    partition = a_partition((4, 2, 1, 3), (1, 3), adding=(4,), removing=(1, 3))
+    after = changed(partition, isr=[1, 3, 4])
+    assert (list(after.replicas), list(after.removing_replicas)) == ([4, 2, 1, 3], [1, 3])
+    assert list(changed(partition, isr=[1, 3, 4, 2]).replicas) == [4, 2]
+    fewer = changed(a_partition((1, 2, 3), (1, 3)), replicas=[1, 2, 3], removing=[3])
+    assert (list(fewer.replicas), list(fewer.isr)) == ([1, 2, 3], [1, 3])
 
 
 def test_ct54_a_leader_that_stays_is_kept_with_a_new_epoch() -> None:
@@ -213,9 +231,9 @@ def test_ct54_a_new_replica_gets_a_directory_and_the_others_keep_theirs() -> Non
 
 def test_the_directory_of_one_replica_is_set_beside_unknown_ones() -> None:
     after = changed(a_partition((1, 2), directories=[]), directories={2: an_id(12)})
-    assert after.directories == [UNASSIGNED_DIRECTORY, an_id(12)]
+    assert after.directories == [MIGRATING_DIRECTORY, an_id(12)]
     assert directory_of(after, 2) == an_id(12)
-    assert directory_of(after, 3) == UNASSIGNED_DIRECTORY
+    assert directory_of(after, 3) == MIGRATING_DIRECTORY
     assert change(after, directories={2: an_id(12)}) is None
 
 
@@ -347,7 +365,7 @@ def test_brokers_that_are_fenced_leaving_unknown_or_without_their_directory_cann
     state = a_cluster(brokers=(1, 2, 3), fenced=(2,), shutting_down=(3,))
     changes = PartitionChanges(state)
     assert changes.can_lead(1, an_id(901))
-    assert changes.can_lead(1, UNASSIGNED_DIRECTORY)
+    assert changes.can_lead(1, UNASSIGNED_DIRECTORY) and changes.can_lead(1, MIGRATING_DIRECTORY)
     assert not changes.can_lead(1, an_id(77))
     assert not changes.can_lead(1, LOST_DIRECTORY)
     assert [changes.can_lead(broker_id, an_id(900 + broker_id)) for broker_id in (2, 3, 4)] == [False] * 3

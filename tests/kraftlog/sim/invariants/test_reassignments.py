@@ -81,6 +81,7 @@ def test_elections_that_may_not_be(before: MetadataRecord, absent: list[int], re
     "record",
     [
         change(replicas=[3, 2], isr=[3, 2], leader=3, adding_replicas=[], removing_replicas=[]),
+        change(replicas=[3, 2], isr=[3], leader=3, adding_replicas=[], removing_replicas=[]),
         change(replicas=[1, 2], isr=[1], adding_replicas=[], removing_replicas=[]),
         change(replicas=[2, 3, 1], adding_replicas=[], removing_replicas=[1, 3]),
         change(replicas=[2, 3, 1], adding_replicas=[], removing_replicas=[]),
@@ -95,7 +96,7 @@ def test_what_may_become_of_replicas(record: MetadataRecord) -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        change(replicas=[3, 2], isr=[3], leader=3, adding_replicas=[], removing_replicas=[]),
+        change(replicas=[3, 2], isr=[2], leader=2, adding_replicas=[], removing_replicas=[]),
         change(replicas=[2, 1], adding_replicas=[2], removing_replicas=[]),
         change(replicas=[1], adding_replicas=[]),
         change(replicas=[2, 3, 1], isr=[2], leader=2, adding_replicas=[], removing_replicas=[1, 3]),
@@ -105,6 +106,14 @@ def test_what_may_not_become_of_replicas(record: MetadataRecord) -> None:
     cluster = cluster_with(MOVING)
     invariant = ReplicasGoWhenDone(cluster)
     step = cluster.records(record)
+    with violates(invariant):
+        invariant.after_step(step)
+
+
+def test_who_stays_is_in_sync_if_fewer_come_than_go() -> None:
+    cluster = cluster_with(partition([3, 2, 1, 4], [1, 4], 1, adding_replicas=[3], removing_replicas=[1, 4]))
+    invariant = ReplicasGoWhenDone(cluster)
+    step = cluster.records(change(replicas=[3, 2], isr=[3], leader=3, adding_replicas=[], removing_replicas=[]))
     with violates(invariant):
         invariant.after_step(step)
 
