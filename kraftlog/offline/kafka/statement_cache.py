@@ -16,12 +16,13 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kraftlog import __version__
 from kraftlog.offline.kafka.directory import KafkaDirectory
 from statemachine.tables.database import KNOWN_MIGRATIONS
 
 CACHED_BYTES_MIN: Final = 16 * 1024 * 1024
 """Of the files to read: these take seconds."""
+FORMAT: Final = 1
+"""Goes up when something else is made of the same files: older copies are not found then."""
 COPIES_MAX: Final = 4
 """How many are kept: those that were used last."""
 
@@ -49,7 +50,7 @@ class StatementCache:
         read += [] if snapshot_only else [segment.path for segment in directory.segments]
         stats = [(path.name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for path in read for stat in (path.stat(),)]
         named = [
-            __version__,
+            FORMAT,
             *KNOWN_MIGRATIONS,
             str(directory.path.resolve()),
             directory.identity,
