@@ -59,7 +59,7 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 
 peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our message tables against Kafka's, and the benchmark that compares with both
 	@$(BIN)/python tools/install_peers.py build/peers
-	$(BIN)/pytest -q tests/kraftlog/kafka/test_definitions.py
+	$(BIN)/pytest -q tests/kraftlog/kafka/test_definitions.py tests/process/test_kafka_starts.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
 

@@ -1,4 +1,4 @@
-"""How fast Kafka's bytes are read and written, in one process, without a cluster.
+"""How fast Kafka's bytes are read and written, and a Kafka's metadata is imported, without a cluster.
 
 Metadata records are in the proportions of a small real cluster: mostly partitions and their changes.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from kraftlog.bench.figures import write_json
+from kraftlog.bench.kafka_import import import_targets
 from kraftlog.bench.machine import machine
 from kraftlog.bench.targets import Target, targets_table
 from kraftlog.kafka.codec import decode, encode
@@ -64,14 +65,17 @@ MIX: Final[list[tuple[Message, int]]] = [
 """Records, each with its version."""
 
 
-async def run(records: int, directory: Path | None, json_path: Path | None, console: Console) -> bool:
+async def run(records: int, partitions: int, directory: Path | None, json_path: Path | None, console: Console) -> bool:
     """Measure, print and write the result; returns True, since a machine may be slow."""
     with console.status("reading and writing Kafka's bytes"):
         targets = [*_partition_record(), *_metadata_log(records), *_requests()]
+    with console.status(f"importing a Kafka's metadata with {partitions:,} partitions"):
+        targets += import_targets(partitions, directory)
     write_json(
         json_path,
         {
             "records": records,
+            "partitions": partitions,
             "targets": {target.name: target.as_json() for target in targets},
             "machine": await machine(directory),
         },

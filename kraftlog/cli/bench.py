@@ -193,17 +193,20 @@ def metadata(
 @app.command()
 def kafka(
     records: Annotated[int, typer.Option("--records", min=1, help="How long the metadata log is.")] = 20_000,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="How many the imported metadata has.")
+    ] = 1_000_000,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Read and write Kafka's bytes, without a cluster.
+    """Read and write Kafka's bytes, and import a Kafka's metadata, without a cluster.
 
-    Metadata records, a log of them, a Produce of 1 MB, and a Metadata response with 6,000 partitions. Prints each
-    figure with its target.
+    Metadata records, a log of them, a Produce of 1 MB, a Metadata response with 6,000 partitions; then a directory with
+    1,000,000 partitions is imported, and asked in SQL twice. Prints each figure with its target.
     """
     from kraftlog.bench.kafka import run
 
-    _run(run(records, directory, json, _console()))
+    _run(run(records, partitions, directory, json, _console()))
 
 
 @app.command()

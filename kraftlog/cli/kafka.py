@@ -14,6 +14,7 @@ from kraftlog.cli.progress import late_progress
 from kraftlog.cli.sql import StatementCommand, print_answer
 
 if TYPE_CHECKING:
+    from kraftlog.offline.kafka.directory import KafkaDirectory
     from kraftlog.offline.kafka.image import KafkaImage
 
 app = typer.Typer(
@@ -96,32 +97,58 @@ def sql(
     directory: KafkaDirectoryArgument,
     statement: Annotated[str, typer.Argument(metavar="SQL", help='One SELECT, such as "select * from topics".')],
     snapshot_only: SnapshotOnly = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Load it again, and keep no copy in the user's cache directory.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Ask a Kafka's metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed."""
-    answer_from_kafka(directory, statement, output, snapshot_only=snapshot_only)
+    answer_from_kafka(directory, statement, output, snapshot_only=snapshot_only, use_cache=not no_cache)
 
 
-def answer_from_kafka(directory: Path, statement: str, output: Output, *, snapshot_only: bool = False) -> None:
+def answer_from_kafka(
+    directory: Path, statement: str, output: Output, *, snapshot_only: bool = False, use_cache: bool = True
+) -> None:
     """Run one statement on a Kafka's metadata and print what it finds."""
-    image = loaded(directory, snapshot_only=snapshot_only)
-    with closing(image.connection):
+    from kraftlog.offline.kafka.directory import open_directory
+    from kraftlog.offline.kafka.statement_cache import StatementCache
+
+    opened = open_directory(directory)
+    cache = StatementCache(opened, snapshot_only=snapshot_only)
+    if use_cache and (cached := cache.find()) is not None:
+        _note_all(cached.warnings)
+        connection = cached.connection
+    else:
+        image = _load(opened, snapshot_only=snapshot_only)
+        _note_all(image.warnings())
+        connection = image.connection
         image.prepare_for_statements()
-        print_answer(image.connection, statement, output)
+        if use_cache:
+            cache.keep(connection, image.warnings())
+    with closing(connection):
+        print_answer(connection, statement, output)
+
+
+def _load(opened: KafkaDirectory, *, snapshot_only: bool) -> KafkaImage:
+    from kraftlog.offline.kafka.image import load_image
+
+    newest = opened.newest_checkpoint
+    end_offset = (0 if newest is None else newest.snapshot_id.offset) if snapshot_only else None
+    with late_progress("loading") as progress:
+        return load_image(opened, newest, end_offset=end_offset, progress=progress)
+
+
+def _note_all(lines: list[str], named: str = "") -> None:
+    for line in lines:
+        note(f"note: {named}{line}")
 
 
 def loaded(directory: Path, *, snapshot_only: bool, named: str = "") -> KafkaImage:
     """A Kafka's metadata; what a reader must know of it is printed on standard error, after `named`."""
     from kraftlog.offline.kafka.directory import open_directory
-    from kraftlog.offline.kafka.image import load_image
 
-    opened = open_directory(directory)
-    newest = opened.newest_checkpoint
-    end_offset = (0 if newest is None else newest.snapshot_id.offset) if snapshot_only else None
-    with late_progress("loading") as progress:
-        image = load_image(opened, newest, end_offset=end_offset, progress=progress)
-    for warning in image.warnings():
-        note(f"note: {named}{warning}")
+    image = _load(open_directory(directory), snapshot_only=snapshot_only)
+    _note_all(image.warnings(), named)
     return image
 
 
@@ -174,7 +201,8 @@ def import_snapshot(
 
     image = loaded(directory, snapshot_only=snapshot_only)
     with closing(image.connection):
-        fields = import_image(image, to)
+        with late_progress("writing") as progress:
+            fields = import_image(image, to, progress)
         closed = image.kept_closed()
     print_fields(fields, output)
     _note_left_out(image.left_out(), "kraftlog")
@@ -202,8 +230,8 @@ def export(
     from kraftlog.cli.shell import load_snapshot
     from kraftlog.offline.kafka.takeover import export_snapshot
 
-    with closing(load_snapshot(snapshot)) as connection:
-        fields, left_out = export_snapshot(connection, to)
+    with closing(load_snapshot(snapshot)) as connection, late_progress("writing") as progress:
+        fields, left_out = export_snapshot(connection, to, progress)
     print_fields(fields, output)
     _note_left_out(left_out, "a Kafka's metadata")
 

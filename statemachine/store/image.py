@@ -7,7 +7,7 @@ most 1,024 in a batch. So the bytes depend on the state alone.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -54,15 +54,22 @@ def snapshot_point(connection: sqlite3.Connection) -> SnapshotPoint | None:
     )
 
 
-def write_image(connection: sqlite3.Connection, writer: SnapshotWriter) -> None:
+def write_image(
+    connection: sqlite3.Connection, writer: SnapshotWriter, progress: Callable[[int], None] | None = None
+) -> None:
     """Append everything that the present read transaction sees to `writer`, whose id is its `snapshot_point`'s.
 
-    Costs about 10 microseconds a row. Raises OutOfSpace or StorageError as the writer does.
+    `progress` is called with how many records are written so far. Costs about 10 microseconds a row. Raises OutOfSpace
+    or StorageError as the writer does.
     """
     tables = (table for table in TABLES if table.kind is not None)
     records = chain(_applied_state(connection), chain.from_iterable(_all(connection, table) for table in tables))
+    written = 0
     for run in _runs(records):
         writer.append(MetadataBatch(records=run).SerializeToString(deterministic=True), len(run))
+        written += len(run)
+        if progress is not None:
+            progress(written)
 
 
 def load_image(reader: SnapshotReader, tables: MetadataTables) -> None:

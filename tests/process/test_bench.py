@@ -46,11 +46,11 @@ def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
 
 def test_kafka_measures_every_figure_beside_its_target(tmp_path: Path) -> None:
     file = tmp_path / "kafka.json"
-    finished = kraftlog("bench", "kafka", "--records", 50, "--json", file, timeout=110)
+    finished = kraftlog("bench", "kafka", "--records", 50, "--partitions", 1_000, "--json", file, timeout=110)
     assert (finished.code, finished.errors) == (0, "")
     result = json.loads(file.read_text())
     assert result["machine"].keys() == MACHINE
-    assert len(result["targets"]) == 6
+    assert len(result["targets"]) == 10
     for name, target in result["targets"].items():
         assert target["measured"] > 0
         assert name in finished.output

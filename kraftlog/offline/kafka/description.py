@@ -68,7 +68,7 @@ def describe(directory: KafkaDirectory, progress: Progress | None = None) -> dic
         "CommittedAtLeast": 0 if newest is None else newest.snapshot_id.offset,
         "TornTail": None if tail.broken_end is None else str(tail.broken_end),
         "Voters": sorted(voters, key=lambda row: row["VoterId"]),
-        "Snapshots": [_snapshot_row(checkpoint) for checkpoint in directory.checkpoints],
+        "Snapshots": [_snapshot_row(checkpoint, progress) for checkpoint in directory.checkpoints],
         "Epochs": [
             {"Epoch": start.epoch, "StartOffset": start.start_offset}
             for start in (read_epoch_starts(epochs) if epochs.exists() else ())
@@ -120,7 +120,7 @@ def _voter_row(voter: VotersVoter) -> dict[str, Any]:
     }
 
 
-def _snapshot_row(checkpoint: Checkpoint) -> dict[str, Any]:
+def _snapshot_row(checkpoint: Checkpoint, progress: Progress | None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "EndOffset": checkpoint.snapshot_id.offset,
         "Epoch": checkpoint.snapshot_id.epoch,
@@ -131,7 +131,7 @@ def _snapshot_row(checkpoint: Checkpoint) -> dict[str, Any]:
     }
     try:
         row["LastContainedLogTimestamp"] = timestamp_text(read_header(checkpoint.path).last_contained_log_timestamp_ms)
-        row["Records"] = sum(1 for _ in checkpoint_records(checkpoint.path))
+        row["Records"] = sum(1 for _ in checkpoint_records(checkpoint.path, progress))
     except StorageError as error:
         row["Problem"] = str(error)
     return row

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import count, islice
 from pathlib import Path
@@ -18,6 +18,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import CONTROL, encode_batch
 from kraftlog.kafka.record_values import ControlType, encode_control_record, encode_metadata_record
 from kraftlog.kafka.records import Record
+from kraftlog.offline.kafka.directory import Progress
 from kraftlog.offline.kafka.image import KafkaImage
 from kraftlog.offline.kafka.to_kafka import to_kafka
 from raft.core.types import OffsetAndEpoch
@@ -31,8 +32,8 @@ from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_MIN
 RECORDS_PER_BATCH: Final = 1_024
 
 
-def import_image(image: KafkaImage, target: Path) -> dict[str, Any]:
-    """Write a snapshot of kraftlog's with all that the tables hold, and describe it.
+def import_image(image: KafkaImage, target: Path, progress: Progress | None = None) -> dict[str, Any]:
+    """Write a snapshot of kraftlog's with all that the tables hold, and describe it. `progress` is in records.
 
     Raises StorageError if there is nothing to write, or a file of its name exists; nothing is left of it then.
     """
@@ -44,7 +45,7 @@ def import_image(image: KafkaImage, target: Path) -> dict[str, Any]:
         raise _exists(directory / snapshot_name(point.snapshot_id))
     try:
         with writer:
-            write_image(image.connection, writer)
+            write_image(image.connection, writer, _of_total(image.connection, progress))
             writer.freeze()
     except FlushFailed as error:
         raise StorageError(f"{error}; check the disk") from None
@@ -60,7 +61,9 @@ def import_image(image: KafkaImage, target: Path) -> dict[str, Any]:
     }
 
 
-def export_snapshot(connection: sqlite3.Connection, target: Path) -> tuple[dict[str, Any], list[str]]:
+def export_snapshot(
+    connection: sqlite3.Connection, target: Path, progress: Progress | None = None
+) -> tuple[dict[str, Any], list[str]]:
     """Write a checkpoint of Kafka's with all that the tables of a loaded snapshot hold; what it is, what is left out.
 
     The voters are not in it: they are those of the Kafka that starts from it. Raises StorageError as `import_image`.
@@ -74,7 +77,8 @@ def export_snapshot(connection: sqlite3.Connection, target: Path) -> tuple[dict[
     part = path.with_name(path.name + ".part")
     with closing(_created(part)) as file:
         try:
-            written = _write(file, point, _records(connection, left_out))
+            told = _of_total(connection, progress)
+            written = _write(file, point, _records(connection, left_out), told)
             file.flush()
             os.fsync(file.fileno())
             path.hardlink_to(part)  # unlike a rename it never replaces a file
@@ -90,6 +94,15 @@ def export_snapshot(connection: sqlite3.Connection, target: Path) -> tuple[dict[
         "Records": written,
     }
     return fields, [f"{number} rows of {name}" for name, number in left_out.items()]
+
+
+def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Callable[[int], None]:
+    """Calls `progress` with how many records there are, too."""
+    if progress is None:
+        return lambda written: None
+    counts = [connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for table in TABLES]  # noqa: S608
+    total = sum(counts)
+    return lambda written: progress(written, total)
 
 
 def _point(connection: sqlite3.Connection) -> SnapshotPoint:
@@ -147,7 +160,9 @@ def _records(connection: sqlite3.Connection, left_out: Counter[str]) -> Iterator
                 yield converted
 
 
-def _write(file: BinaryIO, point: SnapshotPoint, records: Iterator[tuple[Message, int]]) -> int:
+def _write(
+    file: BinaryIO, point: SnapshotPoint, records: Iterator[tuple[Message, int]], progress: Callable[[int], None]
+) -> int:
     """Write the batches; returns how many metadata records there are."""
     epoch, timestamp_ms = point.snapshot_id.epoch, point.header.last_contained_log_timestamp_ms
     offsets = count()
@@ -167,5 +182,6 @@ def _write(file: BinaryIO, point: SnapshotPoint, records: Iterator[tuple[Message
         ]
         file.write(encode_batch(batch, base_offset=batch[0].offset, partition_leader_epoch=epoch))
         written += len(batch)
+        progress(written)
     control(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord())
     return written

@@ -19,6 +19,7 @@ from tests.kraftlog.offline.kafka.test_image import append
 
 __all__ = ["controller", "kafka_data", "other_controller", "run"]
 
+HIDDEN = {"value": "(hidden)"}
 BEHIND = "note: offsets 676 to 779 lie behind the newest snapshot and may be uncommitted"
 
 
@@ -222,6 +223,42 @@ def test_diff_shows_what_was_added_and_removed(controller: Path, run: Run, tmp_p
         ({**key, "name": "after"}, "added", {"value": "9"}),
         ({**key, "name": "before"}, "removed", {"value": "1"}),
     ]
+
+
+def test_diff_says_that_secrets_differ_and_not_how(controller: Path, run: Run, tmp_path: Path) -> None:
+    def password(value: str) -> ConfigRecord:
+        return ConfigRecord(resource_type=4, resource_name="11", name="ssl.key.password", value=value)
+
+    later = shutil.copytree(controller, tmp_path / "later")
+    append(controller, [password("opensesame")])
+    credential = UserScramCredentialRecord(name="eve", mechanism=1, salt=b"opensesame")
+    append(later, [password("closesesame"), credential])
+    found = run("kafka", "diff", controller, later, "--output", "json")
+    assert [(row["Table"], row["Key"], row["Change"], row["Columns"]) for row in json.loads(found.output)] == [
+        ("configs", {"resource_type": 4, "resource_name": "11", "name": "ssl.key.password"}, "changed", HIDDEN),
+        ("scram_credentials", {"key": "(hidden)"}, "added", HIDDEN),
+    ]
+    assert [line.split(": ")[1] for line in found.errors.splitlines()] == [str(controller), str(later)]
+    assert "sesame" not in run("kafka", "diff", controller, later).output
+
+
+def test_no_command_writes_into_the_directory(controller: Path, tmp_path: Path, run: Run) -> None:
+    def stats() -> dict[str, tuple[int, int]]:
+        found = (controller, *controller.rglob("*"))
+        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in found}
+
+    before = stats()
+    for command in (
+        ("kafka", "describe", controller),
+        ("kafka", "dump", controller),
+        ("kafka", "sql", controller, "SELECT 1"),
+        ("sql", "--kafka", controller, "SELECT 1"),
+        ("kafka", "diff", controller, controller),
+        ("kafka", "import", controller, "--to", tmp_path),
+        ("export", "--kafka", controller, "--to", tmp_path / "export"),
+    ):
+        assert run(*command).code == 0
+    assert stats() == before
 
 
 # --- import and export ------------------------------------------------------------------------------------------------
