@@ -96,7 +96,6 @@ class Loader:
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
         self._tidy(self._files.list_directory(self._directory))
-        self._files.fsync_directory(self._directory)  # what is relied on from now on must not come back, or go
         base_offsets = self._segment_offsets()
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -266,4 +266,9 @@ class DirectoryAgainstList(RuleBasedStateMachine):
 
 
 TestDirectoryAgainstList = DirectoryAgainstList.TestCase
-TestDirectoryAgainstList.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestDirectoryAgainstList.settings = settings(
+    max_examples=100,
+    stateful_step_count=40,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a case takes longer than a test may
+)
