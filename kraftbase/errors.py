@@ -14,7 +14,7 @@ KraftlogError                 everything that we raise on purpose
 └── ConfigurationError        a setting is missing, unknown or contradicts another
 
 InvariantViolation            a bug or lost durability: never caught, ends the process
-FlushFailed                   fsync failed: never caught, ends the process
+FlushFailed                   fsync failed: ends the process, or the use of a broker's log directory
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ class ErrorCode(IntEnum):
     NOT_LEADER_OR_FOLLOWER = 6
     REQUEST_TIMED_OUT = 7
     BROKER_NOT_AVAILABLE = 8
+    MESSAGE_TOO_LARGE = 10
     INVALID_TOPIC_EXCEPTION = 17
     RECORD_LIST_TOO_LARGE = 18
+    INVALID_TIMESTAMP = 32
     UNSUPPORTED_VERSION = 35
     TOPIC_ALREADY_EXISTS = 36
     INVALID_PARTITIONS = 37
@@ -45,7 +47,12 @@ class ErrorCode(IntEnum):
     INVALID_CONFIG = 40
     NOT_CONTROLLER = 41
     INVALID_REQUEST = 42
+    UNSUPPORTED_FOR_MESSAGE_FORMAT = 43
     POLICY_VIOLATION = 44
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTION_COORDINATOR_FENCED = 52
     KAFKA_STORAGE_ERROR = 56
     TOPIC_DELETION_DISABLED = 73
     FENCED_LEADER_EPOCH = 74
@@ -55,6 +62,7 @@ class ErrorCode(IntEnum):
     ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
     ELECTION_NOT_NEEDED = 84
     NO_REASSIGNMENT_IN_PROGRESS = 85
+    INVALID_RECORD = 87
     THROTTLING_QUOTA_EXCEEDED = 89
     RESOURCE_NOT_FOUND = 91
     INVALID_UPDATE_VERSION = 95
@@ -160,4 +168,7 @@ class InvariantViolation(BaseException):
 
 
 class FlushFailed(BaseException):
-    """fsync failed. The page cache can no longer be trusted, so it is never caught: the process ends."""
+    """fsync failed: the page cache can no longer be trusted. It is never caught, and the process ends.
+
+    There is one exception: a log directory of a broker, of which nothing is used any more, while others go on.
+    """

@@ -39,7 +39,7 @@ class File(Protocol):
         """The bytes from `position`; fewer than `byte_count` only where the file ends."""
         ...
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`; a gap before it reads as zeros.
 
         Raises OutOfSpace when there is no room. A part of `data` may then have been written.

@@ -344,13 +344,13 @@ class MemoryFile:
             raise StorageError(f"cannot read {self._path}: input/output error: injected")
         return bytes(self._alive().current[position : position + byte_count])
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`. Raises OutOfSpace; then the part that had room is written."""
         content = self._begin("write_at")
         room = self._files._room()
         fitting = len(data) if room is None else max(0, min(len(data), len(content.current) + room - position))
         if fitting or not data:
-            content.change(_Write(position, data[:fitting]))
+            content.change(_Write(position, bytes(data[:fitting])))
         if fitting < len(data):
             raise OutOfSpace(f"cannot write to {self._path}: no space left; make room on its file system")
 

@@ -66,7 +66,7 @@ class PosixFile:
                 data += more
             return data
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`. Raises OutOfSpace; then a part may have been written."""
         try:
             written = os.pwrite(self._descriptor, data, position)

@@ -7,11 +7,9 @@ and fetches, and any fsync delays a busy loop. The times of recent flushes and l
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
-from raft.core.types import Offset
 from raft.shell.runtime import Runtime
-from raft.storage.segmented_log import SegmentedLog
 
 SLOW_FLUSH_MS: Final = 2.0
 """When recent flushes took longer than this, they move to the thread; heartbeats can wait this long."""
@@ -23,18 +21,46 @@ RECENT_WEIGHT: Final = 0.2
 """The weight of the last value in a running mean."""
 
 
-class Flusher:
-    """Flushes one log, one flush at a time, and reports the end of each.
+class Flush(Protocol):
+    """A flush that was started."""
 
-    `on_flushed` is called on the loop with the offset up to which the log is durable; `on_fatal` with an exception
-    that must end the process.
+    def run(self) -> None:
+        """Make it durable, in any thread. Raises FlushFailed."""
+        ...
+
+
+F = TypeVar("F", bound=Flush)
+Flushed = TypeVar("Flushed", covariant=True)
+
+
+class Flushable(Protocol[F, Flushed]):
+    """What can be flushed: a log, or several at once. What it returns says how far it is durable."""
+
+    def flush(self) -> Flushed:
+        """Make all of it durable now."""
+        ...
+
+    def start_flush(self) -> F:
+        """Begin a flush."""
+        ...
+
+    def finish_flush(self, pending: F) -> Flushed:
+        """Note that `pending.run()` has returned."""
+        ...
+
+
+class Flusher(Generic[F, Flushed]):
+    """Flushes one log, or several together, one flush at a time, and reports the end of each.
+
+    `on_flushed` is called on the loop with what the flush returns: for a log the offset up to which it is durable;
+    `on_fatal` with an exception after which nothing of it may be flushed again.
     """
 
     def __init__(
         self,
-        log: SegmentedLog,
+        log: Flushable[F, Flushed],
         runtime: Runtime,
-        on_flushed: Callable[[Offset], None],
+        on_flushed: Callable[[Flushed], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._log = log

@@ -195,7 +195,7 @@ class _UnchangedFile:
             file.seek(position)
             return file.read(byte_count)
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         pass
 
     def reserve(self, size: int) -> None:

@@ -23,6 +23,17 @@ def test_what_is_written_is_read_back_at_its_position(files: FileSystem) -> None
     assert file.path == "file"
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+def test_any_kind_of_bytes_is_written_as_it_is_then(
+    files: FileSystem, kind: type[bytes | bytearray | memoryview]
+) -> None:
+    file = files.open("file", create=True)
+    memory = bytearray(b"abc")
+    file.write_at(1, memory if kind is bytearray else kind(memory))
+    memory[:] = b"xyz"
+    assert file.read_at(0, 10) == b"\0abc"
+
+
 def test_a_read_at_or_behind_the_end_gives_nothing(files: FileSystem) -> None:
     file = files.open("file", create=True)
     file.write_at(0, b"abc")

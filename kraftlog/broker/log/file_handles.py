@@ -1,0 +1,86 @@
+"""Few open files for many segments: those that were used last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from kraftbase.files.files import File, FileSystem
+
+OPEN_FILES_MAX: Final = 256
+"""How many files of segments a broker keeps open."""
+
+
+class FileHandles:
+    """Open files by path, for one thread. A file that is pinned, for a flush in another thread, is not closed."""
+
+    def __init__(self, files: FileSystem, open_files_max: int = OPEN_FILES_MAX) -> None:
+        self.files = files
+        self._max = open_files_max
+        self._open: OrderedDict[str, File] = OrderedDict()
+        self._pins: dict[str, int] = {}
+        self._retired: dict[str, list[File]] = {}  # dropped while they were pinned
+
+    def __len__(self) -> int:
+        """How many files are open."""
+        return len(self._open)
+
+    def get(self, path: str) -> File:
+        """The file, opened if it is not. Use it at once: a later call may close it. Raises StorageError."""
+        file = self._open.get(path)
+        if file is not None:
+            self._open.move_to_end(path)
+            return file
+        return self._keep(path, self.files.open(path))
+
+    def create(self, path: str) -> File:
+        """Make a file, which takes the place of one that a crash left. Raises StorageError."""
+        self.drop(path)
+        if self.files.exists(path):
+            self.files.remove(path)
+        return self._keep(path, self.files.open(path, create=True))
+
+    def pin(self, path: str) -> File:
+        """The file, which stays open until `unpin`."""
+        file = self.get(path)
+        self._pins[path] = self._pins.get(path, 0) + 1
+        return file
+
+    def unpin(self, path: str) -> None:
+        """The flush has ended."""
+        self._pins[path] -= 1
+        if not self._pins[path]:
+            del self._pins[path]
+            for file in self._retired.pop(path, ()):
+                file.close()
+
+    def drop(self, path: str) -> None:
+        """Close a file if it is open: it is about to be renamed or removed."""
+        file = self._open.pop(path, None)
+        if file is None:
+            return
+        if path in self._pins:
+            self._retired.setdefault(path, []).append(file)
+        else:
+            file.close()
+
+    def remove(self, path: str) -> None:
+        """Close and remove a file, if it exists."""
+        self.drop(path)
+        if self.files.exists(path):
+            self.files.remove(path)
+
+    def close(self) -> None:
+        """Close all of them; nothing is pinned."""
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def _keep(self, path: str, file: File) -> File:
+        self._open[path] = file
+        if len(self._open) > self._max:
+            for other in self._open:
+                if other != path and other not in self._pins:
+                    self.drop(other)
+                    break
+        return file

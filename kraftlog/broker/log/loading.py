@@ -1,0 +1,355 @@
+"""Opens the files of one partition's log, after a clean shutdown or a crash.
+
+After a crash the segments from the recovery point on are read with their checksums, and their indexes are made again; a
+torn tail is cut, and what is behind it removed. After a clean shutdown only the end of the last segment is looked for.
+Producers come from the newest snapshot that can be used, and the batches behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.epoch_file import read_epochs, write_epochs
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from kraftlog.broker.log.formats.names import (
+    DAMAGED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offset_in_name,
+)
+from kraftlog.broker.log.leader_epochs import LeaderEpochs
+from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.recovery import DamagedSegment, SegmentScan
+from kraftlog.broker.log.segment import Segment
+
+logger = structlog.get_logger(__name__)
+
+_OF_A_COMPACTION: Final = (".swap", ".cleaned")
+
+
+class RecoveryProgress(NamedTuple):
+    """How far the recovery of a partition is."""
+
+    directory: str
+    segments_read: int
+    segments_to_read: int
+    bytes_read: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundState:
+    """What is known of a partition's log before its files are read."""
+
+    recovery_point: int = 0
+    """Everything below was flushed."""
+    log_start_offset: int = 0
+    was_shut_down_cleanly: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log whose files are in order."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerHistory
+    log_start_offset: int
+    recovery_point: int
+    torn_bytes: int
+    """How much was cut from the end, with the segments behind it."""
+
+
+class Loader:
+    """Opens one partition's log."""
+
+    def __init__(
+        self, handles: FileHandles, directory: str, config: PartitionLogConfig, found: FoundState, now_ms: int,
+        on_progress: Callable[[RecoveryProgress], None],
+    ) -> None:  # fmt: skip
+        self._handles = handles
+        self._files: FileSystem = handles.files
+        self._directory = directory
+        self._config = config
+        self._found = found
+        self._now_ms = now_ms
+        self._on_progress = on_progress
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochs()
+        self._are_epochs_known = False
+        self._replay_from: int | None = None
+        self._torn_bytes = 0
+        self._bytes_read = 0
+
+    def load(self) -> LoadedLog:
+        """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
+        self._tidy(self._files.list_directory(self._directory))
+        base_offsets = self._segment_offsets()
+        entries = read_epochs(self._files, self._directory)
+        self._are_epochs_known = entries is not None
+        self._epochs = LeaderEpochs(entries or ())
+        self._epochs.is_changed = entries is None and bool(base_offsets)
+        first_unflushed = self._first_to_recover(base_offsets)
+        for index, base_offset in enumerate(base_offsets):
+            if index < first_unflushed:
+                next_offset = base_offsets[index + 1] if index + 1 < len(base_offsets) else None
+                self._segments.append(self._open_flushed(base_offset, next_offset))
+        if base_offsets[first_unflushed:]:
+            self._recover(base_offsets[first_unflushed:])
+        log_start_offset = self._settle_start()
+        end_offset = self._segments[-1].end_offset
+        self._settle_epochs(log_start_offset, end_offset)
+        producers = ProducerHistory(self._handles, self._directory)
+        producers.load(self._segments, end_offset, replay_from=self._replay_from)
+        return LoadedLog(
+            segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
+            recovery_point=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
+            torn_bytes=self._torn_bytes,
+        )  # fmt: skip
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def _tidy(self, names: list[str]) -> None:
+        """Remove what was to be deleted, or was not finished."""
+        for name in names:
+            path = join(self._directory, name)
+            if name.endswith(DAMAGED_SUFFIX):
+                base_offset = offset_in_name(name.removesuffix(DAMAGED_SUFFIX), LOG_SUFFIX) or 0
+                raise DamagedSegment(path, 0, base_offset, "it was set aside at an earlier start")
+            if name.endswith(_OF_A_COMPACTION):
+                raise CorruptLog(
+                    f"{path} is of a compaction that did not end, which only Kafka can finish: start that Kafka once,"
+                    " and shut it down"
+                )
+            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._files.remove(path)
+            for suffix in SEGMENT_SUFFIXES[:-1]:
+                offset = offset_in_name(name, suffix)
+                if offset is not None and file_name(offset, LOG_SUFFIX) not in names:
+                    self._files.remove(path)  # its log is gone
+
+    def _segment_offsets(self) -> list[int]:
+        names = self._files.list_directory(self._directory)
+        offsets = [offset_in_name(name, LOG_SUFFIX) for name in names]
+        return sorted(offset for offset in offsets if offset is not None)
+
+    def _first_to_recover(self, base_offsets: list[int]) -> int:
+        """The index of the first segment that may not be flushed: the one with the recovery point."""
+        if self._found.was_shut_down_cleanly:
+            return len(base_offsets)
+        below = [offset for offset in base_offsets if offset <= self._found.recovery_point]
+        return max(0, len(below) - 1)
+
+    # --- segments that are flushed ------------------------------------------------------------------------------------
+
+    def _open_flushed(self, base_offset: int, next_offset: int | None) -> Segment:
+        """A segment whose bytes were flushed: its indexes are used if they can be."""
+        path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
+        size_bytes = self._size_of(path)
+        offset_entries = self._entries_in(base_offset, OFFSET_INDEX_SUFFIX, OFFSET_ENTRY.size)
+        time_entries = self._entries_in(base_offset, TIME_INDEX_SUFFIX, TIME_ENTRY.size)
+        if offset_entries is not None and time_entries is not None:
+            segment = Segment(
+                self._handles, self._directory, base_offset, size_bytes=size_bytes, offset_entries=offset_entries,
+                time_entries=time_entries, created_ms=self._now_ms,
+                end_offset=base_offset + RELATIVE_OFFSET_MAX + 1 if next_offset is None else next_offset,
+            )  # fmt: skip
+            if _has_sound_indexes(segment):
+                if next_offset is None and self._find_end(segment):
+                    segment.reload_largest()
+                    return segment
+                if next_offset is not None:
+                    if segment.largest.timestamp_ms < 0:
+                        segment.reload_largest()  # batches without timestamps have no entries
+                    return segment
+        logger.warning("the indexes of a segment are made again", path=path)
+        if next_offset is None:
+            self._recover([base_offset])
+            return self._segments.pop()
+        segment, scan = self._read_segment(base_offset, (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        self._judge(scan, [next_offset])
+        segment.close_indexes()
+        segment.end_offset = next_offset
+        self._make_durable(segment)
+        return segment
+
+    def _entries_in(self, base_offset: int, suffix: str, entry_bytes: int) -> int | None:
+        """How many entries a file has; None if it is missing, or its size is that of no such file."""
+        path = join(self._directory, file_name(base_offset, suffix))
+        if not self._files.exists(path):
+            return None
+        size = self._size_of(path)
+        return None if size % entry_bytes else size // entry_bytes
+
+    def _size_of(self, path: str) -> int:
+        return self._handles.get(path).size()
+
+    def _find_end(self, segment: Segment) -> bool:
+        """Find the offset at which the last segment ends; whether its bytes end there."""
+        end_offset, end_position = segment.base_offset, 0
+        start = segment.offsets.lookup(segment.base_offset + RELATIVE_OFFSET_MAX).position
+        try:
+            for position, header in segment.batches(start):
+                end_offset, end_position = header.last_offset + 1, position + header.size_bytes
+                if self._epochs.latest < header.leader_epoch and self._are_epochs_known:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+        except CorruptLog:
+            return False
+        segment.end_offset = end_offset
+        return end_position == segment.size_bytes
+
+    # --- segments that may not be flushed -----------------------------------------------------------------------------
+
+    def _recover(self, base_offsets: list[int]) -> None:
+        """Read segments, the last ones of the log or one of it; cut and remove what a crash has torn."""
+        if self._replay_from is None:
+            self._replay_from = base_offsets[0]
+        # The file of epochs may lack what was appended last, and may still have what was cut off before that. Consider
+        # epoch 2 from offset 5 in the file, a cut to 3, and a batch of epoch 2 appended there: it must enter at 3.
+        self._epochs.truncate_end(base_offsets[0])
+        for index, base_offset in enumerate(base_offsets):
+            self._on_progress(RecoveryProgress(self._directory, index, len(base_offsets), self._bytes_read))
+            later = base_offsets[index + 1 :]
+            segment, scan = self._read_segment(base_offset, SEGMENT_SUFFIXES[:-1])
+            for _, header in segment.batches(0):
+                if header.leader_epoch > self._epochs.latest and self._are_epochs_known:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+            self._judge(scan, later)
+            self._segments.append(segment)
+            if scan.end_position < scan.file_bytes or self._has_lost_end(segment, later):
+                self._cut(segment, scan, later)
+                break
+            segment.close_indexes()
+        # What was read may be in the page cache only, and bytes that were cut off may still be on the disk: they would
+        # be there again after a loss of power, in the place of what is appended from now on.
+        for segment in self._segments[-len(base_offsets) :]:
+            self._make_durable(segment)
+        self._files.fsync_directory(self._directory)
+        self._on_progress(RecoveryProgress(self._directory, len(base_offsets), len(base_offsets), self._bytes_read))
+
+    def _has_lost_end(self, segment: Segment, later: list[int]) -> bool:
+        """Whether a crash has taken whole batches at the segment's end: offsets are missing that were not flushed.
+
+        Compaction removes records at the end of a segment, too.
+        """
+        is_flushed = bool(later) and later[0] <= self._found.recovery_point
+        return bool(later) and segment.end_offset < later[0] and not is_flushed and not self._config.is_compacted
+
+    def _read_segment(self, base_offset: int, suffixes: Iterable[str]) -> tuple[Segment, SegmentScan]:
+        """Read a segment with its checksums, and make its indexes again; those with the suffixes go before."""
+        for suffix in suffixes:
+            self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
+        segment = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
+        scan = SegmentScan(self._files, segment.path, base_offset)
+        for position, header in scan.batches():
+            segment.note(position, header, self._config.index_interval_bytes)
+        self._bytes_read += scan.file_bytes
+        return segment, scan
+
+    def _judge(self, scan: SegmentScan, later: list[int]) -> None:
+        flushed = min([self._found.recovery_point, *later[:1]])
+        if self._found.log_start_offset >= self._found.recovery_point:
+            flushed = 0  # all of it was deleted
+        try:
+            scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
+        except DamagedSegment:
+            self._handles.drop(scan.path)
+            self._files.rename(scan.path, scan.path + DAMAGED_SUFFIX)
+            self._files.fsync_directory(self._directory)
+            raise
+
+    def _make_durable(self, segment: Segment) -> None:
+        for path in segment.paths:
+            if self._files.exists(path):
+                self._handles.get(path).fsync()
+
+    def _has_valid_batch(self, base_offset: int) -> bool:
+        path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
+        return next(SegmentScan(self._files, path, base_offset).batches(), None) is not None
+
+    def _cut(self, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
+        """Remove the segments behind the last valid batch, the last one first, and then cut the tail; durably."""
+        self._torn_bytes += scan.file_bytes - scan.end_position
+        for base_offset in reversed(later):
+            self._torn_bytes += self._size_of(join(self._directory, file_name(base_offset, LOG_SUFFIX)))
+            for suffix in SEGMENT_SUFFIXES:
+                self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
+            self._files.fsync_directory(self._directory)
+        for name in self._files.list_directory(self._directory):
+            offset = offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX)
+            if offset is not None and offset > segment.end_offset:
+                self._files.remove(join(self._directory, name))
+        self._files.fsync_directory(self._directory)
+        file = self._handles.get(segment.path)
+        file.truncate(scan.end_position)
+        file.fsync()
+        logger.warning(
+            "the torn tail of a log is cut",
+            path=segment.path,
+            log_end_offset=segment.end_offset,
+            bytes=self._torn_bytes,
+        )
+
+    # --- what follows from the segments -------------------------------------------------------------------------------
+
+    def _settle_start(self) -> int:
+        """Where the log starts (DB-83); it has a segment then. A log that ends before its start has lost all of it."""
+        start_offset = self._found.log_start_offset
+        if self._segments and self._segments[-1].end_offset < start_offset:
+            for segment in reversed(self._segments):
+                for suffix in SEGMENT_SUFFIXES:
+                    self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
+            self._segments.clear()
+            self._epochs.clear()
+        if not self._segments:
+            self._segments.append(Segment.create(self._handles, self._directory, start_offset, self._now_ms))
+            self._files.fsync_directory(self._directory)
+        return max(start_offset, self._segments[0].base_offset)
+
+    def _save_epochs(self) -> bool:
+        """Write the file of epochs if it lacks something: batches below the recovery point are not read for it again.
+
+        Returns whether there was room.
+        """
+        if self._epochs.is_changed:
+            try:
+                write_epochs(self._files, self._directory, self._epochs)
+            except OutOfSpace:
+                return False
+        return True
+
+    def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
+        if not self._are_epochs_known:
+            for segment in self._segments:
+                for _, header in segment.batches(0):
+                    if header.leader_epoch > self._epochs.latest:
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
+        self._epochs.truncate_end(end_offset + 1)  # an epoch without records may begin at the end
+        self._epochs.truncate_start(log_start_offset)
+
+
+def _has_sound_indexes(segment: Segment) -> bool:
+    """Whether the first and the last entry of each index may be of this segment: both columns ascend, in its range."""
+    for file, offset_column in ((segment.offsets.file, 0), (segment.times.file, 1)):
+        if not file.entry_count:
+            continue
+        first, last = file.entry(0), file.entry(file.entry_count - 1)
+        if min(first) < 0 or (file.entry_count > 1 and not (first[0] < last[0] and first[1] <= last[1])):
+            return False
+        if segment.base_offset + last[offset_column] >= segment.end_offset:
+            return False
+        if file is segment.offsets.file and last[1] >= segment.size_bytes:
+            return False
+    return True

@@ -1,0 +1,332 @@
+"""One log directory of a broker (`log.dirs`): its lock and identity, its checkpoints, and the logs in it.
+
+    DIR/.lock                               held while a broker uses it
+    DIR/meta.properties                     cluster, broker and directory id
+    DIR/.kafka_cleanshutdown                there while the broker is down after a clean shutdown
+    DIR/recovery-point-offset-checkpoint    how far each log is known to be flushed
+    DIR/log-start-offset-checkpoint         where each log starts
+    DIR/TOPIC-PARTITION/                    one log
+
+A directory whose disk fails is offline until the broker is started again: nothing of it is read or written any more,
+and every request for its partitions is KAFKA_STORAGE_ERROR. One that is full refuses appends, and takes them when there
+is room.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from uuid import UUID
+
+import structlog
+
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.checkpoints import (
+    decode_meta,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_meta,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from kraftlog.broker.log.formats.names import (
+    CLEAN_SHUTDOWN_NAME,
+    LOCK_NAME,
+    LOG_STARTS_NAME,
+    LOG_SUFFIX,
+    META_NAME,
+    PARTITION_METADATA_NAME,
+    RECOVERY_POINTS_NAME,
+    directory_name,
+    partition_in_name,
+)
+from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
+from kraftlog.broker.log.loading import FoundState, Loader, RecoveryProgress
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.recovery import DamagedSegment
+from kraftlog.kafka.errors import MalformedBytes
+from raft.shell.runtime import Runtime
+from statemachine.query.partition_descriptions import TopicPartition
+
+logger = structlog.get_logger(__name__)
+
+_CLEAN_SHUTDOWN_VERSION = 0
+
+
+def _no_progress(_: RecoveryProgress) -> None:
+    """Nobody looks."""
+
+
+class LogDirectory:
+    """One directory. For one thread; use `open`."""
+
+    def __init__(self, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, lock: Lock) -> None:
+        """Use `open`."""
+        self.path = path
+        self.directory_id = UUID(int=0)
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        """The logs that are online."""
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        """The topic's id of each partition in the directory, if its file is there."""
+        self.damaged: dict[TopicPartition, str] = {}
+        """The partitions that are offline because of damage, and what was found."""
+        self.offline_reason = ""
+        """Why nothing of the directory is used any more; empty if it is."""
+        self.commits = GroupCommit(runtime, self.fail)
+        self._files = files
+        self._handles = handles
+        self._runtime = runtime
+        self._lock = lock
+        self._recovery_points: dict[TopicPartition, int] = {}
+        self._log_starts: dict[TopicPartition, int] = {}
+        self._was_shut_down_cleanly = False
+
+    @classmethod
+    def open(
+        cls, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, *, cluster_id: str, node_id: int,
+        new_directory_id: UUID,
+    ) -> LogDirectory:  # fmt: skip
+        """Lock it and read what it is; a directory without `meta.properties` becomes this broker's.
+
+        Raises DirectoryError if another process uses it, or it is another cluster's or broker's; StorageError.
+        """
+        files.make_directories(path)
+        lock = files.try_lock(join(path, LOCK_NAME))
+        if lock is None:
+            raise DirectoryError(f"{path} is in use by another process; stop that one first")
+        directory = cls(files, path, handles, runtime, lock)
+        try:
+            directory._identify(cluster_id, node_id, new_directory_id)
+            directory._read_checkpoints()
+        except BaseException:
+            lock.close()
+            raise
+        return directory
+
+    def _identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> None:
+        path = join(self.path, META_NAME)
+        if not self._files.exists(path):
+            write_new_file(self._files, path, encode_meta(cluster_id, node_id, new_directory_id))
+        try:
+            found_cluster, found_node, self.directory_id = decode_meta(read_whole(self._files, path), path)
+        except MalformedBytes as error:
+            raise DirectoryError(
+                f"{error}. Put the file back as it was: it says whose data is in {self.path}"
+            ) from None
+        if found_cluster != cluster_id:
+            raise DirectoryError(
+                f"{self.path} is of cluster {found_cluster}, and this broker is of cluster {cluster_id}",
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+            )
+        if found_node != node_id:
+            raise DirectoryError(f"{self.path} is of broker {found_node}, and this is broker {node_id}")
+
+    def _read_checkpoints(self) -> None:
+        try:
+            self._recovery_points = self._read_offsets(RECOVERY_POINTS_NAME)
+        except MalformedBytes as error:
+            logger.warning("all segments are read: the recovery points are not known", reason=str(error))
+        try:
+            self._log_starts = self._read_offsets(LOG_STARTS_NAME)
+        except MalformedBytes as error:
+            raise StorageError(
+                f"{error}. It says which records were deleted. Put the file back, or remove it if DeleteRecords was"
+                " never used"
+            ) from None
+        path = join(self.path, CLEAN_SHUTDOWN_NAME)
+        self._was_shut_down_cleanly = self._files.exists(path)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = join(self.path, name)
+        return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
+
+    @property
+    def clean_broker_epoch(self) -> int | None:
+        """The broker's epoch at its clean shutdown, if that was the last one; to be read before `load` (KIP-966)."""
+        path = join(self.path, CLEAN_SHUTDOWN_NAME)
+        if not self._files.exists(path):
+            return None
+        try:
+            epoch = json.loads(read_whole(self._files, path))["brokerEpoch"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return epoch if isinstance(epoch, int) and epoch >= 0 else None
+
+    # --- logs ---------------------------------------------------------------------------------------------------------
+
+    def load(
+        self,
+        config_of: Callable[[TopicPartition], PartitionLogConfig],
+        now_ms: int,
+        on_progress: Callable[[RecoveryProgress], None] = _no_progress,
+    ) -> None:
+        """Open every log that is there. One that is damaged is left offline. Raises StorageError, FlushFailed."""
+        path = join(self.path, CLEAN_SHUTDOWN_NAME)
+        if self._files.exists(path):
+            self._files.remove(path)  # before anything changes
+            self._files.fsync_directory(self.path)
+        for name in self._files.list_directory(self.path):
+            partition = partition_in_name(name)
+            if partition is not None:
+                self._load_one(partition, config_of(partition), now_ms, on_progress)
+        self._was_shut_down_cleanly = False
+
+    def _load_one(
+        self,
+        partition: TopicPartition,
+        config: PartitionLogConfig,
+        now_ms: int,
+        on_progress: Callable[[RecoveryProgress], None],
+    ) -> None:
+        path = join(self.path, directory_name(partition))
+        names = self._files.list_directory(path)
+        if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
+            return  # it was being made, or deleted
+        if PARTITION_METADATA_NAME in names:
+            self._read_topic_id(partition, join(path, PARTITION_METADATA_NAME))
+        try:
+            self._open_log(partition, config, now_ms, on_progress)
+        except DamagedSegment as error:
+            self.partition_damaged(partition, str(error))
+
+    def _read_topic_id(self, partition: TopicPartition, path: str) -> None:
+        try:
+            self.topic_ids[partition] = decode_partition_metadata(read_whole(self._files, path), path)
+        except MalformedBytes as error:
+            raise StorageError(
+                f"{error}. Put the file back as it was: it says which topic the records are of"
+            ) from None
+
+    def _open_log(
+        self,
+        partition: TopicPartition,
+        config: PartitionLogConfig,
+        now_ms: int,
+        on_progress: Callable[[RecoveryProgress], None],
+    ) -> PartitionLog:
+        found = FoundState(
+            recovery_point=self._recovery_points.get(partition, 0),
+            log_start_offset=self._log_starts.get(partition, 0),
+            was_shut_down_cleanly=self._was_shut_down_cleanly,
+        )
+        path = join(self.path, directory_name(partition))
+        loaded = Loader(self._handles, path, config, found, now_ms, on_progress).load()
+        log = PartitionLog(self._handles, path, partition, config, loaded, self)
+        self.logs[partition] = log
+        return log
+
+    def create_log(
+        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int
+    ) -> PartitionLog:
+        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        self.check_online()
+        path = join(self.path, directory_name(partition))
+        try:
+            self.forget(partition)
+            self._files.make_directories(path)
+            write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
+            self.topic_ids[partition] = topic_id
+            return self._open_log(partition, config, now_ms, _no_progress)
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""
+        if self._recovery_points.pop(partition, 0):
+            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
+        if self._log_starts.pop(partition, 0):
+            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+
+    def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
+        """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
+        due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
+        if log.config.flush_before_ack or due:
+            self.commits.wait(log, end_offset, on_durable)
+        else:
+            on_durable(None)
+
+    # --- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Write how far each log is flushed, and where it starts. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        self.check_online()
+        try:
+            self._write_checkpoints()
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+
+    def _write_checkpoints(self) -> None:
+        recovery_points = self._recovery_points | {key: log.recovery_point_to_save for key, log in self.logs.items()}
+        log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
+        if recovery_points != self._recovery_points:
+            self._recovery_points = recovery_points
+            self._write_offsets(RECOVERY_POINTS_NAME, recovery_points)
+        if log_starts != self._log_starts:
+            self._log_starts = log_starts
+            self._write_offsets(LOG_STARTS_NAME, log_starts)
+
+    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Make durable that the log is known to be flushed up to here only."""
+        if self._recovery_points.get(partition, 0) > offset:
+            self._recovery_points[partition] = offset
+            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
+
+    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
+        """Make the log's start durable."""
+        if self._log_starts.get(partition, 0) != offset:
+            self._log_starts[partition] = offset
+            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+
+    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
+        write_new_file(self._files, join(self.path, name), encode_offsets(offsets))
+
+    # --- failing and ending -------------------------------------------------------------------------------------------
+
+    def check_online(self) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the directory is offline."""
+        if self.offline_reason:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+
+    def fail(self, error: BaseException) -> None:
+        """The disk has failed: the directory is offline from now on, with all of its logs."""
+        if not self.offline_reason:
+            self.offline_reason = (
+                f"the log directory {self.path} is offline: {error}. Repair or replace the disk, and restart the broker"
+            )
+            logger.error("a log directory is offline", path=self.path, reason=str(error))
+            self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
+
+    def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
+        """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
+        topic, partition_id = partition
+        logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
+        self.damaged[partition] = reason
+        self.logs.pop(partition, None)
+
+    def refusal(self, error: BaseException) -> ApiError:
+        """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""
+        if not isinstance(error, OutOfSpace):
+            self.fail(error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def close(self, broker_epoch: int) -> None:
+        """Make all of it durable, and note that the shutdown was clean. Does nothing durable if it is offline.
+
+        Raises StorageError, FlushFailed; then the next start recovers.
+        """
+        try:
+            if not self.offline_reason:
+                for log in self.logs.values():
+                    log.close()
+                self._write_checkpoints()
+                content = json.dumps({"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch})
+                write_new_file(self._files, join(self.path, CLEAN_SHUTDOWN_NAME), content.encode("ascii"))
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Release the lock, and nothing else: as if the process had died."""
+        self._lock.close()

@@ -1,0 +1,40 @@
+"""What a partition's log is given, and what it gives: the directory that it is in, and slices of its files."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from statemachine.query.partition_descriptions import TopicPartition
+
+
+class LogHost(Protocol):
+    """The log directory that a log is in, as the log sees it."""
+
+    @property
+    def offline_reason(self) -> str:
+        """Why the directory is not used any more; empty if it is."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """A file could not be read or written: the directory is offline from now on."""
+        ...
+
+    def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
+        """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
+        ...
+
+    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
+        """Make durable that the log is known to be flushed up to here only. Raises StorageError."""
+        ...
+
+    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
+        """Make the log's start durable. Raises StorageError."""
+        ...
+
+
+class LogSlice(NamedTuple):
+    """Bytes of a segment's log, with whole batches but perhaps the last one. `sendfile` can send them as they are."""
+
+    path: str
+    position: int
+    byte_count: int

@@ -1,0 +1,164 @@
+"""The log directories of a broker, and which of them a partition is in.
+
+A directory that cannot be opened, or whose disk fails, is offline; the others go on. A broker without any is of no use:
+its caller ends it. The work that is due from time to time is done by `maintain` and `checkpoint`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from uuid import UUID
+
+import structlog
+
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, StorageError
+from kraftbase.files.files import FileSystem
+from kraftbase.uuids import random_uuid
+from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
+from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
+from kraftlog.broker.log.loading import RecoveryProgress
+from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.retention import RetentionClock
+from raft.shell.runtime import Runtime
+from statemachine.query.partition_descriptions import TopicPartition
+
+logger = structlog.get_logger(__name__)
+
+PRODUCER_EXPIRATION_MS = DAY_MS
+"""Kafka's `producer.id.expiration.ms`."""
+
+
+class LogManager:
+    """All log directories of one broker. For one thread; use `open`."""
+
+    def __init__(self, runtime: Runtime, directories: Sequence[LogDirectory], failed: Mapping[str, str]) -> None:
+        """Use `open`."""
+        self.directories = tuple(directories)
+        """Those that could be opened; `offline_reason` tells which have failed since."""
+        self.failed = dict(failed)
+        """By path, why a directory could not be opened."""
+        self.cordoned: frozenset[UUID] = frozenset()
+        """The directories that get no new partitions (KIP-1066)."""
+        self._runtime = runtime
+        self._clock = RetentionClock(runtime.wall_clock_ms(), runtime.now_ms())
+
+    @classmethod
+    def open(
+        cls, files: FileSystem, paths: Sequence[str], runtime: Runtime, *, cluster_id: str, node_id: int,
+        config_of: Callable[[TopicPartition], PartitionLogConfig],
+        on_progress: Callable[[RecoveryProgress], None] = lambda progress: None,
+        open_files_max: int = OPEN_FILES_MAX, new_directory_id: Callable[[], UUID] = random_uuid,
+    ) -> LogManager:  # fmt: skip
+        """Open every directory and every log; what fails is offline.
+
+        Raises DirectoryError for a directory that must not be used, as `LogDirectory.open` does; then none is.
+        """
+        handles = FileHandles(files, open_files_max)
+        opened: list[LogDirectory] = []
+        failed: dict[str, str] = {}
+        for path in paths:
+            try:
+                directory = LogDirectory.open(
+                    files, path, handles, runtime, cluster_id=cluster_id, node_id=node_id,
+                    new_directory_id=new_directory_id(),
+                )  # fmt: skip
+            except DirectoryError:
+                for other in opened:
+                    other.release()
+                raise
+            except (StorageError, FlushFailed) as error:
+                logger.error("a log directory is offline", path=path, reason=str(error))
+                failed[path] = str(error)
+                continue
+            opened.append(directory)
+            try:
+                directory.load(config_of, runtime.wall_clock_ms(), on_progress)
+            except (StorageError, FlushFailed) as error:
+                directory.fail(error)
+        return cls(runtime, opened, failed)
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """The directories that are in use."""
+        return [directory for directory in self.directories if not directory.offline_reason]
+
+    def directory_of(self, partition: TopicPartition) -> LogDirectory | None:
+        """The directory that has a partition, online or not; None if none has."""
+        for directory in self.directories:
+            if partition in directory.logs or partition in directory.damaged:
+                return directory
+        return None
+
+    def log_of(self, partition: TopicPartition) -> PartitionLog:
+        """A partition's log.
+
+        Raises ApiError: KAFKA_STORAGE_ERROR if it is offline on this broker, UNKNOWN_TOPIC_OR_PARTITION if it is not
+        here.
+        """
+        directory = self.directory_of(partition)
+        if directory is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{partition.topic}-{partition.partition_id} is in none of this broker's log directories",
+            )
+        directory.check_online()
+        if partition in directory.damaged:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, directory.damaged[partition])
+        return directory.logs[partition]
+
+    def create_log(self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig) -> PartitionLog:
+        """Make a partition's log in the directory with the fewest. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        candidates = [directory for directory in self.online if directory.directory_id not in self.cordoned]
+        if not candidates:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"none of {len(self.directories) + len(self.failed)} log directories takes a new partition: they are"
+                " offline or cordoned",
+            )
+        chosen = min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
+        return chosen.create_log(partition, topic_id, config, self._runtime.wall_clock_ms())
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def maintain(self) -> int:
+        """Delete what retention no longer keeps, forget old producers, flush what is due; returns deleted segments.
+
+        Kafka looks every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
+        """
+        was_on_trial = self._clock.is_on_trial
+        now_ms = self._clock.now_ms(self._runtime.wall_clock_ms(), self._runtime.now_ms())
+        if self._clock.is_on_trial and not was_on_trial:
+            logger.warning(
+                "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
+                clock_ms=self._runtime.wall_clock_ms(), retention_clock_ms=now_ms,
+            )  # fmt: skip
+        deleted = 0
+        for directory in self.online:
+            for log in list(directory.logs.values()):
+                if directory.offline_reason:
+                    break
+                try:
+                    deleted += log.delete_old_segments(now_ms).segment_count
+                except ApiError as error:
+                    logger.warning("retention has to wait", directory=log.directory, reason=str(error))
+                log.producers.states.expire(now_ms, PRODUCER_EXPIRATION_MS)
+                if log.is_flush_due(self._runtime.wall_clock_ms()):
+                    directory.commits.wait(log, log.log_end_offset, lambda error: None)
+        return deleted
+
+    def checkpoint(self) -> None:
+        """Write the checkpoints of every directory, so that a start after a crash reads little."""
+        for directory in self.online:
+            try:
+                directory.checkpoint()
+            except ApiError as error:
+                logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
+
+    def close(self, broker_epoch: int) -> None:
+        """Shut every directory down cleanly; one that fails is recovered at the next start."""
+        for directory in self.directories:
+            try:
+                directory.close(broker_epoch)
+            except (StorageError, FlushFailed) as error:
+                logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))

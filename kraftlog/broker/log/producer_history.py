@@ -1,0 +1,210 @@
+"""The producers of a log on disk: snapshots of them at offsets of the log, and the index of aborted transactions.
+
+A snapshot is written at each roll, named by the new segment's first offset, and at a clean shutdown (DB-75). It need
+not be durable: one that does not read back is removed, and an older one used, with more batches to read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import structlog
+
+from kraftbase.errors import OutOfSpace
+from kraftbase.files.files import join, read_whole
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.batch_header import BatchHeader
+from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction, decode_aborted
+from kraftlog.broker.log.formats.names import (
+    PRODUCER_SNAPSHOT_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    file_name,
+    offset_in_name,
+)
+from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot, encode_snapshot
+from kraftlog.broker.log.producer_states import EndMarker, ProducerStates
+from kraftlog.broker.log.segment import Segment
+from kraftlog.kafka.control_records import EndTxnMarker
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.record_batch import read_batch
+from kraftlog.kafka.record_values import ControlType, decode_control_record
+
+logger = structlog.get_logger(__name__)
+
+
+class ProducerHistory:
+    """The producers of one log, their snapshots, and its segments' indexes of aborted transactions."""
+
+    def __init__(self, handles: FileHandles, directory: str) -> None:
+        self.states = ProducerStates()
+        self._handles = handles
+        self._directory = directory
+        self._snapshots: list[int] = []
+        self._waiting: list[tuple[str, AbortedTransaction]] = []  # until there is room for them
+        self.unflushed: set[str] = set()
+        """Paths of files that were written and not flushed."""
+
+    # --- loading ------------------------------------------------------------------------------------------------------
+
+    def load(self, segments: Sequence[Segment], end_offset: int, replay_from: int | None) -> None:
+        """Make the states of `end_offset` from the newest usable snapshot and the batches behind it.
+
+        `replay_from` is the first offset whose aborted transactions may be missing in the indexes; None if none is.
+        """
+        names = self._handles.files.list_directory(self._directory)
+        offsets = [offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names]
+        self._snapshots = sorted(offset for offset in offsets if offset is not None)
+        first_offset = segments[0].base_offset
+        limit = end_offset if replay_from is None else replay_from
+        for offset in [found for found in self._snapshots if found > limit]:
+            self._remove(offset)
+        start_offset = self._load_newest(first_offset, limit)
+        for segment in segments:
+            if segment.end_offset > start_offset:
+                self._replay(segment, start_offset)
+        self.states.end_offset = end_offset
+
+    def _load_newest(self, first_offset: int, limit: int) -> int:
+        for offset in reversed(self._snapshots):
+            if first_offset <= offset <= limit:
+                path = self._path_of(offset)
+                try:
+                    self.states.load(decode_snapshot(read_whole(self._handles.files, path), path), offset)
+                except MalformedBytes as error:
+                    logger.warning("a snapshot of producers is not used", reason=str(error))
+                    self._remove(offset)
+                else:
+                    return offset
+        self.states.load((), first_offset)
+        return first_offset
+
+    def _replay(self, segment: Segment, start_offset: int) -> None:
+        place = segment.locate(start_offset)
+        if place is None:
+            return
+        known = max((entry.last_offset for entry in self._aborted_in(segment)), default=-1)
+        for position, header in segment.batches(place.position):
+            if header.producer_id >= 0:
+                marker = read_marker(segment.read(position, header.size_bytes), header) if header.is_control else None
+                aborted = self.states.append(header, marker)
+                if aborted is not None and aborted.last_offset > known:
+                    self._enter(segment, aborted)
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, segment: Segment, header: BatchHeader, marker: EndMarker | None) -> None:
+        """Note a batch with a producer id that is in the segment now."""
+        aborted = self.states.append(header, marker)
+        if aborted is not None:
+            self._enter(segment, aborted)
+
+    def _enter(self, segment: Segment, aborted: AbortedTransaction) -> None:
+        """Enter it in the segment's index; without room it waits in memory, since its marker is in the log already."""
+        self._waiting.append((self._index_of(segment), aborted))
+        with contextlib.suppress(OutOfSpace):
+            self.write_aborted()
+
+    def write_aborted(self) -> None:
+        """Write the entries that wait for room. Raises StorageError."""
+        files = self._handles.files
+        while self._waiting:
+            path, aborted = self._waiting[0]
+            file = self._handles.get(path) if files.exists(path) else self._handles.create(path)
+            size = file.size()
+            file.write_at(size - size % TRANSACTION_ENTRY.size, aborted.encode())
+            self.unflushed.add(path)
+            self._waiting.pop(0)
+
+    def snapshot(self, offset: int) -> None:
+        """Write a snapshot of the states, which are those of `offset`. Without room there is none."""
+        if offset in self._snapshots:
+            return
+        path = self._path_of(offset)
+        with contextlib.suppress(OutOfSpace):
+            try:
+                self._handles.create(path).write_at(0, encode_snapshot(self.states.to_entries()))
+            except OutOfSpace:
+                self._handles.remove(path)
+                raise
+            self._snapshots.append(offset)
+            self.unflushed.add(path)
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def aborted(self, segments: Sequence[Segment], start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions with records from `start_offset` to before `end_offset` (DB-73).
+
+        The search begins in the segment of the start, and ends at an entry that shows that nothing earlier was open.
+        """
+        found = []
+        for segment in segments:
+            for entry in self._aborted_in(segment):
+                if entry.last_offset >= start_offset and entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def _aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
+        path = self._index_of(segment)
+        waiting = [aborted for waiting_path, aborted in self._waiting if waiting_path == path]
+        if not self._handles.files.exists(path):
+            return waiting
+        return decode_aborted(read_whole(self._handles.files, path), path) + waiting
+
+    # --- truncating ---------------------------------------------------------------------------------------------------
+
+    def truncate(self, segments: Sequence[Segment], end_offset: int) -> None:
+        """The log was cut at `end_offset`; the names of snapshots that go are not durable."""
+        self._waiting = [(path, entry) for path, entry in self._waiting if entry.last_offset < end_offset]
+        self._forget_removed()
+        for segment in segments[-1:]:
+            kept = [entry for entry in self._aborted_in(segment) if entry.last_offset < end_offset]
+            path = self._index_of(segment)
+            if self._handles.files.exists(path):
+                self._handles.get(path).truncate(len(kept) * TRANSACTION_ENTRY.size)
+                self.unflushed.add(path)
+        self.load(segments, end_offset, None)
+
+    def remove_all(self, offset: int) -> None:
+        """The log is empty and begins at `offset`; the names of snapshots that go are not durable."""
+        for found in list(self._snapshots):
+            self._remove(found)
+        self.states.load((), offset)
+
+    def remove_below(self, offset: int) -> None:
+        """Remove the snapshots of segments that are gone."""
+        for found in [snapshot for snapshot in self._snapshots if snapshot < offset]:
+            self._remove(found)
+        self._forget_removed()
+
+    def _forget_removed(self) -> None:
+        """Files of segments that are gone are not flushed."""
+        exists = self._handles.files.exists
+        self.unflushed = {path for path in self.unflushed if exists(path)}
+
+    def _remove(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        path = self._path_of(offset)
+        self.unflushed.discard(path)
+        self._handles.remove(path)
+
+    def _path_of(self, offset: int) -> str:
+        return join(self._directory, file_name(offset, PRODUCER_SNAPSHOT_SUFFIX))
+
+    def _index_of(self, segment: Segment) -> str:
+        return join(self._directory, file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX))
+
+
+def read_marker(data: Buffer, header: BatchHeader) -> EndMarker | None:
+    """What a control batch says of the end of a transaction; None if it is another kind. Raises MalformedBytes."""
+    batch = read_batch(data)
+    records = batch.records() if batch is not None and header.record_count else ()
+    if not records:
+        return None  # compaction has removed it
+    kind, value = decode_control_record(records[0].key, records[0].value)
+    if not isinstance(value, EndTxnMarker):
+        return None
+    return EndMarker(is_abort=kind is ControlType.ABORT, coordinator_epoch=value.coordinator_epoch)

@@ -1,0 +1,238 @@
+"""What a partition's log knows of its producers: which sequence comes next, and which transactions are open (KIP-98).
+
+All of it follows from the log's batches, in order. It is kept in snapshots so that not all of them have to be read.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.formats.batch_header import MAX_SEQUENCE, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
+from kraftlog.broker.log.formats.indexes import AbortedTransaction
+from kraftlog.broker.log.formats.producer_snapshot import ProducerEntry
+
+BATCHES_KEPT: Final = 5
+"""How many batches of a producer are known, as many as it may have in flight."""
+
+NO_EPOCH: Final = -1
+NO_OFFSET: Final = -1
+NO_COORDINATOR: Final = -1
+
+
+class Origin(Enum):
+    """Who appends, and so what is checked."""
+
+    CLIENT = "a client: epochs and sequences are checked"
+    COORDINATOR = "a coordinator of groups or transactions: epochs are checked, there are no sequences"
+    REPLICATION = "a leader, who has checked all of it"
+
+
+class EndMarker(NamedTuple):
+    """What a control batch says of the end of its producer's transaction."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class ProducerBatch(NamedTuple):
+    """A batch of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of its first record."""
+        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """One producer (DB-70)."""
+
+    producer_id: int
+    epoch: int = NO_EPOCH
+    batches: deque[ProducerBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
+    timestamp_ms: int = NO_TIMESTAMP
+    coordinator_epoch: int = NO_COORDINATOR
+    transaction_first_offset: int = NO_OFFSET
+
+    def to_entry(self) -> ProducerEntry:
+        """As a snapshot has it."""
+        last = self.batches[-1] if self.batches else ProducerBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+        return ProducerEntry(
+            self.producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta,
+            self.timestamp_ms, self.coordinator_epoch, self.transaction_first_offset,
+        )  # fmt: skip
+
+    @classmethod
+    def from_entry(cls, entry: ProducerEntry) -> ProducerState:
+        """From a snapshot."""
+        state = cls(
+            entry.producer_id, entry.epoch, timestamp_ms=entry.timestamp_ms, coordinator_epoch=entry.coordinator_epoch,
+            transaction_first_offset=entry.transaction_first_offset,
+        )  # fmt: skip
+        if entry.last_offset >= 0:
+            state.batches.append(
+                ProducerBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
+            )
+        return state
+
+
+class ProducerStates:
+    """The producers of one partition, up to `end_offset`."""
+
+    def __init__(self) -> None:
+        self.end_offset = 0
+        """Everything below is in it."""
+        self._producers: dict[int, ProducerState] = {}
+        # Both by first offset, ascending: transactions begin in the order of offsets.
+        self._open: dict[int, int] = {}  # to the producer
+        self._ended: dict[int, int] = {}  # to the offset of the marker, until the high watermark is past it
+
+    def __len__(self) -> int:
+        """How many producers there are."""
+        return len(self._producers)
+
+    def state_of(self, producer_id: int) -> ProducerState | None:
+        """What is known of a producer."""
+        return self._producers.get(producer_id)
+
+    def duplicate_of(self, header: BatchHeader) -> ProducerBatch | None:
+        """The batch that is in the log already, if this one is the same: it has its epoch and sequences (DB-71)."""
+        state = self._producers.get(header.producer_id)
+        if state is None or state.epoch != header.producer_epoch or header.base_sequence < 0:
+            return None
+        for batch in state.batches:
+            if batch.last_sequence == header.last_sequence and batch.first_sequence == header.base_sequence:
+                return batch
+        return None
+
+    def check(self, header: BatchHeader, origin: Origin, marker: EndMarker | None = None) -> None:
+        """Raise ApiError if a batch must not be appended: `duplicate_of` has shown that it is none of the last ones.
+
+        INVALID_PRODUCER_EPOCH for a lower epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE for a batch
+        outside the transaction that its producer has open, TRANSACTION_COORDINATOR_FENCED for a marker of a coordinator
+        that was replaced (DB-71, DB-74).
+        """
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            return
+        name = f"producer {header.producer_id}"
+        if header.producer_epoch < state.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"{name} has epoch {state.epoch} here, and the batch has epoch {header.producer_epoch}: another"
+                " producer has taken its place; this one must ask for a new epoch",
+            )
+        if marker is not None:
+            if marker.coordinator_epoch < state.coordinator_epoch:
+                raise ApiError(
+                    ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                    f"a coordinator of epoch {state.coordinator_epoch} has ended a transaction of {name} here, and this"
+                    f" one has epoch {marker.coordinator_epoch}: it must not go on",
+                )
+            return
+        if origin is Origin.CLIENT:
+            self._check_sequence(state, header, name)
+        if state.transaction_first_offset >= 0 and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"{name} has a transaction open since offset {state.transaction_first_offset}, and the batch is not"
+                " of it: the producer must end the transaction first",
+            )
+
+    def _check_sequence(self, state: ProducerState, header: BatchHeader, name: str) -> None:
+        if header.producer_epoch != state.epoch:
+            expected = 0
+            if state.epoch == NO_EPOCH:
+                return
+        elif state.batches:
+            expected = (state.batches[-1].last_sequence + 1) & MAX_SEQUENCE
+        else:
+            expected = 0  # its epoch is known from a marker only
+        if header.base_sequence != expected:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"{name} sends sequence {header.base_sequence} in epoch {header.producer_epoch}; next is {expected}"
+                f" (the last batch known has epoch {state.epoch}). A batch before it is missing",
+            )
+
+    def append(self, header: BatchHeader, marker: EndMarker | None = None) -> AbortedTransaction | None:
+        """Note that a batch with a producer id is in the log; returns what is to be entered in the index of aborts."""
+        state = self._producers.get(header.producer_id)
+        if state is None:
+            state = self._producers[header.producer_id] = ProducerState(header.producer_id)
+        if state.epoch != header.producer_epoch:
+            state.batches.clear()
+            state.epoch = header.producer_epoch
+        state.timestamp_ms = header.max_timestamp_ms
+        self.end_offset = header.last_offset + 1
+        if marker is not None:
+            return self._end(state, header, marker)
+        if header.is_control:
+            return None
+        state.batches.append(
+            ProducerBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp_ms)
+        )
+        if header.is_transactional and state.transaction_first_offset < 0:
+            state.transaction_first_offset = header.base_offset
+            self._open[header.base_offset] = header.producer_id
+        return None
+
+    def _end(self, state: ProducerState, header: BatchHeader, marker: EndMarker) -> AbortedTransaction | None:
+        state.coordinator_epoch = marker.coordinator_epoch
+        first_offset, state.transaction_first_offset = state.transaction_first_offset, NO_OFFSET
+        if first_offset < 0:
+            return None  # a transaction without a record here
+        del self._open[first_offset]
+        self._ended[first_offset] = header.base_offset
+        if not marker.is_abort:
+            return None
+        last_stable_offset = min(self._open, default=header.base_offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, header.base_offset, last_stable_offset)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset of a transaction that is open, or whose marker is not below the high watermark (DB-72)."""
+        return min((*self._open, *self._ended), default=None)
+
+    def pass_high_watermark(self, high_watermark: int) -> None:
+        """Everything below is committed: transactions whose markers are there are stable."""
+        if self._ended:
+            self._ended = {first: marker for first, marker in self._ended.items() if marker >= high_watermark}
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers without an open transaction whose last batch is that old; returns how many they were."""
+        expired = [
+            producer_id
+            for producer_id, state in self._producers.items()
+            if state.transaction_first_offset < 0 and now_ms - state.timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def to_entries(self) -> list[ProducerEntry]:
+        """What a snapshot at `end_offset` has."""
+        return [state.to_entry() for state in self._producers.values()]
+
+    def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
+        """Take the place of what is known: from a snapshot, or from nothing, at an offset."""
+        self._producers = {entry.producer_id: ProducerState.from_entry(entry) for entry in entries}
+        found = sorted((state.transaction_first_offset, state.producer_id) for state in self._producers.values())
+        self._open = {first_offset: producer_id for first_offset, producer_id in found if first_offset >= 0}
+        self._ended = {}
+        self.end_offset = end_offset

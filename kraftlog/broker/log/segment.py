@@ -1,0 +1,234 @@
+"""One segment of a partition's log: its `.log` and its indexes.
+
+The offset index has, for the batch before which more than `index.interval.bytes` were written since the last entry, its
+last offset and its position, as Kafka has it; so a search begins at most that much before what it looks for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kraftbase.checks import check
+from kraftbase.checksum import crc32c
+from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.files.files import join
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, NO_TIMESTAMP, BatchHeader, read_header
+from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from kraftlog.broker.log.formats.names import LOG_SUFFIX, file_name
+from kraftlog.broker.log.index_file import OffsetIndex, TimeIndex, TimestampOffset
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
+
+SCAN_BYTES: Final = 16 * 1024
+"""How much of the log is read at once to find a batch by the headers before it."""
+
+RECENT_BATCHES: Final = 64
+"""Of so many of the last batches the positions stay in memory: readers at the log's end ask for them."""
+
+
+class BatchPlace(NamedTuple):
+    """A batch in the log."""
+
+    position: int
+    header: BatchHeader
+
+
+class Segment:
+    """The batches from `base_offset` to before `end_offset`."""
+
+    def __init__(
+        self, handles: FileHandles, directory: str, base_offset: int, *, size_bytes: int = 0,
+        end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0, created_ms: int = 0,
+    ) -> None:  # fmt: skip
+        """A segment whose file exists; the default values are those of a new one."""
+        self.base_offset = base_offset
+        self.end_offset = base_offset if end_offset is None else end_offset
+        """The offset after the last one."""
+        self.size_bytes = size_bytes
+        self.path = join(directory, file_name(base_offset, LOG_SUFFIX))
+        self.offsets = OffsetIndex(handles, directory, base_offset, offset_entries)
+        self.times = TimeIndex(handles, directory, base_offset, time_entries)
+        self.created_ms = created_ms
+        """When this process has begun to know the segment, by its own clock."""
+        self.largest = self.times.last
+        """The largest timestamp."""
+        self._handles = handles
+        self._first_timestamp_ms: int | None = None
+        self._bytes_since_entry = 0
+        self._recent: OrderedDict[int, int] = OrderedDict()  # base offset to position
+
+    @classmethod
+    def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int) -> Segment:
+        """Make the file of a new segment; its name is not durable. Raises StorageError."""
+        segment = cls(handles, directory, base_offset, created_ms=now_ms)
+        handles.create(segment.path)
+        return segment
+
+    @property
+    def paths(self) -> tuple[str, str, str]:
+        """The log and its two indexes."""
+        return self.path, self.offsets.file.path, self.times.file.path
+
+    def why_roll(
+        self, config: PartitionLogConfig, first: BatchHeader, last: BatchHeader, byte_count: int, now_ms: int
+    ) -> str:
+        """Why batches cannot be appended here but need a new segment, or nothing (G-02)."""
+        if self.size_bytes > config.segment_bytes - byte_count:
+            return "segment.bytes"
+        if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return "the span of offsets"
+        if self.offsets.file.entry_count >= config.segment_index_bytes // OFFSET_ENTRY.size:
+            return "the offset index is full"
+        if self.times.file.entry_count >= config.segment_index_bytes // TIME_ENTRY.size - 1:
+            return "the time index is full"
+        if self.size_bytes and self._waited_ms(first.max_timestamp_ms, now_ms) > config.segment_ms - self._jitter_ms(
+            config
+        ):
+            return "segment.ms"
+        return ""
+
+    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
+        """How long the segment has been written to: by the batches' timestamps if they have any, as in Kafka."""
+        first_ms = self.first_timestamp_ms
+        return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+
+    def _jitter_ms(self, config: PartitionLogConfig) -> int:
+        """Not random, so that a run can be repeated; different from segment to segment."""
+        return crc32c(self.path.encode()) % config.segment_jitter_ms if config.segment_jitter_ms else 0
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The timestamp of the first batch; -1 if it has none."""
+        if self._first_timestamp_ms is None:
+            if not self.size_bytes:
+                return NO_TIMESTAMP
+            self._first_timestamp_ms = next(self.batches(0)).header.max_timestamp_ms
+        return self._first_timestamp_ms
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, data: Buffer, batches: Sequence[BatchPlace], config: PartitionLogConfig) -> None:
+        """Write batches behind the last one; their positions are those in `data`.
+
+        Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
+        """
+        check(batches[0].header.base_offset >= self.end_offset, "offsets ascend", end_offset=self.end_offset)
+        file = self._handles.get(self.path)
+        try:
+            file.write_at(self.size_bytes, data)
+        except StorageError:
+            with contextlib.suppress(StorageError):
+                file.truncate(self.size_bytes)
+                file.fsync()  # what was written of it must not come back behind the end after a crash
+            raise
+        for _, header in batches:
+            self.note(self.size_bytes, header, config.index_interval_bytes)
+            self._recent[header.base_offset] = self.size_bytes - header.size_bytes
+        while len(self._recent) > RECENT_BATCHES:
+            self._recent.popitem(last=False)
+
+    def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+        """The batch at a position, behind all before it, is part of the segment: enter it where that is due."""
+        if not position:
+            self._first_timestamp_ms = header.max_timestamp_ms
+        if header.max_timestamp_ms > self.largest.timestamp_ms:
+            self.largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+        if self._bytes_since_entry > index_interval_bytes:
+            self.offsets.add(header.last_offset, position)
+            self.times.add(self.largest)
+            self._bytes_since_entry = 0
+        self._bytes_since_entry += header.size_bytes
+        self.size_bytes = position + header.size_bytes
+        self.end_offset = header.last_offset + 1
+
+    def close_indexes(self) -> None:
+        """Enter the largest timestamp, and write the indexes, which then have no byte too many. Raises StorageError."""
+        self.times.add(self.largest)
+        self.offsets.file.trim()
+        self.times.file.trim()
+
+    def write_indexes(self) -> None:
+        """Write what is new in the indexes. Raises StorageError."""
+        self.offsets.file.write()
+        self.times.file.write()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def batches(self, position: int, end_position: int | None = None) -> Iterator[BatchPlace]:
+        """The batches from a position at which one begins. Raises CorruptLog for bytes that are no header."""
+        end_position = self.size_bytes if end_position is None else end_position
+        piece, piece_at = b"", position
+        while position < end_position:
+            if position - piece_at + BATCH_BYTES_MIN > len(piece):
+                piece, piece_at = self._handles.get(self.path).read_at(position, SCAN_BYTES), position
+            try:
+                if len(piece) - (position - piece_at) < BATCH_BYTES_MIN:
+                    raise MalformedBytes("header", "the file ends within it")
+                header = read_header(piece, position - piece_at)
+            except MalformedBytes as error:
+                raise CorruptLog(
+                    f"{self.path} is damaged at byte {position}: {error}. The partition is offline on this broker, and"
+                    " nothing of it was deleted"
+                ) from None
+            yield BatchPlace(position, header)
+            position += header.size_bytes
+
+    def locate(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at `offset` or later; None if there is none."""
+        if offset >= self.end_offset:
+            return None
+        start = self._recent.get(offset)
+        if start is None:
+            start = self.offsets.lookup(offset).position
+        for place in self.batches(start):
+            if place.header.last_offset >= offset:
+                return place
+        return None
+
+    def read(self, position: int, byte_count: int) -> bytes:
+        """Bytes of the log. Raises StorageError."""
+        return self._handles.get(self.path).read_at(position, byte_count)
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> BatchPlace | None:
+        """The first batch from `start_offset` on that has a timestamp of at least `timestamp_ms`."""
+        if self.largest.timestamp_ms < timestamp_ms:
+            return None
+        offset = max(self.times.lookup(timestamp_ms).offset, start_offset)
+        for place in self.batches(self.offsets.lookup(offset).position):
+            if place.header.max_timestamp_ms >= timestamp_ms and place.header.last_offset >= start_offset:
+                return place
+        return None
+
+    # --- truncating ---------------------------------------------------------------------------------------------------
+
+    def truncate(self, end_offset: int) -> None:
+        """Cut before the first batch that reaches to `end_offset` or beyond; durable when it returns.
+
+        The indexes are cut first: after a crash in between they have too little, and a start makes them again.
+        """
+        place = self.locate(end_offset)
+        if place is None:
+            return
+        self.offsets.truncate(end_offset)
+        self.times.truncate(end_offset)
+        file = self._handles.get(self.path)
+        file.truncate(place.position)
+        file.fsync()
+        self.size_bytes = place.position
+        self.end_offset = min(end_offset, place.header.base_offset)
+        self._recent.clear()
+        self._bytes_since_entry = 0
+        self.reload_largest()
+
+    def reload_largest(self) -> None:
+        """Find the largest timestamp: that of the last entry, or one behind it."""
+        self.largest = self.times.last
+        self._first_timestamp_ms = None
+        for place in self.batches(self.offsets.lookup(self.largest.offset).position):
+            if place.header.max_timestamp_ms > self.largest.timestamp_ms:
+                self.largest = TimestampOffset(place.header.max_timestamp_ms, place.header.last_offset)

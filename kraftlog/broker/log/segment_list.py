@@ -1,0 +1,130 @@
+"""The segments of one log, in order: which one has an offset, and the files of those that come and go."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from kraftbase.errors import OutOfSpace
+from kraftbase.files.files import join
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.names import SEGMENT_SUFFIXES, file_name
+from kraftlog.broker.log.retention import SegmentFacts
+from kraftlog.broker.log.segment import BatchPlace, Segment
+from kraftlog.broker.log.timestamps import FoundRecord, first_not_older, newest
+
+
+class SegmentList:
+    """At least one segment; batches are appended to the last one."""
+
+    def __init__(self, handles: FileHandles, directory: str, segments: Sequence[Segment]) -> None:
+        self._handles = handles
+        self._directory = directory
+        self._segments = list(segments)
+        self._base_offsets = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest one."""
+        return self._segments[0]
+
+    @property
+    def last(self) -> Segment:
+        """The one that is appended to."""
+        return self._segments[-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of their batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def base_offset_of(self, index: int) -> int:
+        """The first offset of a segment."""
+        return self._base_offsets[index]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Those from the one on that has the offset, or would have it."""
+        return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> tuple[Segment, BatchPlace] | None:
+        """The first batch that ends at `offset` or later; it may be in a later segment than the offset's."""
+        for segment in self.from_offset(offset):
+            place = segment.locate(offset)
+            if place is not None:
+                return segment, place
+        return None
+
+    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> FoundRecord | None:
+        """The first record from `start_offset` on that is not older."""
+        for segment in self.from_offset(start_offset):
+            place = segment.find_timestamp(timestamp_ms, start_offset)
+            if place is not None:
+                data = segment.read(place.position, place.header.size_bytes)
+                return first_not_older(data, place.header, timestamp_ms, start_offset)
+        return None
+
+    def find_newest(self, start_offset: int) -> FoundRecord | None:
+        """The record from `start_offset` on with the largest timestamp; None if none has one."""
+        segment = max(self.from_offset(start_offset), key=lambda segment: segment.largest.timestamp_ms)
+        place = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
+        if place is None or place.header.last_offset < start_offset:
+            return None
+        return newest(segment.read(place.position, place.header.size_bytes), place.header)
+
+    def facts(self) -> list[SegmentFacts]:
+        """The segments as retention sees them."""
+        ends = [*self._base_offsets[1:], self.last.end_offset]
+        return [
+            SegmentFacts(
+                segment.base_offset, end_offset, segment.size_bytes,
+                segment.largest.timestamp_ms if segment.largest.timestamp_ms >= 0 else segment.created_ms,
+            )
+            for segment, end_offset in zip(self._segments, ends, strict=True)
+        ]  # fmt: skip
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def add(self, base_offset: int, config: PartitionLogConfig, now_ms: int) -> None:
+        """Add a segment; its name is not durable. Raises StorageError, then there is none."""
+        segment = Segment.create(self._handles, self._directory, base_offset, now_ms)
+        if config.preallocates:
+            try:
+                self._handles.get(segment.path).reserve(config.segment_bytes)
+            except OutOfSpace:
+                self._handles.remove(segment.path)
+                raise
+        self._segments.append(segment)
+        self._base_offsets.append(base_offset)
+
+    def remove_last(self) -> Segment:
+        """Remove the last one, durably."""
+        segment = self._segments.pop()
+        self._base_offsets.pop()
+        self._remove_files(segment)
+        self._handles.files.fsync_directory(self._directory)
+        return segment
+
+    def start_over(self, base_offset: int, now_ms: int) -> None:
+        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable."""
+        while self._segments:
+            self.remove_last()
+        self._segments.append(Segment.create(self._handles, self._directory, base_offset, now_ms))
+        self._base_offsets.append(base_offset)
+
+    def remove_first(self, count: int) -> None:
+        """Remove the oldest ones, durably."""
+        for segment in self._segments[:count]:
+            self._remove_files(segment)
+        del self._segments[:count], self._base_offsets[:count]
+        self._handles.files.fsync_directory(self._directory)
+
+    def _remove_files(self, segment: Segment) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))

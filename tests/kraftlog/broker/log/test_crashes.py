@@ -1,0 +1,132 @@
+"""Crashes that the model of hypothesis found, each as a case of its own: what was unsynced is lost, kept, or mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from kraftbase.errors import ApiError
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.partition_log import PartitionLog
+from tests.kraftlog.broker.log.agreement import check_agreement
+from tests.kraftlog.broker.log.builders import CLICKS, NOW_MS, all_batches, append, batch, log_in, open_directory
+
+LOG = "data/clicks-0/00000000000000000000.log"
+SEEDS = range(60)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill_before(files: MemoryFileSystem, operation: str, path: str, deed: Callable[[], object]) -> None:
+    """Do something, in a process that is killed before an operation on a path."""
+
+    def stop(at: str, on: str) -> None:
+        if (at, on) == (operation, path):
+            raise Killed
+
+    files.before_operation = stop
+    with pytest.raises(Killed):
+        deed()
+    files.before_operation = None
+    files.end_process()
+
+
+def flushed(
+    count: int, config: PartitionLogConfig | None = None
+) -> tuple[MemoryFileSystem, LogDirectory, PartitionLog]:
+    """A log of batches of one record, flushed, with that in the checkpoint."""
+    files = MemoryFileSystem()
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    for _ in range(count):
+        append(log, batch(1))
+    log.flush()
+    directory.checkpoint()
+    return files, directory, log
+
+
+def test_an_epoch_that_was_cut_off_and_began_again_earlier_begins_there_after_a_kill() -> None:
+    files, _, log = flushed(5)
+    append(log, batch(1), epoch=2)
+    log.flush()
+    log.truncate(3)
+    append(log, batch(1), epoch=2)
+    files.end_process()
+    assert log_in(open_directory(files)).epochs.entries() == ((0, 0), (2, 3))
+
+
+def test_a_batch_that_a_killed_process_had_cut_off_does_not_come_back_under_the_offset_of_another() -> None:
+    files, _, log = flushed(3)
+    first = all_batches(log)[:2]
+    kill_before(files, "fsync", LOG, lambda: log.truncate(2))
+    log = log_in(open_directory(files))
+    assert append(log, batch(1, value=b"another")) == 2
+    files.crash()
+    assert all_batches(log_in(open_directory(files))) == first
+
+
+def test_a_segment_that_a_killed_process_had_deleted_does_not_come_back() -> None:
+    files, _, log = flushed(2)
+    log.roll(NOW_MS)
+    append(log, batch(1))
+    log.flush()
+    log.advance_high_watermark(3)
+    log.delete_records(2)
+    kill_before(files, "fsync_directory", "data/clicks-0", lambda: log.delete_old_segments(NOW_MS))
+    log = log_in(open_directory(files))
+    files.crash()
+    assert log_in(open_directory(files))._segments.first.base_offset == log._segments.first.base_offset
+
+
+def test_what_was_written_of_a_refused_append_is_not_mixed_with_the_next_ones() -> None:
+    for seed in range(500):
+        files, _, log = flushed(1)
+        files.space_limit = files.used_bytes() + 2_000
+        with pytest.raises(ApiError, match="no space left"):
+            append(log, batch(1, value=b"x" * 5_000))
+        files.space_limit = None
+        append(log, batch(1, value=b"y" * 700))
+        append(log, batch(1, value=b"z" * 300))
+        files.crash(random=Random(seed))
+        directory = open_directory(files)
+        assert directory.damaged == {}, "a torn tail is no damage"
+        assert directory.logs[CLICKS].log_end_offset >= 1
+
+
+def test_what_is_acknowledged_in_a_new_segment_is_there_with_the_name_of_the_segment() -> None:
+    files, _, log = flushed(2)
+    log.roll(NOW_MS)
+    append(log, batch(1))
+    log.flush()
+    files.crash()
+    assert log_in(open_directory(files)).log_end_offset == 3
+
+
+def test_a_flush_covers_the_segments_that_were_closed_since_the_last_one() -> None:
+    files, _, log = flushed(2)
+    for _ in range(3):
+        append(log, batch(1))
+        log.roll(NOW_MS)
+    log.flush()
+    files.crash()
+    assert log_in(open_directory(files)).log_end_offset == 5
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_indexes_of_a_segment_whose_batches_were_all_flushed_are_durable_when_there_is_a_next_one(
+    seed: int,
+) -> None:
+    config = PartitionLogConfig(index_interval_bytes=0)
+    files, _, log = flushed(250, config)
+    log.roll(NOW_MS)
+    files.crash(random=Random(seed))
+    log = log_in(open_directory(files, config=config))
+    log.advance_high_watermark(log.log_end_offset)
+    assert log.log_end_offset == 250
+    check_agreement(log)

@@ -1,0 +1,334 @@
+"""One log directory and several: whose they are, group commit, full disks, disks that fail, clean shutdowns."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
+from kraftbase.files.files import FileSystem, read_whole, write_new_file
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.log_manager import PRODUCER_EXPIRATION_MS, LogManager
+from statemachine.query.partition_descriptions import TopicPartition
+from tests.kraftlog.broker.log.builders import (
+    CLICKS,
+    CLUSTER_ID,
+    DIRECTORY_ID,
+    NOW_MS,
+    TOPIC_ID,
+    StepRuntime,
+    all_batches,
+    append,
+    batch,
+    log_in,
+    open_directory,
+    produced,
+)
+
+ORDERS = TopicPartition("orders", 3)
+LOG = "data/clicks-0/00000000000000000000.log"
+
+
+def open_as(files: FileSystem, cluster_id: str = CLUSTER_ID, node_id: int = 1) -> LogDirectory:
+    return LogDirectory.open(
+        files, "data", FileHandles(files), StepRuntime(), cluster_id=cluster_id, node_id=node_id,
+        new_directory_id=UUID(int=77),
+    )  # fmt: skip
+
+
+def test_a_directory_is_one_brokers_and_no_other_process_uses_it(files: FileSystem) -> None:
+    directory = open_directory(files)
+    with pytest.raises(DirectoryError, match="in use by another process"):
+        open_as(files)
+    directory.close(broker_epoch=1)
+    with pytest.raises(DirectoryError, match="is of cluster") as raised:
+        open_as(files, cluster_id="another")
+    assert raised.value.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+    with pytest.raises(DirectoryError, match="is of broker 1, and this is broker 2"):
+        open_as(files, node_id=2)
+    assert open_as(files).directory_id == DIRECTORY_ID
+
+
+def test_the_broker_epoch_of_a_clean_shutdown_is_known_once() -> None:
+    files = MemoryFileSystem()
+    open_directory(files).close(broker_epoch=41)
+    directory = open_as(files)
+    assert directory.clean_broker_epoch == 41
+    directory.load(lambda partition: PartitionLogConfig(), NOW_MS)
+    files.crash()
+    assert open_as(files).clean_broker_epoch is None
+
+
+def test_a_file_of_log_starts_that_is_damaged_is_named_and_one_of_recovery_points_does_no_harm() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    append(log_in(directory), batch(2))
+    directory.close(broker_epoch=1)
+    write_new_file(files, "data/recovery-point-offset-checkpoint", b"0\nx\n")
+    assert log_in(open_directory(files)).log_end_offset == 2
+    files.end_process()
+    write_new_file(files, "data/log-start-offset-checkpoint", b"0\nx\n")
+    with pytest.raises(StorageError, match="which records were deleted"):
+        open_as(files)
+
+
+# --- group commit -----------------------------------------------------------------------------------------------------
+
+
+def test_appends_of_many_partitions_are_acknowledged_by_one_flush_and_are_durable_then() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    logs = [log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)]
+    answered: list[ApiError | None] = []
+    for _ in range(5):
+        for log in logs:
+            end_offset = append(log, batch(1)) + 1
+            directory.acknowledge(log, end_offset, answered.append)
+    assert answered == []
+    runtime.run()
+    assert answered == [None] * 10
+    assert directory.commits.flush_count == 1
+    assert directory.commits.is_idle
+    files.crash()
+    again = open_directory(files)
+    assert [again.logs[partition].log_end_offset for partition in (CLICKS, ORDERS)] == [5, 5]
+
+
+def test_appends_that_come_during_a_flush_wait_for_the_next_one() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log = log_in(directory)
+    answered: list[str] = []
+
+    def note(name: str) -> None:
+        answered.append(f"{name} at {log.recovery_point}")
+
+    directory.acknowledge(log, append(log, batch(1)) + 1, lambda error: note("first"))
+    directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
+    runtime.soon.pop(0)()
+    directory.acknowledge(log, append(log, batch(1)) + 1, lambda error: note("second"))
+    runtime.run()
+    assert answered == ["first at 1", "second at 2"]
+    assert directory.commits.flush_count == 2
+
+
+def test_without_flush_before_ack_an_append_is_acknowledged_at_once_until_flush_messages() -> None:
+    runtime = StepRuntime()
+    config = PartitionLogConfig(flush_before_ack=False, flush_messages=3)
+    directory = open_directory(MemoryFileSystem(), runtime=runtime, config=config)
+    log = log_in(directory, config)
+    answered: list[ApiError | None] = []
+    directory.acknowledge(log, append(log, batch(2)) + 2, answered.append)
+    assert (answered, log.recovery_point) == ([None], 0)
+    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
+    assert len(answered) == 1
+    runtime.run()
+    assert (answered, log.recovery_point) == ([None, None], 3)
+
+
+def test_a_flush_that_fails_takes_the_directory_offline_and_nothing_is_acknowledged() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log = log_in(directory)
+    answered: list[ApiError | None] = []
+    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
+    files.failing_syncs.add(LOG)
+    runtime.run()
+    (error,) = answered
+    assert error is not None and error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "fdatasync of data/clicks-0" in directory.offline_reason
+    files.failing_syncs.clear()
+    with pytest.raises(ApiError, match="is offline"):
+        append(log, batch(1))
+    directory.close(broker_epoch=1)
+    assert not files.exists("data/.kafka_cleanshutdown"), "it is recovered at the next start"
+
+
+def test_an_append_that_is_truncated_while_it_waits_is_not_acknowledged() -> None:
+    runtime = StepRuntime()
+    directory = open_directory(MemoryFileSystem(), runtime=runtime)
+    log = log_in(directory)
+    answered: list[ApiError | None] = []
+    append(log, batch(1))
+    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
+    log.truncate(1)
+    runtime.run()
+    assert [error.code for error in answered if error] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+# --- full disks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_refuses_appends_and_takes_them_when_there_is_room() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(1))
+    before = all_batches(log)
+    files.space_limit = files.used_bytes() + 20
+    with pytest.raises(ApiError, match="no space left") as raised:
+        append(log, batch(3))
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert not directory.offline_reason
+    assert all_batches(log) == before
+    assert len(read_whole(files, LOG)) == len(before[0])
+    files.space_limit = None
+    assert append(log, batch(3)) == 1
+
+
+def test_a_full_disk_at_a_roll_leaves_the_log_as_it_is() -> None:
+    files = MemoryFileSystem()
+    config = PartitionLogConfig(segment_bytes=100, preallocates=True)
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    append(log, batch(1))
+    files.space_limit = files.used_bytes() + 60
+    with pytest.raises(ApiError, match="no space left"):
+        append(log, batch(1))
+    files.space_limit = None
+    assert append(log, batch(1)) == 1
+    files.end_process()
+    assert log_in(open_directory(files, config=config)).log_end_offset == 2
+
+
+def test_producers_and_checkpoints_wait_for_room() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log = log_in(directory)
+    log.assign_epoch(3)
+    append(log, produced(7, 0), epoch=3)
+    files.space_limit = files.used_bytes()
+    answered: list[ApiError | None] = []
+    directory.acknowledge(log, 1, answered.append)
+    runtime.run()
+    assert [error.code for error in answered if error] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    with pytest.raises(ApiError, match="no space left"):
+        directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    assert not directory.offline_reason
+    files.space_limit = None
+    directory.acknowledge(log, 1, answered.append)
+    runtime.run()
+    assert answered[-1] is None
+    files.crash()
+    assert log_in(open_directory(files)).epochs.entries() == ((3, 0),)
+
+
+# --- several directories ----------------------------------------------------------------------------------------------
+
+
+def open_manager(
+    files: MemoryFileSystem,
+    runtime: StepRuntime,
+    paths: tuple[str, ...] = ("a", "b"),
+    config: PartitionLogConfig | None = None,
+) -> LogManager:
+    ids = iter(range(1, 10))
+    return LogManager.open(
+        files, paths, runtime, cluster_id=CLUSTER_ID, node_id=1,
+        config_of=lambda partition: config or PartitionLogConfig(), new_directory_id=lambda: UUID(int=next(ids)),
+    )  # fmt: skip
+
+
+def partitions(count: int) -> list[TopicPartition]:
+    return [TopicPartition("clicks", index) for index in range(count)]
+
+
+def test_partitions_go_to_the_directory_with_the_fewest_and_never_to_a_cordoned_one() -> None:
+    files = MemoryFileSystem()
+    manager = open_manager(files, StepRuntime())
+    for partition in partitions(4):
+        manager.create_log(partition, TOPIC_ID, PartitionLogConfig())
+    assert [len(directory.logs) for directory in manager.directories] == [2, 2]
+    manager.cordoned = frozenset({UUID(int=1)})
+    manager.create_log(ORDERS, TOPIC_ID, PartitionLogConfig())
+    found = manager.directory_of(ORDERS)
+    assert found is not None and found.path == "b"
+    manager.cordoned = frozenset({UUID(int=1), UUID(int=2)})
+    with pytest.raises(ApiError, match="offline or cordoned"):
+        manager.create_log(TopicPartition("more", 0), TOPIC_ID, PartitionLogConfig())
+    with pytest.raises(ApiError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        manager.log_of(TopicPartition("more", 0))
+
+
+def test_a_directory_that_fails_takes_only_its_own_partitions_offline() -> None:
+    files = MemoryFileSystem()
+    manager = open_manager(files, StepRuntime())
+    first, second = (manager.create_log(partition, TOPIC_ID, PartitionLogConfig()) for partition in partitions(2))
+    files.failing_reads.add(f"{first.directory}/00000000000000000000.log")
+    append(first, batch(1))
+    with pytest.raises(ApiError, match="KAFKA_STORAGE_ERROR"):
+        first.read(0, 100, 1)
+    with pytest.raises(ApiError, match="the log directory a is offline"):
+        manager.log_of(first.partition)
+    assert append(manager.log_of(second.partition), batch(1)) == 0
+    assert [directory.path for directory in manager.online] == ["b"]
+    assert manager.create_log(ORDERS, TOPIC_ID, PartitionLogConfig()).directory == "b/orders-3"
+    manager.close(broker_epoch=9)
+    assert (files.exists("a/.kafka_cleanshutdown"), files.exists("b/.kafka_cleanshutdown")) == (False, True)
+
+
+def test_a_directory_that_cannot_be_opened_leaves_the_others() -> None:
+    files = MemoryFileSystem()
+    open_manager(files, StepRuntime()).close(broker_epoch=1)
+    files.failing_reads.add("a/meta.properties")
+    manager = open_manager(files, StepRuntime())
+    assert list(manager.failed) == ["a"]
+    assert [directory.path for directory in manager.online] == ["b"]
+
+
+def test_all_logs_are_there_after_a_kill() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    manager = open_manager(files, runtime)
+    for partition in partitions(6):
+        append(manager.create_log(partition, TOPIC_ID, PartitionLogConfig()), batch(partition.partition_id + 1))
+    files.end_process()
+    manager = open_manager(files, runtime)
+    assert [manager.log_of(partition).log_end_offset for partition in partitions(6)] == [1, 2, 3, 4, 5, 6]
+    found = [directory.topic_ids for directory in manager.directories]
+    assert found[0] | found[1] == dict.fromkeys(partitions(6), TOPIC_ID)
+
+
+def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jumped() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(retention_ms=1_000, flush_before_ack=False, flush_ms=500)
+    manager = open_manager(files, runtime, config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    append(log, produced(7, 0))
+    log.advance_high_watermark(1)
+    runtime.clock_ms = 600.0
+    assert manager.maintain() == 0
+    runtime.run()
+    assert log.recovery_point == 1
+    runtime.wall_clock_ms = lambda: NOW_MS + 10 * PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    assert manager.maintain() == 0, "a clock that has jumped deletes nothing"
+    assert len(log.producers.states) == 1
+    del runtime.wall_clock_ms  # type: ignore[method-assign]
+    runtime.clock_ms = 1_600.0
+    assert manager.maintain() == 1
+    assert log.log_start_offset == 1
+    runtime.clock_ms = PRODUCER_EXPIRATION_MS + 1_600.0
+    manager.maintain()
+    assert len(log.producers.states) == 0
+
+
+def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(segment_bytes=200)
+    manager = open_manager(files, runtime, paths=("a",), config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    for _ in range(10):
+        append(log, batch(1))
+    log.flush()
+    manager.checkpoint()
+    assert b"clicks 0 10\n" in read_whole(files, "a/recovery-point-offset-checkpoint")
+    files.crash()
+    read: list[int] = []
+    LogManager.open(
+        files, ["a"], runtime, cluster_id=CLUSTER_ID, node_id=1, config_of=lambda partition: config,
+        on_progress=lambda progress: read.append(progress.segments_to_read),
+    )  # fmt: skip
+    assert set(read) == {1}

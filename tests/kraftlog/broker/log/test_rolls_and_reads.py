@@ -1,0 +1,171 @@
+"""When a log goes on in a new segment, and how offsets and timestamps are found (DB-51)."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+
+import pytest
+
+from kraftbase.files.files import FileSystem
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.formats.batch_header import read_header
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.segment import Segment
+from kraftlog.broker.log.timestamps import FoundRecord
+from tests.kraftlog.broker.log.agreement import check_agreement
+from tests.kraftlog.broker.log.builders import (
+    NOW_MS,
+    all_batches,
+    append,
+    batch,
+    log_in,
+    open_directory,
+    open_log,
+    with_field,
+)
+
+
+def base_offsets(log: PartitionLog) -> list[int]:
+    return [segment.base_offset for segment in log._segments.from_offset(0)]
+
+
+def test_a_log_rolls_before_a_segment_gets_too_large() -> None:
+    size = len(batch(1))
+    log = open_log(MemoryFileSystem(), PartitionLogConfig(segment_bytes=2 * size))
+    for _ in range(5):
+        append(log, batch(1))
+    assert base_offsets(log) == [0, 2, 4]
+
+
+def test_a_log_rolls_when_its_batches_span_segment_ms_whatever_the_brokers_clock_says() -> None:
+    log = open_log(MemoryFileSystem(), PartitionLogConfig(segment_ms=1_000))
+    append(log, batch(1, timestamp_ms=NOW_MS), now_ms=NOW_MS)
+    append(log, batch(1, timestamp_ms=NOW_MS + 1_000), now_ms=NOW_MS + 10**9)
+    assert base_offsets(log) == [0]
+    append(log, batch(1, timestamp_ms=NOW_MS + 1_001), now_ms=NOW_MS - 10**6)
+    assert base_offsets(log) == [0, 2]
+
+
+def test_batches_without_timestamps_roll_by_the_brokers_clock() -> None:
+    log = open_log(MemoryFileSystem(), PartitionLogConfig(segment_ms=1_000))
+    append(log, batch(1, timestamps=[-1]), now_ms=NOW_MS)
+    append(log, batch(1, timestamps=[-1]), now_ms=NOW_MS + 1_000)
+    append(log, batch(1, timestamps=[-1]), now_ms=NOW_MS + 1_001)
+    assert base_offsets(log) == [0, 2]
+
+
+def test_jitter_makes_a_segment_roll_earlier_by_less_than_it_and_the_same_each_time() -> None:
+    config = PartitionLogConfig(segment_ms=1_000_000, segment_jitter_ms=900_000)
+    segment = Segment(open_directory(MemoryFileSystem())._handles, "data/clicks-0", 5)
+    assert 0 < segment._jitter_ms(config) == segment._jitter_ms(config) < 900_000
+
+
+@pytest.mark.parametrize("index_bytes", [24, 36])
+def test_a_log_rolls_when_an_index_is_full(index_bytes: int) -> None:
+    config = PartitionLogConfig(segment_index_bytes=index_bytes, index_interval_bytes=0)
+    log = open_log(MemoryFileSystem(), config)
+    for index in range(12):
+        append(log, batch(1, timestamp_ms=NOW_MS + index))
+    entries = [segment.offsets.file.entry_count for segment in log._segments.from_offset(0)]
+    assert max(entries) <= index_bytes // 12 - 1
+    assert len(entries) > 2
+    log.advance_high_watermark(12)
+    check_agreement(log)
+
+
+def test_a_log_rolls_when_offsets_would_be_too_far_from_its_first_one() -> None:
+    log = open_log(MemoryFileSystem())
+    log.append_as_follower(batch(1, base_offset=10, epoch=0), NOW_MS)
+    log.append_as_follower(batch(1, base_offset=2**31 - 1, epoch=0), NOW_MS)
+    log.append_as_follower(batch(1, base_offset=2**31, epoch=0), NOW_MS)
+    assert base_offsets(log) == [0, 2**31]
+    assert read_header(log.read(11, 1, 2**40)).base_offset == 2**31 - 1
+
+
+def test_a_preallocated_segment_has_its_size_until_it_is_closed(files: FileSystem) -> None:
+    config = PartitionLogConfig(segment_bytes=4_000, preallocates=True)
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    append(log, batch(1))
+    log.roll(NOW_MS)
+    append(log, batch(1))
+    sizes = [files.open_to_read(segment.path).size() for segment in log._segments.from_offset(0)]
+    assert sizes == [len(batch(1)), 4_000]
+    directory.close(broker_epoch=1)
+    log = log_in(open_directory(files, config=config))
+    assert files.open_to_read(log._segments.last.path).size() == len(batch(1))
+    assert len(all_batches(log)) == 2
+
+
+def test_every_offset_is_found_in_many_segments_with_few_open_files(files: FileSystem) -> None:
+    config = PartitionLogConfig(segment_bytes=1_000, index_interval_bytes=200)
+    directory = open_directory(files, config=config, open_files_max=2)
+    log = log_in(directory, config)
+    starts = [append(log, batch(1 + index % 3, value=b"v" * (index % 50))) for index in range(200)]
+    expected = {}
+    for start, end in zip(starts, [*starts[1:], log.log_end_offset], strict=True):
+        expected |= dict.fromkeys(range(start, end), start)
+    found = {offset: read_header(log.read(offset, 61, log.log_end_offset)).base_offset for offset in expected}
+    assert found == expected
+    assert len(directory._handles) <= 2
+
+
+# --- by time ----------------------------------------------------------------------------------------------------------
+
+
+def timed(config: PartitionLogConfig | None = None) -> PartitionLog:
+    """Offsets 0 to 5 with timestamps 10, 30, 20, then 50, 40, then 60; each batch in an epoch of its own."""
+    log = open_log(MemoryFileSystem(), config or PartitionLogConfig(segment_bytes=130, index_interval_bytes=0))
+    for epoch, times in enumerate(([10, 30, 20], [50, 40], [60])):
+        append(log, batch(len(times), value=b"", timestamps=times), epoch=epoch)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        (0, FoundRecord(10, 0, 0)), (10, FoundRecord(10, 0, 0)), (11, FoundRecord(30, 1, 0)),
+        (30, FoundRecord(30, 1, 0)), (31, FoundRecord(50, 3, 1)), (51, FoundRecord(60, 5, 2)),
+        (60, FoundRecord(60, 5, 2)), (61, None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("segment_bytes", [130, 10_000])
+def test_db51_a_timestamp_finds_the_first_record_that_is_not_older(
+    asked: int, found: FoundRecord | None, segment_bytes: int
+) -> None:
+    log = timed(PartitionLogConfig(segment_bytes=segment_bytes, index_interval_bytes=0))
+    assert log.find_timestamp(asked) == found
+
+
+def test_db51_the_newest_record_is_that_with_the_largest_timestamp() -> None:
+    log = timed()
+    assert log.find_newest() == FoundRecord(60, 5, 2)
+    log.truncate(5)
+    assert log.find_newest() == FoundRecord(50, 3, 1)
+    assert open_log(MemoryFileSystem()).find_newest() is None
+
+
+def test_a_record_below_the_logs_start_is_not_found() -> None:
+    log = timed()
+    log.advance_high_watermark(6)
+    log.delete_records(2)
+    assert log.find_timestamp(0) == FoundRecord(20, 2, 0)
+
+
+def compressed(data: bytes, codec: int, body: bytes) -> bytes:
+    """The batch with other bytes in the place of its records."""
+    changed = bytearray(data[:61] + body)
+    struct.pack_into(">i", changed, 8, len(changed) - 12)
+    return with_field(bytes(changed), 21, ">h", codec)
+
+
+def test_records_in_gzip_are_opened_to_find_one_and_other_codecs_give_the_batch() -> None:
+    log = open_log(MemoryFileSystem())
+    plain = batch(3, timestamps=[10, 30, 20])
+    append(log, compressed(plain, 1, gzip.compress(plain[61:])))
+    append(log, compressed(batch(3, timestamps=[40, 60, 50]), 4, b"not opened here"))
+    assert log.find_timestamp(11) == FoundRecord(30, 1, 0)
+    assert log.find_timestamp(45) == FoundRecord(60, 3, 0)
+    assert log.find_newest() == FoundRecord(60, 5, 0)
