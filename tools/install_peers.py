@@ -1,7 +1,8 @@
 """Install what `kraftlog bench peers` compares with: `python tools/install_peers.py DIRECTORY`, or `make peers`.
 
 Debian's etcd-server is downloaded and unpacked, Kafka's jars are copied by Maven; neither needs root. The versions are
-those of the machine's Debian and of tools/peers/pom.xml. What is there already is not fetched again.
+those of the machine's Debian and of tools/peers/pom.xml. What is there already is not fetched again, unless pom.xml has
+changed since.
 """
 
 from __future__ import annotations
@@ -29,18 +30,25 @@ def install(directory: Path) -> None:
     """Install both peers in `directory`; raises InstallError."""
     directory.mkdir(parents=True, exist_ok=True)
     _install(directory / "etcd", _unpack_etcd)
-    _install(directory / "kafka", _copy_kafka)
+    _install(directory / "kafka", _copy_kafka, is_current=_is_of_this_pom)
 
 
-def _install(path: Path, fill: Callable[[Path], None]) -> None:
+def _is_of_this_pom(kafka: Path) -> bool:
+    copy = kafka / POM.name
+    return copy.exists() and copy.read_bytes() == POM.read_bytes()
+
+
+def _install(path: Path, fill: Callable[[Path], None], is_current: Callable[[Path], bool] = Path.exists) -> None:
     """Have `fill` fill a new directory, which becomes `path` when it is whole."""
-    if path.exists():
+    if is_current(path):
         print(f"{path} is there")
         return
     with tempfile.TemporaryDirectory(dir=path.parent) as name:
         new = Path(name) / path.name
         new.mkdir()
         fill(new)
+        if path.exists():
+            path.rename(Path(name) / "before")
         new.rename(path)
     print(f"{path} is installed")
 
@@ -68,6 +76,7 @@ def _copy_kafka(path: Path) -> None:
         "Maven cannot copy Kafka",
         "is a Maven repository reachable?",
     )  # fmt: skip
+    shutil.copyfile(POM, path / POM.name)
 
 
 def need(program: str, remedy: str) -> None:

@@ -56,11 +56,27 @@ def test_both_are_installed_once(tmp_path: Path, programs: Path) -> None:
     assert sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()) == [
         "etcd/usr/bin/etcd",
         "kafka/kafka_2.13-4.3.0.jar",
+        "kafka/pom.xml",
     ]
     for program in programs.iterdir():
         program.unlink()
     again = install(directory, programs)
     assert (again.returncode, again.stderr) == (0, "")
+
+
+def test_a_kafka_of_another_list_of_artifacts_is_replaced_once_the_new_one_is_whole(
+    tmp_path: Path, programs: Path
+) -> None:
+    directory = tmp_path / "peers"
+    install(directory, programs)
+    (directory / "kafka" / "pom.xml").write_text("another")
+    (directory / "kafka" / "old.jar").touch()
+    replace(programs / "mvn", MAVEN_CANNOT)
+    assert install(directory, programs).returncode == 1
+    assert (directory / "kafka" / "old.jar").exists()
+    replace(programs / "mvn", COPIES)
+    assert install(directory, programs).returncode == 0
+    assert sorted(path.name for path in (directory / "kafka").iterdir()) == ["kafka_2.13-4.3.0.jar", "pom.xml"]
 
 
 @pytest.mark.parametrize(

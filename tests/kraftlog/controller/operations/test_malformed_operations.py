@@ -83,8 +83,8 @@ async def _submit(bench: Bench, operation: Operation) -> None:
         assert bench.log.log_end_offset == before
     else:
         assert bench.log.log_end_offset == result.end_offset > before
-    if result.error_code:
-        assert bench.log.log_end_offset == before
+        # On a busy machine the time of one that was written may be over before it is committed.
+        assert ErrorCode(result.error_code) in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 
 
 def _in_a_new_database(story: Callable[[Path], Awaitable[None]]) -> None:
