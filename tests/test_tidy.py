@@ -40,6 +40,12 @@ def test_a_function_fits_a_screen(path: Path) -> None:
             assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines"
 
 
+def test_a_package_of_tests_lies_in_packages_all_the_way() -> None:
+    """pytest imports any other by its last name alone: `offline/kafka` was in the way of the library `kafka`."""
+    packages = {path.parent for path in (ROOT / "tests").rglob("__init__.py")}
+    assert {path for path in packages if path.name != "tests" and path.parent not in packages} == set()
+
+
 @pytest.mark.parametrize("path", SOURCES, ids=relative)
 def test_nothing_is_left_for_later_and_nothing_is_unsafe(path: Path) -> None:
     tree = ast.parse(path.read_text())

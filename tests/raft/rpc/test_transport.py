@@ -153,8 +153,9 @@ async def test_requests_to_one_peer_share_a_stub(
 
     monkeypatch.setattr(quorum_pb2_grpc, "QuorumServiceStub", Counted)
     names.address = server
-    for _ in range(5):
-        assert await sender.is_answered(request_)
+    answers = 0
+    while answers < 5:  # as above: one may be lost
+        answers += await sender.is_answered(request_)
     assert (names.asked, len(stubs)) == (1, 1)
 
 

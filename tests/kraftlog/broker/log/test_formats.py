@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tarfile
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -40,6 +39,7 @@ from kraftlog.broker.log.segment import Segment
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.record_batch import read_batches
 from statemachine.query.partition_descriptions import TopicPartition
+from tests.archives import unpack
 from tests.paths import ROOT
 
 REAL: Final = ROOT / "tests" / "kraftlog" / "kafka" / "kafka-4.3-metadata.tar.gz"
@@ -66,8 +66,7 @@ IDS: Final = st.integers(-1, 2**63 - 1)
 def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a real Kafka 4.3 controller: its files of these kinds are a broker's."""
     path = tmp_path_factory.mktemp("real")
-    with tarfile.open(REAL) as archive:
-        archive.extractall(path, filter="data")
+    unpack(REAL, path)
     (found,) = path.rglob("controller-3/__cluster_metadata-0")
     return found
 
