@@ -189,8 +189,14 @@ def test_the_last_known_leader_is_not_elected_by_kafka_while_its_list_names_a_fo
     with_former: list[tuple[str, int]], rule: str
 ) -> None:
     own = "PartitionChange(isr=(2,), leader=2, recovery_state=1, last_known_elr=())"
-    found = Difference(0, "records", "partition t-0", "nothing", own)
-    assert [one.rule for one in explained([found], steps.Heartbeat(2), {}, with_former)] == [rule]
+    moved = "directories=('2:2',)"
+    own_and = f"PartitionChange(isr=(2,), leader=2, recovery_state=1, {moved}, elr=(), last_known_elr=())"
+    for kafka, ours in (("nothing", own), (f"PartitionChange({moved})", own_and)):
+        found = Difference(0, "records", "partition t-0", kafka, ours)
+        assert [one.rule for one in explained([found], steps.Heartbeat(2), {}, with_former)] == [rule]
+    for kafka, ours in (("nothing", own_and), ("nothing", "PartitionChange(last_known_elr=())"), (own, own_and)):
+        found = Difference(0, "records", "partition t-0", kafka, ours)
+        assert [one.rule for one in explained([found], steps.Heartbeat(2), {}, with_former)] == [""]
 
 
 def test_eligible_replicas_are_compared_in_one_order_and_without_those_that_are_none() -> None:
