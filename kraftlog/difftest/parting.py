@@ -19,6 +19,8 @@ from statemachine.words.features import METADATA_VERSION
 CARRIED_OUT_OF: Final = 8
 """Of so many such steps one is carried out."""
 
+NOT_KNOWN: Final = ("migrating", "unassigned")
+"""Names of directories that a replica may still be in."""
 MIN_ISR: Final = "min.insync.replicas"
 UNKNOWN_CONFIGS: Final = ("no.such.config", "max.message.bytes")
 """The second is a config of topics only."""
@@ -51,6 +53,20 @@ def _names_failed_directory(step: Step, image: Image) -> bool:
     found = [image.partitions[key] for key in step.partitions if key in image.partitions]
     is_online = directory_name(directory_id(step.broker_id, step.log_dir)) in online
     return not is_online and any(step.broker_id in partition.replicas for partition in found)
+
+
+def _leaves_failed_directory(step: Step, image: Image) -> bool:
+    """CT-27: a replica that appears in another directory than the failed one begins with nothing, and cannot lead."""
+    if not isinstance(step, steps.AssignDirectories) or step.broker_id not in image.brokers:
+        return False
+    known = (*image.brokers[step.broker_id].log_dirs, *NOT_KNOWN)
+    found = [image.partitions[key] for key in step.partitions if key in image.partitions]
+    return any(
+        step.broker_id in (*partition.elr, *partition.last_known_elr)
+        and dict(zip(partition.replicas, partition.directories, strict=False)).get(step.broker_id, NOT_KNOWN[0])
+        not in known
+        for partition in found
+    )
 
 
 def _is_kept_out(step: Step, image: Image) -> bool:
@@ -130,6 +146,7 @@ def _downgrades(step: Step, image: Image) -> bool:
 _RULES: Final[tuple[tuple[str, Callable[[Step, Image], bool]], ...]] = (
     ("CT-23", _is_uneven),
     ("CT-27", _names_failed_directory),
+    ("CT-27", _leaves_failed_directory),
     ("CT-33", _is_kept_out),
     ("CT-36", _is_unregistered),
     ("CT-54", _cancels_all_in_sync),

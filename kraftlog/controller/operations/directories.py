@@ -93,11 +93,15 @@ def _assign(
 ) -> MetadataRecord | None:
     broker_id = broker.broker_id
     before = directory_of(partition, broker_id)
-    # What was in a directory that no longer exists was not moved: the replica in another one starts over.
-    begins_anew = directory != before and not is_online(broker, before)
+    # What was in a directory that no longer exists was not moved: the replica in another one starts over. Consider a
+    # partition whose last leader, broker 4, has lost its directory, and whose other replica's broker is down. Then 4
+    # says that its replica is in another directory. As the last known leader it would lead at once, with nothing, and
+    # the other replica would cut what it has.
+    begins_anew = (broker_id,) if directory != before and not is_online(broker, before) else ()
     target = Target(
         isr=[member for member in partition.isr if member != broker_id] if leaves else None,
-        lost_data=(broker_id,) if begins_anew else (),
+        lost_data=begins_anew,
+        begins_anew=begins_anew,
         directories={broker_id: directory},
         election=changes.election(partition.topic_id),
     )

@@ -55,6 +55,8 @@ class Target:
     """The new log directory of single replicas, by broker."""
     lost_data: Collection[int] = ()
     """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
+    begins_anew: Collection[int] = ()
+    """Brokers whose replica has no records: not the last known leader any more, either (CT-27)."""
     election: Election = Election.ONLINE
 
 
@@ -112,6 +114,7 @@ def change_partition(
     _find_eligible(plan, before, target.lost_data, conditions)
     _elect(plan, target.election, conditions)
     _settle(plan, before, conditions)
+    plan.last_known_elr = _without(plan.last_known_elr, target.begins_anew)
     changes: dict[str, Any] = {}
     for name in _LISTS:
         after: list[int] = getattr(plan, name)
@@ -156,10 +159,14 @@ def _planned(before: _Plan, target: Target) -> _Plan:
         removing_replicas=_given(target.removing, before.removing_replicas),
         adding_replicas=_given(target.adding, before.adding_replicas),
         eligible_leader_replicas=before.eligible_leader_replicas,
-        last_known_elr=before.last_known_elr,
+        last_known_elr=_without(before.last_known_elr, target.begins_anew),
         leader=before.leader,
         leader_recovery_state=before.leader_recovery_state if recovery_state is None else recovery_state,
     )
+
+
+def _without(broker_ids: Sequence[int], those: Collection[int]) -> list[int]:
+    return [broker_id for broker_id in broker_ids if broker_id not in those]
 
 
 def _given(target: Sequence[int] | None, present: list[int]) -> list[int]:

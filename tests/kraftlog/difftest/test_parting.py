@@ -40,6 +40,8 @@ QUIET = image()
 MOVING = image(replicas=(3, 1, 2), adding=(3,), removing=(1,), isr=(1, 2))
 STRANDED = image(replicas=(3, 1, 2), adding=(3,), removing=(1,), isr=(3,))
 WITH_ELIGIBLE = image(isr=(1,), elr=(2,))
+FAILED_ELIGIBLE = image(isr=(1,), elr=(2,), directories=("1:1", "2:2", "3:1"))
+FAILED_LAST_KNOWN = image(isr=(), leader=-1, last_known_elr=(3,), directories=("1:1", "2:2", "3:2"))
 WITH_FORMER = image()
 WITH_FORMER.former_eligible["t", 0] = frozenset({4})
 UNEVEN = image()
@@ -65,6 +67,10 @@ def configure(resource_type: int, name: str, config: str, operation: int = SET) 
         ("", steps.AssignDirectories(1, 1, (("t", 0),)), QUIET),
         ("", steps.AssignDirectories(4, 7, (("t", 0),)), QUIET),
         ("", steps.AssignDirectories(9, 7, (("t", 0),)), QUIET),
+        ("CT-27", steps.AssignDirectories(2, 1, (("t", 0),)), FAILED_ELIGIBLE),
+        ("CT-27", steps.AssignDirectories(3, 1, (("t", 0),)), FAILED_LAST_KNOWN),
+        ("", steps.AssignDirectories(2, 1, (("t", 0),)), FAILED_LAST_KNOWN),
+        ("", steps.AssignDirectories(2, 1, (("t", 0),)), WITH_ELIGIBLE),
         ("CT-33", steps.RegisterBroker(4, 2), QUIET),
         ("", steps.RegisterBroker(4, 1), QUIET),
         ("", steps.RegisterBroker(4, 2, is_late=True), QUIET),

@@ -96,6 +96,24 @@ def test_ct56_a_replica_that_begins_anew_in_another_directory_is_not_eligible(be
     assert not change.HasField("leader")
 
 
+@pytest.mark.parametrize("before", [LOST_DIRECTORY, an_id(77)])
+def test_ct27_the_last_known_leader_that_begins_anew_is_not_elected(before: bytes) -> None:
+    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[before, an_id(902)])
+    state = a_cluster(lost, fenced=[2]).commit(two_directories())
+    records, _ = run(state, asked())
+    after = the_partition(state.append(records))
+    assert (after.leader, list(after.isr), list(after.last_known_elr)) == (NO_LEADER, [], [])
+    assert after.directories[0] == OTHER
+
+
+def test_ct27_the_last_known_leader_that_is_moved_is_elected() -> None:
+    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[an_id(901), an_id(902)])
+    state = a_cluster(lost, fenced=[2]).commit(two_directories())
+    records, _ = run(state, asked())
+    after = the_partition(state.append(records))
+    assert (after.leader, list(after.isr), after.directories[0]) == (1, [1], OTHER)
+
+
 def test_a_failed_directory_that_is_named_again_changes_nothing() -> None:
     waiting = a_partition((1, 2), (), leader=NO_LEADER, elr=[1], directories=[an_id(77), an_id(902)])
     records, answers = run(a_cluster(waiting, fenced=[2]), asked(an_id(77)))
