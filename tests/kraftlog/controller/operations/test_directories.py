@@ -106,6 +106,14 @@ def test_ct27_the_last_known_leader_that_begins_anew_is_not_elected(before: byte
     assert after.directories[0] == OTHER
 
 
+def test_ct27_a_sole_leader_that_begins_anew_is_not_remembered_as_the_last_known_one() -> None:
+    partition = a_partition((1, 2), (1,), directories=[an_id(77), an_id(902)])
+    state = a_cluster(partition).commit(two_directories())
+    records, _ = run(state, asked())
+    after = the_partition(state.append(records))
+    assert (after.leader, list(after.isr), list(after.last_known_elr)) == (NO_LEADER, [], [])
+
+
 def test_ct27_the_last_known_leader_that_is_moved_is_elected() -> None:
     lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[an_id(901), an_id(902)])
     state = a_cluster(lost, fenced=[2]).commit(two_directories())
