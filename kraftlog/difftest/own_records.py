@@ -9,6 +9,7 @@ from kraftlog.difftest.kafka_records import NO_CHANGE_OF_LEADER, NO_CHANGE_OF_RE
 from kraftlog.difftest.records import Names, Record
 from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
+from kraftlog.offline.kafka.to_kafka import TO_KAFKA
 from kraftpb.v1 import metadata_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 
@@ -16,30 +17,12 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 def from_own(record: MetadataRecord, names: Names) -> Record | None:
     """The record, or None for one that says nothing about the metadata. `names` learns what it creates."""
     kind = record.WhichOneof("record")
+    if kind in _IGNORED:
+        return None
     convert = _CONVERSIONS.get(kind or "")
     if convert is None:
-        return None if kind in _IGNORED else Record(str(kind), "other", {})
+        return Record(str(kind), "other", {})
     return from_kafka(convert(getattr(record, kind or "")), names)
-
-
-def _register_broker(record: metadata_pb2.RegisterBrokerRecord) -> Message:
-    return kafka.RegisterBrokerRecord(
-        broker_id=record.broker_id,
-        incarnation_id=record.incarnation_id,
-        broker_epoch=record.broker_epoch,
-        end_points=tuple(
-            kafka.BrokerEndpoint(name=at.name, host=at.host, port=at.port, security_protocol=at.security_protocol)
-            for at in record.end_points
-        ),
-        features=tuple(
-            kafka.BrokerFeature(name=of.name, min_supported_version=of.min_level, max_supported_version=of.max_level)
-            for of in record.features
-        ),
-        rack=record.rack if record.HasField("rack") else None,
-        fenced=record.fenced,
-        in_controlled_shutdown=record.in_controlled_shutdown,
-        log_dirs=tuple(record.log_dirs),
-    )
 
 
 def _unregister_broker(record: metadata_pb2.UnregisterBrokerRecord) -> Message:
@@ -58,30 +41,8 @@ def _change_broker(record: metadata_pb2.BrokerRegistrationChangeRecord) -> Messa
     )
 
 
-def _topic(record: metadata_pb2.TopicRecord) -> Message:
-    return kafka.TopicRecord(name=record.name, topic_id=record.topic_id)
-
-
 def _remove_topic(record: metadata_pb2.RemoveTopicRecord) -> Message:
     return kafka.RemoveTopicRecord(topic_id=record.topic_id)
-
-
-def _partition(record: metadata_pb2.PartitionRecord) -> Message:
-    return kafka.PartitionRecord(
-        partition_id=record.partition_id,
-        topic_id=record.topic_id,
-        replicas=tuple(record.replicas),
-        isr=tuple(record.isr),
-        removing_replicas=tuple(record.removing_replicas),
-        adding_replicas=tuple(record.adding_replicas),
-        leader=record.leader,
-        leader_recovery_state=record.leader_recovery_state,
-        leader_epoch=record.leader_epoch,
-        partition_epoch=record.partition_epoch,
-        directories=tuple(record.directories),
-        eligible_leader_replicas=tuple(record.eligible_leader_replicas),
-        last_known_elr=tuple(record.last_known_elr),
-    )
 
 
 def _change_partition(record: metadata_pb2.PartitionChangeRecord) -> Message:
@@ -114,10 +75,6 @@ def _config(record: metadata_pb2.ConfigRecord) -> Message:
     )
 
 
-def _feature(record: metadata_pb2.FeatureLevelRecord) -> Message:
-    return kafka.FeatureLevelRecord(name=record.name, feature_level=record.level)
-
-
 def _quota(record: metadata_pb2.ClientQuotaRecord) -> Message:
     entity = tuple(
         kafka.EntityData(
@@ -126,25 +83,6 @@ def _quota(record: metadata_pb2.ClientQuotaRecord) -> Message:
         for part in record.entity
     )
     return kafka.ClientQuotaRecord(entity=entity, key=record.key, value=record.value, remove=record.remove)
-
-
-def _producer_ids(record: metadata_pb2.ProducerIdsRecord) -> Message:
-    return kafka.ProducerIdsRecord(
-        broker_id=record.broker_id, broker_epoch=record.broker_epoch, next_producer_id=record.next_producer_id
-    )
-
-
-def _entry(record: metadata_pb2.AccessControlEntryRecord) -> Message:
-    return kafka.AccessControlEntryRecord(
-        id=record.id,
-        resource_type=record.resource_type,
-        resource_name=record.resource_name,
-        pattern_type=record.pattern_type,
-        principal=record.principal,
-        host=record.host,
-        operation=record.operation,
-        permission_type=record.permission_type,
-    )
 
 
 def _remove_entry(record: metadata_pb2.RemoveAccessControlEntryRecord) -> Message:
@@ -156,17 +94,13 @@ _IGNORED: Final = frozenset(
 )
 
 _CONVERSIONS: Final[dict[str, Callable[[Any], Message]]] = {
-    "register_broker": _register_broker,
+    **TO_KAFKA,
     "unregister_broker": _unregister_broker,
     "broker_registration_change": _change_broker,
-    "topic": _topic,
     "remove_topic": _remove_topic,
-    "partition": _partition,
     "partition_change": _change_partition,
     "config": _config,
-    "feature_level": _feature,
     "client_quota": _quota,
-    "producer_ids": _producer_ids,
-    "access_control_entry": _entry,
     "remove_access_control_entry": _remove_entry,
 }
+"""What snapshots hold is converted as `kraftlog kafka export` does it; what removes or changes, here."""

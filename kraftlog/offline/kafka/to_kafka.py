@@ -22,7 +22,7 @@ def to_kafka(record: MetadataRecord, metadata_version: int) -> tuple[Message, in
     found = getattr(record, kind)
     if isinstance(found, ours.OpaqueRecord):
         return decode_metadata_record(found.value)
-    convert = _TO_KAFKA.get(kind)
+    convert = TO_KAFKA.get(kind)
     if convert is None:
         return None
     in_version(record, metadata_version)
@@ -101,7 +101,7 @@ def _like(message: type[Message]) -> Callable[[Any], Message]:
     return lambda record: message(**{name: getattr(record, name) for name in names})
 
 
-_TO_KAFKA: Final[dict[str, Callable[[Any], Message]]] = {
+TO_KAFKA: Final[dict[str, Callable[[Any], Message]]] = {
     "feature_level": lambda record: kafka.FeatureLevelRecord(name=record.name, feature_level=record.level),
     "register_controller": _register_controller,
     "register_broker": _register_broker,
