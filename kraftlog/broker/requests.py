@@ -1,0 +1,59 @@
+"""A client's request as the broker's handlers get it, and how it is answered.
+
+The network hands every request to one function, a `Handler`, in the order in which a connection brings them. The
+handler answers by a callback: at once, or later, from the event loop's thread. The network sends the answers of a
+connection in the order of its requests, whatever order the callbacks come in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from kraftlog.kafka.apis import Api
+from kraftlog.kafka.notation import Message
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of everybody, until there is authentication."""
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Whom a connection belongs to."""
+
+    address: str
+    """The IP address that it comes from."""
+    listener_name: str
+    """The listener that it came to: metadata answers name that listener's endpoints."""
+    principal: str = ANONYMOUS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClientRequest:
+    """One request."""
+
+    api: Api
+    version: int
+    client_id: str
+    """Empty if the client gave none."""
+    body: Message
+    client: Client
+    size_bytes: int
+    """Its size on the wire."""
+
+
+class Reply(Protocol):
+    """Answers one request. Called exactly once."""
+
+    def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
+        """Send `response`; None sends none, for a Produce with acks=0.
+
+        With `throttle_ms` nothing more is read from the connection for that long (KIP-219). The response is sent at
+        once, and has the same time in its field.
+        """
+        ...
+
+
+Handler = Callable[[ClientRequest, Reply], None]
+"""Handles a request. May raise: the connection is then closed, and the error logged."""
