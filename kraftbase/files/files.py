@@ -116,6 +116,17 @@ class FileSystem(Protocol):
         """Remove a file's name. Open files stay usable."""
         ...
 
+    def rename_directory(self, old_path: str, new_path: str) -> None:
+        """Rename a directory within its parent, with all that is in it; nothing may have the new name.
+
+        Durable when it returns. Open files stay usable.
+        """
+        ...
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory, which must be empty. Durable when it returns."""
+        ...
+
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""
         ...

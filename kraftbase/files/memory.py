@@ -279,6 +279,26 @@ class MemoryFileSystem:
         self._begin("remove", path)
         directory.change({name: None})
 
+    def rename_directory(self, old_path: str, new_path: str) -> None:
+        """Rename a directory within its parent, durably."""
+        if parent_directory(new_path) != parent_directory(old_path) or self.exists(new_path):
+            raise StorageError(f"cannot rename {old_path}: {new_path} exists, or is in another directory")
+        if old_path not in self._directories:
+            raise StorageError(f"cannot rename {old_path}: there is no such directory")
+        self._begin_sync("rename_directory", old_path)
+        self.durable_version += 1
+        inside = f"{old_path}/"
+        for path in [path for path in self._directories if path == old_path or path.startswith(inside)]:
+            self._directories[new_path + path[len(old_path) :]] = self._directories.pop(path)
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory, durably."""
+        if path not in self._directories or self.list_directory(path):
+            raise StorageError(f"cannot remove {path}: there is no such directory, or it is not empty")
+        self._begin_sync("remove_directory", path)
+        self.durable_version += 1
+        del self._directories[path]
+
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""
         if path not in self._directories:

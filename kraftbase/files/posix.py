@@ -160,6 +160,20 @@ class PosixFileSystem:
         with _errors_of(path, "remove"):
             Path(path).unlink()
 
+    def rename_directory(self, old_path: str, new_path: str) -> None:
+        """Rename a directory within its parent, durably."""
+        if parent_directory(new_path) != parent_directory(old_path) or self.exists(new_path):
+            raise StorageError(f"cannot rename {old_path}: {new_path} exists, or is in another directory")
+        with _errors_of(old_path, "rename"):
+            Path(old_path).rename(new_path)
+        self.fsync_directory(parent_directory(old_path))
+
+    def remove_directory(self, path: str) -> None:
+        """Remove an empty directory, durably."""
+        with _errors_of(path, "remove"):
+            Path(path).rmdir()
+        self.fsync_directory(parent_directory(path))
+
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""
         with _errors_of(path, "open the directory"):

@@ -274,6 +274,14 @@ class UnchangedFiles:
         """Refused."""
         _refuse_change(old_path)
 
+    def rename_directory(self, old_path: str, new_path: str) -> None:
+        """Refused."""
+        _refuse_change(old_path)
+
+    def remove_directory(self, path: str) -> None:
+        """Refused."""
+        _refuse_change(path)
+
     def remove(self, path: str) -> None:
         """Hide the file."""
         if not self.exists(path):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kraftbase.files.files import join, write_new_file
+from kraftbase.errors import FlushFailed, StorageError
 from kraftlog.broker.log.file_handles import FileHandles
-from kraftlog.broker.log.formats.names import LEADER_EPOCHS_NAME
 from kraftlog.broker.log.segment import Segment
 
 
@@ -15,7 +14,7 @@ class PendingFlush:
 
     def __init__(
         self, handles: FileHandles, directory: str, paths: Sequence[str], end_offset: int,
-        segments: tuple[Segment, ...], epochs: bytes | None, *, has_new_names: bool,
+        segments: tuple[Segment, ...], *, has_new_names: bool,
     ) -> None:  # fmt: skip
         self.end_offset = end_offset
         """The log is durable up to here when `run` has returned; a truncation in the meantime lowers it."""
@@ -25,17 +24,20 @@ class PendingFlush:
         self._directory = directory
         self._paths = paths
         self._files = [handles.pin(path) for path in paths]
-        self._epochs = epochs
+        self.is_needed = True
+        """False: the log is deleted, and whatever goes wrong does not matter. It may be set at any time."""
         self._has_new_names = has_new_names
 
     def run(self) -> None:
         """Make it durable. Raises FlushFailed, StorageError."""
-        for file in self._files:
-            file.fdatasync()
-        if self._epochs is not None:
-            write_new_file(self._handles.files, join(self._directory, LEADER_EPOCHS_NAME), self._epochs)
-        elif self._has_new_names:
-            self._handles.files.fsync_directory(self._directory)
+        try:
+            for file in self._files:
+                file.fdatasync()
+            if self._has_new_names:
+                self._handles.files.fsync_directory(self._directory)
+        except (StorageError, FlushFailed):
+            if self.is_needed:
+                raise
 
     def release(self) -> None:
         """It has run, and its files may be closed."""

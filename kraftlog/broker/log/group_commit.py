@@ -67,6 +67,14 @@ class GroupCommit:
             self._is_requested = True
             self._flusher.request()
 
+    def forget(self, log: PartitionLog) -> None:
+        """The log is deleted: nothing of it becomes durable."""
+        gone = [one for one in self._waiting if one.log is log]
+        self._waiting = [one for one in self._waiting if one.log is not log]
+        error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition was deleted: ask for the metadata again")
+        for one in gone:
+            one.on_durable(error)
+
     def fail_all(self, error: ApiError) -> None:
         """The directory is offline: nothing that waits becomes durable."""
         waiting, self._waiting = self._waiting, []

@@ -40,7 +40,9 @@ from kraftlog.broker.log.formats.names import (
     META_NAME,
     PARTITION_METADATA_NAME,
     RECOVERY_POINTS_NAME,
+    deleted_directory_name,
     directory_name,
+    is_deleted_directory,
     partition_in_name,
 )
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
@@ -232,6 +234,43 @@ class LogDirectory:
             return self._open_log(partition, config, now_ms, _no_progress)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
+
+    def delete_log(self, partition: TopicPartition, unique: UUID) -> None:
+        """Take a partition's log away, durably; its files are removed by `remove_deleted`, later.
+
+        Who waits for its appends gets NOT_LEADER_OR_FOLLOWER. `unique` makes the name of what is left one of its own.
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        self.check_online()
+        log = self.logs.pop(partition, None)
+        self.damaged.pop(partition, None)
+        self.topic_ids.pop(partition, None)
+        if log is not None:
+            self.commits.forget(log)
+            log.retire()
+        path = join(self.path, directory_name(partition))
+        try:
+            if self._files.exists(path):
+                for name in self._files.list_directory(path):
+                    self._handles.drop(join(path, name))
+                self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
+            self.forget(partition)
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+
+    def remove_deleted(self) -> int:
+        """Remove the files of deleted partitions; returns how many partitions it were. Raises KAFKA_STORAGE_ERROR."""
+        self.check_online()
+        try:
+            names = [name for name in self._files.list_directory(self.path) if is_deleted_directory(name)]
+            for name in names:
+                path = join(self.path, name)
+                for file_name in self._files.list_directory(path):
+                    self._handles.remove(join(path, file_name))
+                self._files.remove_directory(path)
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+        return len(names)
 
     def forget(self, partition: TopicPartition) -> None:
         """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""

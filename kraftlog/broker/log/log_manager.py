@@ -32,7 +32,10 @@ PRODUCER_EXPIRATION_MS = DAY_MS
 class LogManager:
     """All log directories of one broker. For one thread; use `open`."""
 
-    def __init__(self, runtime: Runtime, directories: Sequence[LogDirectory], failed: Mapping[str, str]) -> None:
+    def __init__(
+        self, runtime: Runtime, directories: Sequence[LogDirectory], failed: Mapping[str, str],
+        new_id: Callable[[], UUID],
+    ) -> None:  # fmt: skip
         """Use `open`."""
         self.directories = tuple(directories)
         """Those that could be opened; `offline_reason` tells which have failed since."""
@@ -40,6 +43,7 @@ class LogManager:
         """By path, why a directory could not be opened."""
         self.cordoned: frozenset[UUID] = frozenset()
         """The directories that get no new partitions (KIP-1066)."""
+        self._new_id = new_id
         self._runtime = runtime
         self._clock = RetentionClock(runtime.wall_clock_ms(), runtime.now_ms())
 
@@ -48,7 +52,7 @@ class LogManager:
         cls, files: FileSystem, paths: Sequence[str], runtime: Runtime, *, cluster_id: str, node_id: int,
         config_of: Callable[[TopicPartition], PartitionLogConfig],
         on_progress: Callable[[RecoveryProgress], None] = lambda progress: None,
-        open_files_max: int = OPEN_FILES_MAX, new_directory_id: Callable[[], UUID] = random_uuid,
+        open_files_max: int = OPEN_FILES_MAX, new_id: Callable[[], UUID] = random_uuid,
     ) -> LogManager:  # fmt: skip
         """Open every directory and every log; what fails is offline.
 
@@ -61,7 +65,7 @@ class LogManager:
             try:
                 directory = LogDirectory.open(
                     files, path, handles, runtime, cluster_id=cluster_id, node_id=node_id,
-                    new_directory_id=new_directory_id(),
+                    new_directory_id=new_id(),
                 )  # fmt: skip
             except DirectoryError:
                 for other in opened:
@@ -76,7 +80,7 @@ class LogManager:
                 directory.load(config_of, runtime.wall_clock_ms(), on_progress)
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
-        return cls(runtime, opened, failed)
+        return cls(runtime, opened, failed, new_id)
 
     @property
     def online(self) -> list[LogDirectory]:
@@ -119,6 +123,15 @@ class LogManager:
         chosen = min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
         return chosen.create_log(partition, topic_id, config, self._runtime.wall_clock_ms())
 
+    def delete_log(self, partition: TopicPartition) -> None:
+        """Take a partition's log away, durably; the next `maintain` removes its files, or the next start.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR); nothing happens if it is not here.
+        """
+        directory = self.directory_of(partition)
+        if directory is not None:
+            directory.delete_log(partition, self._new_id())
+
     # --- from time to time --------------------------------------------------------------------------------------------
 
     def maintain(self) -> int:
@@ -135,6 +148,10 @@ class LogManager:
             )  # fmt: skip
         deleted = 0
         for directory in self.online:
+            try:
+                directory.remove_deleted()
+            except ApiError as error:
+                logger.warning("deleted partitions are not removed", path=directory.path, reason=str(error))
             for log in list(directory.logs.values()):
                 if directory.offline_reason:
                     break

@@ -27,7 +27,6 @@ from kraftlog.broker.log.epoch_file import write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP, BatchHeader, set_append_time, set_place, writable
-from kraftlog.broker.log.formats.checkpoints import encode_epochs
 from kraftlog.broker.log.formats.indexes import AbortedTransaction
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
@@ -43,7 +42,6 @@ from kraftlog.kafka.notation import Buffer
 from statemachine.query.partition_descriptions import TopicPartition
 
 Found = TypeVar("Found")
-
 DISK_ERRORS: Final = (StorageError, FlushFailed)
 
 HIGH_WATERMARK: Final = -1
@@ -137,8 +135,7 @@ class PartitionLog:
                 )  # fmt: skip
             marker = self._marker_of(data, header)
             self.producers.states.check(header, origin, marker)
-        base_offset = self.log_end_offset
-        stored = writable(data)
+        base_offset, stored = self.log_end_offset, writable(data)
         set_place(stored, 0, base_offset, leader_epoch)
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
@@ -234,10 +231,9 @@ class PartitionLog:
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush."""
-        return not self.is_flushed and (
-            self.log_end_offset - self.recovery_point >= self.config.flush_messages
-            or now_ms - self.last_append_ms >= self.config.flush_ms
-        )
+        waiting, waited_ms = self.log_end_offset - self.recovery_point, now_ms - self.last_append_ms
+        is_due = waiting >= self.config.flush_messages or waited_ms >= self.config.flush_ms
+        return is_due and not self.is_flushed
 
     # --- flushing -----------------------------------------------------------------------------------------------------
 
@@ -257,15 +253,17 @@ class PartitionLog:
         Raises StorageError, also OutOfSpace; then none is under way.
         """
         check(self._pending is None, "one flush of a log is under way at most")
+        if self.epochs.is_changed:
+            # Not in the thread: by then the directory of a deleted log may be another log's. It syncs the directory.
+            write_epochs(self._files, self.directory, self.epochs)
+            self._has_new_names = False
         self.producers.write_aborted()
         paths = [path for segment in self._unflushed for path in segment.paths if self._files.exists(path)]
         paths.append(self._segments.last.path)
         paths += sorted(self.producers.unflushed)
         self.producers.unflushed.clear()
-        epochs = encode_epochs(self.epochs.entries()) if self.epochs.is_changed else None
-        self.epochs.is_changed = False
         self._pending = PendingFlush(
-            self._handles, self.directory, paths, self.log_end_offset, tuple(self._unflushed), epochs,
+            self._handles, self.directory, paths, self.log_end_offset, tuple(self._unflushed),
             has_new_names=self._has_new_names,
         )  # fmt: skip
         self._has_new_names = False
@@ -285,7 +283,7 @@ class PartitionLog:
         check(pending is self._pending, "the flush that is abandoned is the one under way")
         self._pending = None
         pending.release()
-        self._has_new_names = self.epochs.is_changed = True
+        self._has_new_names = True
 
     def flush(self) -> int:
         """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""
@@ -298,6 +296,12 @@ class PartitionLog:
                 raise
             self.finish_flush(pending)
         return self.recovery_point
+
+    def retire(self) -> None:
+        """The log is deleted: it takes nothing more, and a flush that is under way has no consequences."""
+        self._damage = f"{self.directory} was deleted"
+        if self._pending is not None:
+            self._pending.is_needed = False
 
     def close(self) -> None:
         """Make everything durable, with indexes and a snapshot of the producers, so that a start reads nothing again.
@@ -341,8 +345,8 @@ class PartitionLog:
                 end_position = end_position if last is None else last.position
         except DISK_ERRORS as error:
             self._failed(error)
-        available = end_position - place.position
-        byte_count = min(max(max_bytes, place.header.size_bytes if min_one_batch else 0), available)
+        bytes_max = max(max_bytes, place.header.size_bytes if min_one_batch else 0)
+        byte_count = min(bytes_max, end_position - place.position)
         return LogSlice(segment.path, place.position, byte_count) if byte_count > 0 else None
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> bytes:
@@ -418,9 +422,8 @@ class PartitionLog:
         self.log_start_offset = min(self.log_start_offset, end_offset)
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_end(end_offset)
-        self._unflushed = [
-            segment for segment in self._unflushed if segment.base_offset < self._segments.last.base_offset
-        ]
+        last_base_offset = self._segments.last.base_offset
+        self._unflushed = [segment for segment in self._unflushed if segment.base_offset < last_base_offset]
         self.producers.truncate(self._segments.from_offset(0), end_offset)
         self._files.fsync_directory(self.directory)
         self.recovery_point = min(self.recovery_point, end_offset)
@@ -477,10 +480,7 @@ class PartitionLog:
         self.epochs.truncate_start(offset)
 
     def _save_epochs(self) -> None:
-        """Before the log's start moves: an epoch that begins below it can then not be read from batches (DB-68).
-
-        Those that the new start makes superfluous are still in the file: a start drops them, if the segments are gone.
-        """
+        """Before the log's start moves: an epoch that begins below it can then not be read from batches (DB-68)."""
         if self.epochs.is_changed:
             write_epochs(self._files, self.directory, self.epochs)
 

@@ -246,3 +246,35 @@ def test_files_and_directories_are_for_their_owner_only(tmp_path: Path) -> None:
     modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "new").iterdir()}
     assert modes == {"inner": 0o700, "file": 0o600, "lock": 0o600, "read-only": 0o400}
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_is_renamed_with_what_is_in_it_and_open_files_stay_usable(files: FileSystem) -> None:
+    files.make_directories("here")
+    old, new = join("here", "old"), join("here", "new")
+    files.make_directories(join(old, "inner"))
+    file = files.open(join(old, "file"), create=True)
+    file.write_at(0, b"before")
+    files.rename_directory(old, new)
+    file.write_at(6, b" and after")
+    file.close()
+    assert not files.exists(old)
+    assert files.list_directory(new) == ["file", "inner"]
+    assert read_whole(files, join(new, "file")) == b"before and after"
+    files.make_directories(old)
+    with pytest.raises(StorageError, match="cannot rename"):
+        files.rename_directory(old, new)
+    with pytest.raises(StorageError, match="cannot rename"):
+        files.rename_directory(join("here", "none"), join("here", "other"))
+
+
+def test_an_empty_directory_is_removed_and_no_other(files: FileSystem) -> None:
+    path = join("here", "directory")
+    files.make_directories(path)
+    files.open(join(path, "file"), create=True).close()
+    with pytest.raises(StorageError, match="cannot remove"):
+        files.remove_directory(path)
+    files.remove(join(path, "file"))
+    files.remove_directory(path)
+    assert not files.exists(path)
+    with pytest.raises(StorageError, match="cannot remove"):
+        files.remove_directory(path)

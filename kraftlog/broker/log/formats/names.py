@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from uuid import UUID
 
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -30,6 +31,7 @@ CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
 LOCK_NAME: Final = ".lock"
 
 _OFFSET_DIGITS: Final = 20
+_NAME_BYTES_MAX: Final = 255
 _DELETED_DIRECTORY: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete\Z")
 
 
@@ -57,6 +59,12 @@ def partition_in_name(name: str) -> TopicPartition | None:
     if not topic or not dash or not digits.isascii() or not digits.isdigit() or str(int(digits)) != digits:
         return None
     return TopicPartition(topic, int(digits))
+
+
+def deleted_directory_name(partition: TopicPartition, unique: UUID) -> str:
+    """The name that a partition's directory has while it is being deleted: Kafka's form, which no partition has."""
+    suffix = f"-{partition.partition_id}.{unique.hex}-delete"
+    return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 
 def is_deleted_directory(name: str) -> bool:

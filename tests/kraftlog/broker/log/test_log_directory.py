@@ -229,7 +229,7 @@ def open_manager(
     ids = iter(range(1, 10))
     return LogManager.open(
         files, paths, runtime, cluster_id=CLUSTER_ID, node_id=1,
-        config_of=lambda partition: config or PartitionLogConfig(), new_directory_id=lambda: UUID(int=next(ids)),
+        config_of=lambda partition: config or PartitionLogConfig(), new_id=lambda: UUID(int=next(ids)),
     )  # fmt: skip
 
 
@@ -332,3 +332,67 @@ def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None
         on_progress=lambda progress: read.append(progress.segments_to_read),
     )  # fmt: skip
     assert set(read) == {1}
+
+
+def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_name() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig()
+    manager = open_manager(files, runtime, paths=("a",), config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    append(log, batch(3))
+    log.flush()
+    manager.checkpoint()
+    manager.delete_log(CLICKS)
+    with pytest.raises(ApiError, match="is in none of"):
+        manager.log_of(CLICKS)
+    with pytest.raises(ApiError, match="was deleted"):
+        append(log, batch(1))
+    again = manager.create_log(CLICKS, UUID(int=9), config)
+    assert (again.log_end_offset, again.epochs.latest) == (0, -1)
+    assert b"clicks" not in read_whole(files, "a/recovery-point-offset-checkpoint")
+    left = [name for name in files.list_directory("a") if name.endswith("-delete")]
+    assert len(left) == 1
+    manager.maintain()
+    assert [name for name in files.list_directory("a") if name.endswith("-delete")] == []
+    files.crash()
+    reopened = open_manager(files, runtime, paths=("a",), config=config)
+    assert reopened.log_of(CLICKS).log_end_offset == 0
+    assert reopened.directories[0].topic_ids[CLICKS] == UUID(int=9)
+
+
+def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody_else() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    answered: list[str] = []
+
+    def note(name: str, error: ApiError | None) -> None:
+        answered.append(f"{name}: {'durable' if error is None else error.code.name}")
+
+    log.assign_epoch(5)
+    directory.acknowledge(log, append(log, batch(1), epoch=5) + 1, lambda error: note("deleted", error))
+    directory.acknowledge(other, append(other, batch(1)) + 1, lambda error: note("other", error))
+    directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
+    runtime.soon.pop(0)()
+    directory.delete_log(CLICKS, UUID(int=1))
+    again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS)
+    runtime.run()
+    assert answered == ["deleted: NOT_LEADER_OR_FOLLOWER", "other: durable"]
+    assert not directory.offline_reason
+    again.flush()
+    files.crash()
+    assert open_directory(files).logs[CLICKS].epochs.latest == -1, "the epochs of the log that was deleted are gone"
+
+
+def test_a_start_removes_what_a_deletion_has_left() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    manager = open_manager(files, runtime, paths=("a",), config=PartitionLogConfig())
+    manager.create_log(TopicPartition("x" * 249, 0), TOPIC_ID, PartitionLogConfig())
+    manager.delete_log(TopicPartition("x" * 249, 0))
+    (left,) = [name for name in files.list_directory("a") if name.endswith("-delete")]
+    assert len(left) <= 255
+    files.crash()
+    again = open_manager(files, runtime, paths=("a",), config=PartitionLogConfig())
+    assert not again.directories[0].logs
+    again.maintain()
+    assert not [name for name in files.list_directory("a") if name.endswith("-delete")]
