@@ -49,6 +49,11 @@ class BrokerDirectory:
         """The cluster of the broker that owns it, None if none does."""
         return None if self._data is None else self._data.identity.cluster_id
 
+    @property
+    def directory_id(self) -> DirectoryId | None:
+        """The id that the directory was claimed with; None if no broker owns it."""
+        return None if self._data is None else self._data.identity.directory_id
+
     def claim(self, cluster_id: str, directory_id: DirectoryId) -> None:
         """Make it the directory of that cluster's broker, for ever; one that a cluster's broker owns stays as it is.
 

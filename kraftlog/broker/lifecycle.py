@@ -71,14 +71,18 @@ class BrokerLifecycle:
         heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS,
         metadata_offset: Callable[[], Awaitable[int]] | None = None,
         data_dir: str | None = None,
+        directory: BrokerDirectory | None = None,
+        offline_log_dirs: Callable[[], Sequence[str]] = tuple,
         tell: Callable[[str], None] | None = None,
     ) -> None:
         """`metadata_offset` returns the end offset of the metadata that the broker has applied; without one, the broker
         reports that of the node that answers the client's reads. `log_dirs` are the ids of its log directories; without
         them it has one, whose id is the same at every start of a broker with that id: its partitions are assigned to
         that directory, and under another it could not lead them. In `data_dir` it keeps its cluster and how it was shut
-        down; without one each start counts as one after a crash. `tell` is called with a message when the broker has to
-        wait for longer than a moment, and when the wait has ended. The client stays the caller's."""
+        down; without one each start counts as one after a crash. `directory` is the same, opened and claimed by the
+        caller. `offline_log_dirs` returns the ids of the log directories that have failed. `tell` is called with a
+        message when the broker has to wait for longer than a moment, and when the wait has ended. The client stays the
+        caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -90,10 +94,12 @@ class BrokerLifecycle:
         self._data_dir = data_dir
         self._tell = tell or (lambda _: None)
         self._incarnation_id = uuid_to_text(random_uuid())
-        self._directory: BrokerDirectory | None = None
+        self._directory = directory
+        self._offline_log_dirs = offline_log_dirs
         self._cluster_id: str | None = None
         self._previous_broker_epoch: int | None = None
         self._task: asyncio.Task[None] | None = None
+        self._is_registered = asyncio.Event()
         self._is_unfenced = asyncio.Event()
         self._may_go = asyncio.Event()
         self._wakes = asyncio.Event()
@@ -112,13 +118,14 @@ class BrokerLifecycle:
         """
         if self._data_dir is not None:
             self._directory = BrokerDirectory.open(PosixFileSystem(), self._data_dir, self.broker_id)
+        if self._directory is not None:
             self._cluster_id = self._directory.cluster_id
             self._previous_broker_epoch = self._directory.clean_epoch
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1
         self._known_metadata_offset = 0
         self._is_leaving = self._waits_for_another = False
-        for event in (self._is_unfenced, self._may_go, self._wakes):
+        for event in (self._is_registered, self._is_unfenced, self._may_go, self._wakes):
             event.clear()
         self._task = asyncio.create_task(self._live())
 
@@ -133,12 +140,19 @@ class BrokerLifecycle:
             await self.shut_down()
         await self.stop()
 
+    async def registered(self) -> None:
+        """Wait until the controller has accepted its registration."""
+        await self._wait_for(self._is_registered)
+
     async def unfenced(self) -> None:
         """Wait until the controller has unfenced it."""
+        await self._wait_for(self._is_unfenced)
+
+    async def _wait_for(self, event: asyncio.Event) -> None:
         task = self._task
         if task is None:
             raise RuntimeError("the broker has not been started: use it as a context")
-        waiting = asyncio.create_task(self._is_unfenced.wait())
+        waiting = asyncio.create_task(event.wait())
         try:
             await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
@@ -164,8 +178,11 @@ class BrokerLifecycle:
             return False
         return True
 
-    async def stop(self) -> None:
-        """Send nothing more, like a process that dies, unless it was asked to shut down before. Raises StorageError."""
+    async def stop(self, *, is_clean: bool = True) -> None:
+        """Send nothing more, like a process that dies, unless it was asked to shut down before. Raises StorageError.
+
+        Without `is_clean` the next start counts as one after a crash: the broker's logs could not be closed.
+        """
         if self._task is None:
             return
         self._task.cancel()
@@ -173,7 +190,7 @@ class BrokerLifecycle:
         # A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
         clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
         if self._directory is not None:
-            self._directory.close(clean_epoch)
+            self._directory.close(clean_epoch if is_clean else None)
 
     # --- its life -----------------------------------------------------------------------------------------------------
 
@@ -215,6 +232,7 @@ class BrokerLifecycle:
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
         self._was_registered = True
+        self._is_registered.set()
         self._previous_broker_epoch = None
         if self._waits_for_another:
             self._waits_for_another = False
@@ -235,6 +253,7 @@ class BrokerLifecycle:
             self.broker_epoch,
             await self._applied_metadata(),
             want_shut_down=self._is_leaving,
+            offline_log_dirs=self._offline_log_dirs(),
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
         self.is_fenced = answer.is_fenced

@@ -55,5 +55,12 @@ class Reply(Protocol):
         ...
 
 
+class ConnectionRefused(Exception):
+    """Raised by a handler: the connection is to be closed, without an answer and without an alarm.
+
+    So is told that a Produce with acks=0 has failed (DB-64).
+    """
+
+
 Handler = Callable[[ClientRequest, Reply], None]
 """Handles a request. May raise: the connection is then closed, and the error logged."""

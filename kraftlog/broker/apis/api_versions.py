@@ -1,0 +1,48 @@
+"""ApiVersions: which requests this broker answers, in which versions (KIP-35, KIP-511, KIP-584)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kraftbase.errors import ErrorCode
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kraftlog.kafka.notation import Versions
+from statemachine.words.features import SUPPORTED
+
+
+class ApiVersionsApi:
+    """Handles ApiVersions."""
+
+    def __init__(self, offered: Mapping[int, Versions], cluster: ClusterView) -> None:
+        self._keys = tuple(
+            ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
+            for key, versions in sorted(offered.items())
+        )
+        self._cluster = cluster
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once; a version that is not offered gets the error and the versions that are."""
+        if request.body is None:
+            reply(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._keys))
+            return
+        reply(
+            ApiVersionsResponse(
+                api_keys=self._keys,
+                supported_features=tuple(
+                    SupportedFeatureKey(name=of.name, min_version=of.min_level, max_version=of.max_level)
+                    for of in SUPPORTED
+                ),
+                finalized_features_epoch=self._cluster.end_offset,
+                finalized_features=tuple(
+                    FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+                    for name, level in sorted(self._cluster.features.items())
+                ),
+            )
+        )

@@ -1,0 +1,117 @@
+"""DescribeLogDirs and DeleteRecords: the logs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kraftlog.kafka.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from statemachine.query.partition_descriptions import TopicPartition
+
+NO_LOW_WATERMARK: Final = -1
+
+
+class DiskSpace(NamedTuple):
+    """The size of a disk; -1: not known."""
+
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class DeleteRecordsApi:
+    """Handles DeleteRecords (DB-65)."""
+
+    def __init__(self, lookup: PartitionLookup) -> None:
+        self._lookup = lookup
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the new starts are durable; the segments below go when retention next looks."""
+        body = cast(DeleteRecordsRequest, request.body)
+        reply(
+            DeleteRecordsResponse(
+                topics=tuple(
+                    DeleteRecordsTopicResult(
+                        name=topic.name,
+                        partitions=tuple(
+                            self._delete(topic.name, one.partition_index, one.offset) for one in topic.partitions
+                        ),
+                    )
+                    for topic in body.topics
+                )
+            )
+        )
+
+    def _delete(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
+        try:
+            log = self._lookup.named(topic, index).leader_log()
+            if not log.config.is_deleted:
+                raise ApiError(
+                    ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted: its cleanup.policy is compact"
+                )
+            return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.delete_records(offset))
+        except ApiError as error:
+            return DeleteRecordsPartitionResult(
+                partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code
+            )
+
+
+class DescribeLogDirsApi:
+    """Handles DescribeLogDirs (KIP-113, KIP-827, KIP-1066)."""
+
+    def __init__(self, logs: LogManager, disk_space: Callable[[str], DiskSpace]) -> None:
+        self._logs = logs
+        self._disk_space = disk_space
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once."""
+        body = cast(DescribeLogDirsRequest, request.body)
+        wanted: set[TopicPartition] | None = None
+        if body.topics is not None:
+            wanted = {TopicPartition(topic.topic, index) for topic in body.topics for index in topic.partitions}
+        results = [self._result(directory, wanted) for directory in self._logs.directories]
+        results += [
+            DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
+            for path in self._logs.failed
+        ]
+        reply(DescribeLogDirsResponse(results=tuple(results)))
+
+    def _result(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+        if directory.offline_reason:
+            return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=())
+        topics: dict[str, list[DescribeLogDirsPartition]] = {}
+        for name, log in sorted(directory.logs.items()):
+            if wanted is None or name in wanted:
+                topics.setdefault(name.topic, []).append(
+                    DescribeLogDirsPartition(
+                        partition_index=name.partition_id,
+                        partition_size=log.size_bytes,
+                        offset_lag=max(0, log.high_watermark - log.log_end_offset),
+                    )
+                )
+        space = self._disk_space(directory.path)
+        return DescribeLogDirsResult(
+            log_dir=directory.path,
+            topics=tuple(
+                DescribeLogDirsTopic(name=name, partitions=tuple(partitions)) for name, partitions in topics.items()
+            ),
+            total_bytes=space.total_bytes,
+            usable_bytes=space.usable_bytes,
+            is_cordoned=directory.directory_id in self._logs.cordoned,
+        )

@@ -1,0 +1,149 @@
+"""Metadata: where clients find topics and their leaders, answered from what this broker has applied.
+
+The part of an answer that is made of a topic is kept until the metadata changes: an answer for 1,000 topics is then
+made of 1,000 parts, not of 6,000 partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Protocol, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kraftlog.kafka.notation import ZERO_UUID
+from kraftpb.v1.metadata_pb2 import PartitionRecord
+from statemachine.words.names import check_topic_name
+
+KEPT_TOPICS_MAX: Final = 20_000
+
+
+class AutoCreate(Protocol):
+    """Makes topics because a client has asked for them (`auto.create.topics.enable`)."""
+
+    def create(self, name: str) -> None:
+        """Make a topic with the defaults of the cluster, some time later."""
+        ...
+
+
+class MetadataApi:
+    """Handles Metadata."""
+
+    def __init__(self, cluster: ClusterView, auto_create: AutoCreate | None = None) -> None:
+        """`auto_create` makes topics that a client asks for; None: they are not made."""
+        self._cluster = cluster
+        self._auto_create = auto_create
+        self._made: dict[tuple[str, str], MetadataResponseTopic] = {}
+        self._made_of_version = -1
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once. A topic that is made because it is asked for is there at the client's next attempt."""
+        body = cast(MetadataRequest, request.body)
+        listener_name = request.client.listener_name
+        wants_all = body.topics is None or (request.version == 0 and not body.topics)
+        if wants_all:
+            topics = tuple(self._all_topics(listener_name))
+        else:
+            topics = tuple(self._asked(one, body, listener_name) for one in body.topics or ())
+        if body.include_topic_authorized_operations:
+            topics = tuple(_with_operations(topic) for topic in topics)
+        nodes = self._cluster.living_nodes(listener_name)
+        reply(
+            MetadataResponse(
+                brokers=tuple(
+                    MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+                    for node in nodes
+                ),
+                cluster_id=self._cluster.cluster_id,
+                # Brokers pass administration on to the controller, so each is as good as another (KIP-590).
+                controller_id=nodes[0].node_id if nodes else NO_LEADER,
+                topics=topics,
+                cluster_authorized_operations=(
+                    CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_ASKED
+                ),
+            )
+        )
+
+    def _all_topics(self, listener_name: str) -> Iterator[MetadataResponseTopic]:
+        for name in self._cluster.topic_names():
+            view = self._cluster.topic_named(name)
+            if view is not None:
+                yield self._topic(view, listener_name)
+
+    def _asked(self, asked: MetadataRequestTopic, body: MetadataRequest, listener_name: str) -> MetadataResponseTopic:
+        if asked.name is None:
+            view = self._cluster.topic_with_id(asked.topic_id)
+            if view is None:
+                return MetadataResponseTopic(
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=()
+                )
+            return self._topic(view, listener_name)
+        view = self._cluster.topic_named(asked.name)
+        if view is not None:
+            return self._topic(view, listener_name)
+        return MetadataResponseTopic(
+            error_code=self._missing(asked.name, may_create=body.allow_auto_topic_creation),
+            name=asked.name, topic_id=ZERO_UUID, partitions=(),
+        )  # fmt: skip
+
+    def _missing(self, name: str, *, may_create: bool) -> ErrorCode:
+        try:
+            check_topic_name(name)
+        except ApiError as error:
+            return error.code
+        if may_create and self._auto_create is not None:
+            self._auto_create.create(name)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def _topic(self, view: TopicView, listener_name: str) -> MetadataResponseTopic:
+        if self._made_of_version != self._cluster.version or len(self._made) >= KEPT_TOPICS_MAX:
+            self._made.clear()
+            self._made_of_version = self._cluster.version
+        made = self._made.get((view.name, listener_name))
+        if made is None:
+            partitions = tuple(self._partition(record, listener_name) for record in view.partitions)
+            made = MetadataResponseTopic(
+                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions
+            )
+            self._made[view.name, listener_name] = made
+        return made
+
+    def _partition(self, record: PartitionRecord, listener_name: str) -> MetadataResponsePartition:
+        leader, code = reachable_leader(self._cluster, record, listener_name)
+        return MetadataResponsePartition(
+            error_code=code,
+            partition_index=record.partition_id,
+            leader_id=leader,
+            leader_epoch=record.leader_epoch,
+            replica_nodes=tuple(record.replicas),
+            isr_nodes=tuple(record.isr),
+            offline_replicas=self._cluster.offline_replicas(record),
+        )
+
+
+def reachable_leader(cluster: ClusterView, record: PartitionRecord, listener_name: str) -> tuple[int, ErrorCode]:
+    """The leader of a partition as clients of a listener are told it, and the error that goes with it."""
+    if cluster.is_alive(record.leader):
+        if cluster.node(record.leader, listener_name) is not None:
+            return record.leader, ErrorCode.NONE
+        return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+    return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    if topic.error_code:
+        return topic
+    return MetadataResponseTopic(
+        error_code=topic.error_code, name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal,
+        partitions=topic.partitions, topic_authorized_operations=TOPIC_OPERATIONS,
+    )  # fmt: skip

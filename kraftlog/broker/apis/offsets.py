@@ -1,0 +1,177 @@
+"""ListOffsets and OffsetForLeaderEpoch: where a reader can begin, and how far an epoch reaches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final, NamedTuple, cast
+
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.timestamps import FoundRecord
+from kraftlog.broker.partitions.reading import Isolation, readable_end
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kraftlog.kafka.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
+
+FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The version of ListOffsets from which on a timestamp has its meaning; the others have it in all."""
+
+NO_TIMESTAMP: Final = -1
+NO_OFFSET: Final = -1
+NO_EPOCH: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+"""As the replica of ListOffsets: it is told of the log's end, whatever is committed."""
+
+
+class FoundOffset(NamedTuple):
+    """An answer; everything -1 if there is no such record."""
+
+    timestamp_ms: int = NO_TIMESTAMP
+    offset: int = NO_OFFSET
+    leader_epoch: int = NO_EPOCH
+
+
+class ListOffsetsApi:
+    """Handles ListOffsets (W-05)."""
+
+    def __init__(self, lookup: PartitionLookup) -> None:
+        self._lookup = lookup
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once."""
+        body = cast(ListOffsetsRequest, request.body)
+        counts = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
+        isolation: Isolation | None = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+        if body.replica_id == DEBUGGING_CONSUMER:
+            isolation = None
+        topics = tuple(
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=tuple(
+                    self._answer(request.version, topic.name, one, isolation, counts[topic.name, one.partition_index])
+                    for one in topic.partitions
+                ),
+            )
+            for topic in body.topics
+        )
+        reply(ListOffsetsResponse(topics=topics))
+
+    def _answer(
+        self, version: int, topic: str, asked: ListOffsetsPartition, isolation: Isolation | None, count: int
+    ) -> ListOffsetsPartitionResponse:
+        try:
+            if count > 1:
+                raise invalid_request(f"partition {asked.partition_index} of {topic} is asked for {count} times")
+            _check_timestamp(version, asked.timestamp)
+            partition = self._lookup.named(topic, asked.partition_index)
+            log = partition.leader_log(asked.current_leader_epoch)
+            found = find_offset(log, partition.leader_epoch, asked.timestamp, isolation)
+        except ApiError as error:
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+        return ListOffsetsPartitionResponse(
+            partition_index=asked.partition_index,
+            timestamp=found.timestamp_ms,
+            offset=found.offset,
+            leader_epoch=found.leader_epoch,
+        )
+
+
+def _check_timestamp(version: int, timestamp_ms: int) -> None:
+    if timestamp_ms < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSIONS.get(timestamp_ms, 0):
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"timestamp {timestamp_ms} has no meaning in version {version} of ListOffsets",
+        )
+
+
+def find_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolation: Isolation | None) -> FoundOffset:
+    """The offset for a timestamp, or for one of the special ones.
+
+    Raises ApiError: OFFSET_NOT_AVAILABLE while a new leader does not know how far its predecessors had committed,
+    KAFKA_STORAGE_ERROR.
+    """
+    end_offset = log.log_end_offset if isolation is None else readable_end(log, isolation)
+    match timestamp_ms:
+        case -1:
+            _check_known(log, leader_epoch, isolation)
+            return FoundOffset(NO_TIMESTAMP, end_offset, log.epochs.latest)
+        case -2 | -4:
+            return FoundOffset(NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
+        case -5 | -6:
+            return FoundOffset()  # nothing of this log is in remote storage
+        case -3:
+            found = log.find_newest()
+        case _:
+            found = log.find_timestamp(timestamp_ms)
+    if found is None:
+        return FoundOffset()
+    return _visible(log, leader_epoch, found, end_offset, isolation)
+
+
+def _visible(
+    log: PartitionLog, leader_epoch: int, found: FoundRecord, end_offset: int, isolation: Isolation | None
+) -> FoundOffset:
+    """What was found, if readers may see it."""
+    if isolation is not None and found.offset >= end_offset:
+        _check_known(log, leader_epoch, isolation)
+        return FoundOffset()
+    return FoundOffset(found.timestamp_ms, found.offset, found.leader_epoch)
+
+
+def _check_known(log: PartitionLog, leader_epoch: int, isolation: Isolation | None) -> None:
+    """Consider a leader whose epoch begins at offset 10, and whose high watermark is still 7, as it was told last.
+
+    Offsets 7 to 9 may have been committed and read before: to answer 7 would send a reader back.
+    """
+    starts = dict(log.epochs.entries())
+    if isolation is not None and log.high_watermark < starts.get(leader_epoch, 0):
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed: try again")
+
+
+class OffsetForLeaderEpochApi:
+    """Handles OffsetForLeaderEpoch (DB-41)."""
+
+    def __init__(self, lookup: PartitionLookup) -> None:
+        self._lookup = lookup
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once."""
+        body = cast(OffsetForLeaderEpochRequest, request.body)
+        topics = tuple(
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=tuple(
+                    self._answer(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
+                    for one in topic.partitions
+                ),
+            )
+            for topic in body.topics
+        )
+        reply(OffsetForLeaderEpochResponse(topics=topics))
+
+    def _answer(self, topic: str, index: int, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
+        try:
+            log = self._lookup.named(topic, index).leader_log(current_leader_epoch)
+        except ApiError as error:
+            return EpochEndOffset(partition=index, error_code=error.code)
+        end = log.epochs.end_offset_for(epoch, log.log_end_offset)
+        return EpochEndOffset(partition=index, leader_epoch=end.epoch, end_offset=end.end_offset)

@@ -1,0 +1,292 @@
+"""Produce: append what clients send, answer when that is as safe as they have asked for (DB-64).
+
+| acks | answered when |
+|---|---|
+| 0 | never; an error closes the connection |
+| 1 | the leader has appended it, and with `flush.before.ack` flushed it |
+| -1 (all) | the high watermark has passed it: all replicas in sync have it, and with `flush.before.ack` flushed it |
+
+A request with several partitions is answered once, when each of them has its result or the request's time is over.
+What was appended stays then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.log.appends import Appended
+from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply
+from kraftlog.kafka.messages.produce import (
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kraftlog.kafka.notation import Buffer
+from raft.shell.runtime import Runtime, Timer
+
+ACKS_NONE: Final = 0
+ACKS_LEADER: Final = 1
+ACKS_ALL: Final = -1
+
+FIRST_VERSION_WITH_LEADERS: Final = 10
+
+NO_OFFSET: Final = -1
+
+
+class MinIsr(Protocol):
+    """The config of topics that acks=all depends on."""
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many replicas must be in sync for acks=all."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Part:
+    """What a request asks of one partition, and what came of it."""
+
+    index: int
+    partition: Partition | None = None
+    appended: Appended | None = None
+    error: ApiError | None = None
+    is_done: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    reference: TopicReference
+    parts: list[_Part] = field(default_factory=list)
+
+
+class ProduceApi:
+    """Handles Produce."""
+
+    def __init__(self, lookup: PartitionLookup, logs: LogManager, configs: MinIsr, runtime: Runtime) -> None:
+        self._lookup = lookup
+        self._logs = logs
+        self._configs = configs
+        self._runtime = runtime
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
+        body = cast(ProduceRequest, request.body)
+        topics: list[_Topic] = []
+        for data in body.topic_data:
+            topic = _Topic(TopicReference(data.name, data.topic_id))
+            topics.append(topic)
+            for one in data.partition_data:
+                topic.parts.append(self._part(body.acks, topic, one))
+        if body.acks == ACKS_NONE:
+            for topic in topics:
+                for part in topic.parts:
+                    if part.error is not None:
+                        raise ConnectionRefused(str(part.error))
+                    self.flush(part, partial(_show_readers, part))
+            reply(None)
+            return
+        _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def _part(self, acks: int, topic: _Topic, data: PartitionProduceData) -> _Part:
+        part = _Part(data.index)
+        try:
+            if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+                raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
+            part.partition = self._lookup.find(topic.reference, data.index)
+            part.appended = self._append(part.partition, acks, data.records)
+        except ApiError as error:
+            part.error = error
+            part.is_done = True
+        return part
+
+    def _append(self, partition: Partition, acks: int, records: Buffer | None) -> Appended:
+        log = partition.leader_log()
+        if acks == ACKS_ALL:
+            needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
+            if len(partition.record.isr) < needed:
+                raise ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
+                    f" {needed} of min.insync.replicas",
+                )
+        if records is None:
+            raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
+        appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
+        if not log.config.flush_before_ack:
+            partition.raise_high_watermark()
+        return appended
+
+    def flush(self, part: _Part, on_flushed: Callable[[ApiError | None], None]) -> None:
+        """Call back when the leader's own disk has what was appended, as far as the topic asks for that."""
+        partition, appended = part.partition, part.appended
+        directory = None if partition is None else self._logs.directory_of(partition.name)
+        if partition is None or partition.log is None or appended is None or directory is None:
+            on_flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log went offline after the append"))
+            return
+        directory.acknowledge(partition.log, appended.end_offset, on_flushed)
+
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def enough_in_sync(self, partition: Partition) -> bool:
+        """Whether the replicas in sync are enough for acks=all, now that they all have it (R-15)."""
+        needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
+        return len(partition.record.isr) >= needed
+
+    def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
+        """The answer, with the present leader where this broker is not it (KIP-951)."""
+        leaders: dict[int, NodeEndpoint] = {}
+        responses = tuple(
+            TopicProduceResponse(
+                name=topic.reference.name,
+                topic_id=topic.reference.topic_id,
+                partition_responses=tuple(
+                    self._partition_response(request, topic, part, leaders) for part in topic.parts
+                ),
+            )
+            for topic in topics
+        )
+        return ProduceResponse(responses=responses, node_endpoints=tuple(leaders.values()))
+
+    def _partition_response(
+        self, request: ClientRequest, topic: _Topic, part: _Part, leaders: dict[int, NodeEndpoint]
+    ) -> PartitionProduceResponse:
+        error, appended = part.error, part.appended
+        if error is None and appended is not None:
+            return PartitionProduceResponse(
+                index=part.index, error_code=ErrorCode.NONE, base_offset=appended.base_offset,
+                log_append_time_ms=appended.append_time_ms, log_start_offset=appended.log_start_offset,
+            )  # fmt: skip
+        code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code
+        current_leader = LeaderIdAndEpoch()
+        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
+            current_leader = self._current_leader(request, topic, part.index, leaders)
+        return PartitionProduceResponse(
+            index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=str(error),
+            current_leader=current_leader,
+        )  # fmt: skip
+
+    def _current_leader(
+        self, request: ClientRequest, topic: _Topic, index: int, leaders: dict[int, NodeEndpoint]
+    ) -> LeaderIdAndEpoch:
+        record = self._lookup.elsewhere(topic.reference, index)
+        if record is None:
+            return LeaderIdAndEpoch()
+        node = self._lookup.leader_node(record, request.client.listener_name)
+        if node is not None:
+            leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
+
+
+def _show_readers(part: _Part, error: ApiError | None) -> None:
+    """With acks=0 nobody waits for the flush but readers."""
+    if error is None and part.partition is not None:
+        part.partition.raise_high_watermark()
+
+
+class _PendingProduce:
+    """A request whose answer waits for a disk or for the high watermark."""
+
+    def __init__(
+        self, api: ProduceApi, request: ClientRequest, topics: list[_Topic], acks: int, timeout_ms: int, reply: Reply
+    ) -> None:
+        self._api = api
+        self._request = request
+        self._topics = topics
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._reply = reply
+        self._timer: Timer | None = None
+        self._waiting = 1  # for `settle` itself
+        self._is_answered = False
+
+    def settle(self, runtime: Runtime) -> None:
+        """Have everything flushed that must be, and answer at once if nothing is to be waited for."""
+        for topic in self._topics:
+            for part in topic.parts:
+                if not part.is_done:
+                    self._waiting += 1
+                    self._api.flush(part, partial(self.flushed, part))
+        self._part_done()
+        if not self._is_answered:
+            self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
+
+    def flushed(self, part: _Part, error: ApiError | None) -> None:
+        """The leader has it on its disk, or has not."""
+        partition = part.partition
+        if part.is_done or partition is None:
+            return
+        if error is not None:
+            self._end(part, error)
+            return
+        partition.raise_high_watermark()
+        if self._acks == ACKS_LEADER:
+            self._end(part, None)
+        elif not self._ended_by(part, partition):
+            partition.watch(self)
+
+    def partition_changed(self, partition: Partition) -> None:
+        """The high watermark has moved, or another broker leads."""
+        for topic in self._topics:
+            for part in topic.parts:
+                if part.partition is partition and not part.is_done and self._ended_by(part, partition):
+                    partition.unwatch(self)
+
+    def _ended_by(self, part: _Part, partition: Partition) -> bool:
+        """End a part with acks=all if it can be."""
+        appended = part.appended
+        try:
+            log = partition.leader_log()
+        except ApiError as error:
+            self._end(part, error)
+            return True
+        if appended is None or log.high_watermark < appended.end_offset:
+            return False
+        too_few = None
+        if not self._api.enough_in_sync(partition):
+            too_few = ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+                f"{partition} has fewer replicas in sync than min.insync.replicas asks for; the records were appended",
+            )
+        self._end(part, too_few)
+        return True
+
+    def _end(self, part: _Part, error: ApiError | None) -> None:
+        part.error = error
+        part.is_done = True
+        self._part_done()
+
+    def _part_done(self) -> None:
+        self._waiting -= 1
+        if not self._waiting and not self._is_answered:
+            self._answer()
+
+    def _timed_out(self) -> None:
+        for topic in self._topics:
+            for part in topic.parts:
+                if not part.is_done:
+                    part.is_done = True
+                    part.error = ApiError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"the replicas in sync did not have it within {self._timeout_ms} ms; it is in the leader's log",
+                    )
+                    if part.partition is not None:
+                        part.partition.unwatch(self)
+        self._answer()
+
+    def _answer(self) -> None:
+        self._is_answered = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reply(self._api.response(self._request, self._topics))

@@ -1,0 +1,188 @@
+"""The cluster as this broker has applied it: brokers, topics with their partitions, features.
+
+Brokers are few, and are kept. Topics are read from the broker's copy of the metadata when they are asked for, and kept
+until they change, up to `KEPT_PARTITIONS_MAX` partitions: a cluster may have a million.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord
+from raft.core.types import Offset
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.tables.cluster_tables import BROKERS, FEATURES
+from statemachine.tables.topic_tables import PARTITIONS, TOPICS, TOPICS_BY_NAME
+from statemachine.words.ids import LOST_DIRECTORY, is_reserved
+
+KEPT_PARTITIONS_MAX: Final = 100_000
+NO_LEADER: Final = -1
+
+
+class Node(NamedTuple):
+    """Where clients reach a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicView:
+    """A topic with all of its partitions, by number. The records must not be changed."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionRecord, ...]
+
+    def partition(self, index: int) -> PartitionRecord | None:
+        """The partition with that number."""
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+class ClusterView:
+    """A publisher of the broker's state machine (`statemachine.apply.publishers.MetadataPublisher`)."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.brokers: dict[int, RegisterBrokerRecord] = {}
+        """The registrations of all brokers, fenced ones included."""
+        self.features: dict[str, int] = {}
+        """The finalized level of each feature that is on."""
+        self.end_offset = Offset(0)
+        """What is applied: everything below."""
+        self.version = 0
+        """Another number after each change of a topic, a partition or a broker."""
+        self._metadata: sqlite3.Connection | None = None
+        self._topics: dict[str, TopicView] = {}
+        self._names: dict[bytes, str] = {}
+        self._kept_partitions = 0
+
+    # --- changes ------------------------------------------------------------------------------------------------------
+
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        """Begin anew with a whole state."""
+        self._metadata = metadata
+        self.end_offset = end_offset
+        self.version += 1
+        self.brokers = {record.broker_id: record for _, record in BROKERS.find(metadata)}
+        self.features = {record.name: record.level for _, record in FEATURES.find(metadata)}
+        self._forget_topics()
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        """Forget the topics that changed, and take the rest over."""
+        self.end_offset = delta.end_offset
+        if delta.topics or delta.partitions or delta.brokers:
+            self.version += 1
+        for topic in delta.topics:
+            for record in (topic.before, topic.after):
+                if record is not None:
+                    self._forget(record.topic_id)
+        for partition in delta.partitions:
+            changed = partition.after or partition.before
+            if changed is not None:
+                self._forget(changed.topic_id)
+        for broker in delta.brokers:
+            if broker.after is not None:
+                self.brokers[broker.after.broker_id] = broker.after
+            elif broker.before is not None:
+                self.brokers.pop(broker.before.broker_id, None)
+        for feature in delta.features:
+            if feature.after is not None:
+                self.features[feature.after.name] = feature.after.level
+            elif feature.before is not None:
+                self.features.pop(feature.before.name, None)
+
+    def _forget_topics(self) -> None:
+        self._topics.clear()
+        self._names.clear()
+        self._kept_partitions = 0
+
+    def _forget(self, topic_id: bytes) -> None:
+        name = self._names.pop(topic_id, None)
+        if name is not None:
+            self._kept_partitions -= len(self._topics.pop(name).partitions) + 1
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    @property
+    def metadata(self) -> sqlite3.Connection:
+        """The broker's copy of the metadata, with the tables of docs/sql.md. To be read only."""
+        if self._metadata is None:
+            raise RuntimeError("the cluster is looked at before the broker has seen its metadata")
+        return self._metadata
+
+    def topic_named(self, name: str) -> TopicView | None:
+        """A topic by its name."""
+        known = self._topics.get(name)
+        if known is not None:
+            return known
+        record = TOPICS_BY_NAME.get(self.metadata, (name,))
+        return None if record is None else self._read(record.name, record.topic_id)
+
+    def topic_with_id(self, topic_id: bytes) -> TopicView | None:
+        """A topic by its id."""
+        name = self._names.get(topic_id)
+        if name is not None:
+            return self._topics[name]
+        record = TOPICS.get(self.metadata, (topic_id,))
+        return None if record is None else self._read(record.name, record.topic_id)
+
+    def topic_names(self, after: str = "") -> Iterator[str]:
+        """The names of all topics that sort behind `after`, in order."""
+        for _, record in TOPICS_BY_NAME.find(self.metadata, after=(after,) if after else None):
+            yield record.name
+
+    def _read(self, name: str, topic_id: bytes) -> TopicView:
+        partitions = tuple(record for _, record in PARTITIONS.find(self.metadata, (topic_id,)))
+        topic = TopicView(name, topic_id, partitions)
+        if self._kept_partitions + len(partitions) >= KEPT_PARTITIONS_MAX:
+            self._forget_topics()
+        self._topics[name] = topic
+        self._names[topic_id] = name
+        self._kept_partitions += len(partitions) + 1
+        return topic
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether a broker is registered and not fenced."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def node(self, broker_id: int, listener_name: str) -> Node | None:
+        """Where clients of a listener reach a broker; None if it has no such listener, or is not registered."""
+        broker = self.brokers.get(broker_id)
+        endpoint = None if broker is None else _endpoint(broker, listener_name)
+        if broker is None or endpoint is None:
+            return None
+        return Node(broker_id, endpoint.host, endpoint.port, broker.rack if broker.HasField("rack") else None)
+
+    def living_nodes(self, listener_name: str) -> list[Node]:
+        """Where clients of a listener reach the brokers that are not fenced, by id."""
+        nodes = (self.node(broker_id, listener_name) for broker_id in sorted(self.brokers) if self.is_alive(broker_id))
+        return [node for node in nodes if node is not None]
+
+    def offline_replicas(self, partition: PartitionRecord) -> tuple[int, ...]:
+        """The replicas whose broker is not there, is fenced, or lacks the directory that they are in."""
+        return tuple(
+            replica
+            for at, replica in enumerate(partition.replicas)
+            if not self.is_alive(replica) or self._lacks_directory(partition, at, replica)
+        )
+
+    def _lacks_directory(self, partition: PartitionRecord, at: int, replica: int) -> bool:
+        if at >= len(partition.directories):
+            return False
+        directory_id = partition.directories[at]
+        if is_reserved(directory_id):
+            return directory_id == LOST_DIRECTORY
+        return directory_id not in self.brokers[replica].log_dirs
+
+
+def _endpoint(broker: RegisterBrokerRecord, listener_name: str) -> BrokerEndpoint | None:
+    return next((endpoint for endpoint in broker.end_points if endpoint.name == listener_name), None)

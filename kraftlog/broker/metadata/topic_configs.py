@@ -1,0 +1,93 @@
+"""The configs that apply to a topic on this broker: a publisher of its state machine.
+
+The first of these that has a value: the topic; this broker; all brokers; the broker's own file; Kafka's default.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from typing import Final
+
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log_configs import partition_log_config
+from raft.core.types import Offset
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.tables.cluster_tables import CONFIGS
+from statemachine.words.config_definitions import BROKER_CONFIGS, MIN_ISR, TOPIC_CONFIGS
+from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
+
+_KEPT_TOPICS_MAX: Final = 10_000
+
+
+class TopicConfigs:
+    """Looked up in the broker's copy of the metadata, and kept until a config changes."""
+
+    def __init__(self, broker_id: int, own: Mapping[str, str]) -> None:
+        """`own` are the brokers' configs in this broker's file."""
+        self._broker_id = broker_id
+        self._own = own
+        self._metadata: sqlite3.Connection | None = None
+        self._brokers: Mapping[str, str] | None = None
+        self._log_configs: dict[str, PartitionLogConfig] = {}
+        self._min_isr: dict[str, int] = {}
+
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        """Look everything up again."""
+        self._metadata = metadata
+        self._forget()
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        """Look everything up again if a config has changed."""
+        if delta.configs:
+            self._forget()
+
+    def _forget(self) -> None:
+        self._brokers = None
+        self._log_configs.clear()
+        self._min_isr.clear()
+
+    def effective(self, topic: str) -> dict[str, str]:
+        """The value of every config of a topic."""
+        if self._brokers is None:
+            of_this = self._stored(ResourceType.BROKER, str(self._broker_id))
+            self._brokers = {**self._own, **self._stored(ResourceType.BROKER, CLUSTER_DEFAULT), **of_this}
+        brokers = self._brokers
+        inherited = {
+            name: brokers[definition.broker_config]
+            for name, definition in TOPIC_CONFIGS.items()
+            if definition.broker_config is not None and definition.broker_config in brokers
+        }
+        defaults = {name: definition.default for name, definition in TOPIC_CONFIGS.items()}
+        return {**defaults, **inherited, **self._stored(ResourceType.TOPIC, topic)}
+
+    def _stored(self, resource_type: ResourceType, name: str) -> dict[str, str]:
+        if self._metadata is None:
+            return {}
+        return {record.name: record.value for _, record in CONFIGS.find(self._metadata, (int(resource_type), name))}
+
+    def log_config(self, topic: str) -> PartitionLogConfig:
+        """The settings of the logs of a topic's partitions."""
+        config = self._log_configs.get(topic)
+        if config is None:
+            if len(self._log_configs) >= _KEPT_TOPICS_MAX:
+                self._log_configs.clear()
+            config = self._log_configs[topic] = partition_log_config(self.effective(topic))
+        return config
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many replicas must be in sync for acks=all."""
+        count = self._min_isr.get(topic)
+        if count is None:
+            if len(self._min_isr) >= _KEPT_TOPICS_MAX:
+                self._min_isr.clear()
+            count = self._min_isr[topic] = int(self.effective(topic)[MIN_ISR])
+        return count
+
+    def broker_value(self, name: str) -> str:
+        """The value of one of the brokers' configs on this broker."""
+        for found in (self._stored(ResourceType.BROKER, str(self._broker_id)),
+                      self._stored(ResourceType.BROKER, CLUSTER_DEFAULT), self._own):  # fmt: skip
+            if name in found:
+                return found[name]
+        return BROKER_CONFIGS[name].default

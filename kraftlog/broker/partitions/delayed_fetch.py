@@ -1,0 +1,94 @@
+"""A Fetch that waits for records: parked until there are `min_bytes`, or its time is over (DB-66).
+
+While it waits, only positions are looked at: nothing is read until it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.partitions.reading import Isolation, Located, Read, ReadFrom, locate, read
+from raft.shell.runtime import Runtime, Timer
+
+OnRead = Callable[[list[Read]], None]
+"""Called once, with a result for each partition, in their order."""
+
+
+class DelayedFetch:
+    """One request. For one thread."""
+
+    def __init__(
+        self, wanted: Sequence[ReadFrom], isolation: Isolation, bytes_max: int, min_bytes: int, on_read: OnRead
+    ) -> None:
+        self._wanted = wanted
+        self._isolation = isolation
+        self._bytes_max = bytes_max
+        self._min_bytes = min_bytes
+        self._on_read = on_read
+        self._timer: Timer | None = None
+        self._is_done = False
+        self._available: dict[Partition, int] = {}
+        """While it waits: how many bytes each partition has."""
+
+    def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
+        """Answer now, or when there is enough, or after `max_wait_ms`."""
+        located = self._locate()
+        byte_count = sum(one.byte_count for one in located)
+        if (
+            max_wait_ms <= 0
+            or not located
+            or byte_count >= min(self._min_bytes, self._bytes_max)
+            or any(one.ends_wait for one in located)
+        ):
+            self._finish(located)
+            return
+        for wanted, one in zip(self._wanted, located, strict=True):
+            self._available[wanted.partition] = one.byte_count
+            wanted.partition.watch(self)
+        self._timer = runtime.call_later(max_wait_ms, self.expire)
+
+    def partition_changed(self, partition: Partition) -> None:
+        """There may be more to read, or an error to report."""
+        if self._is_done:
+            return
+        for wanted in self._wanted:
+            if wanted.partition is partition:
+                one = locate(wanted, self._isolation, self._bytes_max, min_one_batch=True)
+                self._available[partition] = one.byte_count
+                if one.ends_wait or sum(self._available.values()) >= min(self._min_bytes, self._bytes_max):
+                    self.expire()
+                return
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        if not self._is_done:
+            self._finish(self._locate())
+
+    def abandon(self) -> None:
+        """Nobody waits for the answer any more."""
+        self._end()
+
+    def _locate(self) -> list[Located]:
+        """Share the request's bytes out, in the order of the partitions."""
+        located: list[Located] = []
+        bytes_left = self._bytes_max
+        min_one_batch = True
+        for wanted in self._wanted:
+            one = locate(wanted, self._isolation, bytes_left, min_one_batch=min_one_batch)
+            if one.byte_count:
+                min_one_batch = False
+                bytes_left = max(0, bytes_left - one.byte_count)
+            located.append(one)
+        return located
+
+    def _finish(self, located: Sequence[Located]) -> None:
+        self._end()
+        self._on_read([read(wanted, self._isolation, one) for wanted, one in zip(self._wanted, located, strict=True)])
+
+    def _end(self) -> None:
+        self._is_done = True
+        if self._timer is not None:
+            self._timer.cancel()
+            for wanted in self._wanted:
+                wanted.partition.unwatch(self)

@@ -1,0 +1,126 @@
+"""One partition of which this broker has a replica: what the metadata says of it, and its log.
+
+The high watermark of a leader is the smallest end of the replicas in sync. Of its own log only what may be lost in no
+crash counts if the topic has `flush.before.ack`: consider a record at offset 5 that a consumer has read, and that was
+not flushed when power was lost. Another record gets offset 5, and the two never agree. So it is shown when it is
+durable, which is also when acks=all is acknowledged.
+
+Whoever waits for a partition, a parked Fetch or a Produce with acks=all, watches it, and is told of everything that may
+end the wait: the high watermark has moved, the broker leads no more, the log is offline.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftpb.v1.metadata_pb2 import PartitionRecord
+from statemachine.query.partition_descriptions import TopicPartition
+
+NO_EPOCH: Final = -1
+
+
+class Watcher(Protocol):
+    """Somebody who waits for something of partitions."""
+
+    def partition_changed(self, partition: Partition) -> None:
+        """Something that may end the wait has changed. May call `Partition.unwatch`."""
+        ...
+
+
+class Partition:
+    """A replica on this broker. For one thread."""
+
+    __slots__ = ("_broker_id", "_watchers", "log", "name", "offline_reason", "record", "topic_id")
+
+    def __init__(self, broker_id: int, name: TopicPartition, record: PartitionRecord) -> None:
+        self.name = name
+        self.topic_id: bytes = record.topic_id
+        self.record = record
+        """What the metadata says. It must not be changed."""
+        self.log: PartitionLog | None = None
+        self.offline_reason = ""
+        """Why there is no log, if there is none."""
+        self._broker_id = broker_id
+        self._watchers: dict[Watcher, None] = {}
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this broker leads it."""
+        return self.record.leader == self._broker_id
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch of its leader."""
+        return self.record.leader_epoch
+
+    def online_log(self) -> PartitionLog:
+        """Its log. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        if self.log is None:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+        return self.log
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
+        """Its log, if this broker leads it, in the epoch that the caller knows of.
+
+        Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
+        that this broker has not heard of, KAFKA_STORAGE_ERROR (DB-50).
+        """
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.record.leader_epoch:
+            if current_leader_epoch < self.record.leader_epoch:
+                raise ApiError(
+                    ErrorCode.FENCED_LEADER_EPOCH,
+                    f"{self} is in leader epoch {self.record.leader_epoch}, and {current_leader_epoch} is over: ask for"
+                    " the metadata again",
+                )
+            raise ApiError(
+                ErrorCode.UNKNOWN_LEADER_EPOCH,
+                f"{self} is in leader epoch {self.record.leader_epoch} as far as this broker knows, not in"
+                f" {current_leader_epoch}: try again",
+            )
+        if self.record.leader != self._broker_id:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{self} is led by broker {self.record.leader}: ask for the metadata again",
+            )
+        return self.online_log()
+
+    def __str__(self) -> str:
+        return f"{self.name.topic}-{self.name.partition_id}"
+
+    # --- the high watermark -------------------------------------------------------------------------------------------
+
+    def effective_min_isr(self, min_insync_replicas: int) -> int:
+        """How many replicas must be in sync for acks=all: not more than there are (DB-22)."""
+        return min(min_insync_replicas, len(self.record.replicas))
+
+    def raise_high_watermark(self) -> None:
+        """Show readers what is committed by now, and tell those who wait for it.
+
+        Followers do not fetch yet: while another replica is in sync, nothing is committed.
+        """
+        log = self.log
+        if log is None or not self.is_leader or list(self.record.isr) != [self._broker_id]:
+            return
+        end_offset = log.recovery_point if log.config.flush_before_ack else log.log_end_offset
+        if end_offset > log.high_watermark:
+            log.advance_high_watermark(min(end_offset, log.log_end_offset))
+            self.notify()
+
+    # --- those who wait -----------------------------------------------------------------------------------------------
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell `watcher` of changes."""
+        self._watchers[watcher] = None
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell it no more; nothing happens if it does not watch."""
+        self._watchers.pop(watcher, None)
+
+    def notify(self) -> None:
+        """Tell those who wait that something has changed."""
+        for watcher in list(self._watchers):
+            watcher.partition_changed(self)

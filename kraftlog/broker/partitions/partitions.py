@@ -1,0 +1,198 @@
+"""All partitions of which this broker has replicas, as committed metadata says: a publisher of its state machine.
+
+A change of the metadata is carried out here at once: logs are made, leaders enter their epochs, logs of replicas that
+are not here any more are deleted. What leaves comes before what arrives (R-18): a topic that was deleted and made again
+under its name has its directory by then.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from kraftbase.errors import ApiError
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.partitions.partition import Partition
+from kraftpb.v1.metadata_pb2 import PartitionRecord
+from raft.core.types import Offset
+from statemachine.query.partition_descriptions import TopicPartition
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.tables.table import SCANNED_ROWS, Key
+from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
+from statemachine.words.resources import ResourceType
+
+logger = structlog.get_logger(__name__)
+
+
+class TopicSettings(Protocol):
+    """What the configs of topics make of their logs."""
+
+    def log_config(self, topic: str) -> PartitionLogConfig:
+        """The settings of the logs of a topic's partitions."""
+        ...
+
+
+class Partitions:
+    """By topic id and number, and by name and number. For one thread."""
+
+    def __init__(self, broker_id: int, logs: LogManager, settings: TopicSettings) -> None:
+        self.broker_id = broker_id
+        self._logs = logs
+        self._settings = settings
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._topics: dict[bytes, str] = {}
+        self.on_created: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
+        """Called with the directory that a new replica was put into."""
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._by_id.values())
+
+    def with_id(self, topic_id: bytes, index: int) -> Partition | None:
+        """The replica of a partition here, by its topic's id."""
+        return self._by_id.get((topic_id, index))
+
+    def named(self, topic: str, index: int) -> Partition | None:
+        """The replica of a partition here, by its topic's name."""
+        return self._by_name.get((topic, index))
+
+    # --- what the metadata says ---------------------------------------------------------------------------------------
+
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        """Have exactly the replicas that a whole state says, as on a start."""
+        found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
+        for key in [key for key in self._by_id if key not in found]:
+            self._remove(key)
+        for (topic_id, _), record in found.items():
+            topic = TOPICS.get(metadata, (topic_id,))
+            if topic is not None:
+                self._topics[topic_id] = topic.name
+                self._set(record)
+
+    def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
+        after: Key | None = None
+        while True:
+            page = PARTITIONS.scan(metadata, holding(self.broker_id), after, SCANNED_ROWS)
+            for _, record in page.found:
+                yield record
+            if page.end is None:
+                return
+            after = page.end
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        """Carry the changes out."""
+        for topic in delta.topics:
+            if topic.after is not None:
+                self._topics[topic.after.topic_id] = topic.after.name
+        mine = [change for change in delta.partitions if self._is_mine(change.before) or self._is_mine(change.after)]
+        for change in mine:
+            if not self._is_mine(change.after) and change.before is not None:
+                self._remove((change.before.topic_id, change.before.partition_id))
+        for change in mine:
+            if self._is_mine(change.after) and change.after is not None:
+                self._set(change.after)
+        self._on_configs(delta)
+        for topic in delta.topics:
+            if topic.before is not None and topic.after is None:
+                self._topics.pop(topic.before.topic_id, None)
+
+    def _is_mine(self, record: PartitionRecord | None) -> bool:
+        return record is not None and self.broker_id in record.replicas
+
+    def _on_configs(self, delta: MetadataDelta) -> None:
+        changed = [record for change in delta.configs if (record := change.after or change.before) is not None]
+        if any(record.resource_type == ResourceType.BROKER for record in changed):
+            self._configure(self)
+            return
+        topics = {record.resource_name for record in changed if record.resource_type == ResourceType.TOPIC}
+        if topics:
+            self._configure(partition for partition in self if partition.name.topic in topics)
+
+    def _configure(self, partitions: Iterable[Partition]) -> None:
+        for partition in partitions:
+            if partition.log is not None:
+                partition.log.config = self._settings.log_config(partition.name.topic)
+                partition.raise_high_watermark()
+
+    # --- replicas -----------------------------------------------------------------------------------------------------
+
+    def _set(self, record: PartitionRecord) -> None:
+        key = (record.topic_id, record.partition_id)
+        partition = self._by_id.get(key)
+        if partition is None:
+            name = TopicPartition(self._topics[record.topic_id], record.partition_id)
+            partition = Partition(self.broker_id, name, record)
+            self._by_id[key] = self._by_name[name] = partition
+            self._open(partition)
+        elif record.partition_epoch <= partition.record.partition_epoch:
+            return
+        partition.record = record
+        if partition.is_leader and partition.log is not None:
+            # The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
+            partition.log.assign_epoch(record.leader_epoch)
+            partition.raise_high_watermark()
+        partition.notify()
+
+    def _open(self, partition: Partition) -> None:
+        """Find the partition's log, or make it; without one it is offline."""
+        topic_id = UUID(bytes=partition.topic_id)
+        config = self._settings.log_config(partition.name.topic)
+        try:
+            directory = self._logs.directory_of(partition.name)
+            if directory is not None and directory.topic_ids.get(partition.name, topic_id) != topic_id:
+                # A topic of that name that was deleted while this broker was down.
+                self._logs.delete_log(partition.name)
+                directory = None
+            if directory is None:
+                partition.log = self._logs.create_log(partition.name, topic_id, config)
+                directory = self._logs.directory_of(partition.name)
+            else:
+                partition.log = self._logs.log_of(partition.name)
+                partition.log.config = config
+            if directory is not None:
+                self.on_created(partition, directory.directory_id)
+        except ApiError as error:
+            partition.offline_reason = str(error)
+            logger.error("a partition is offline", partition=str(partition), reason=str(error))
+
+    def _remove(self, key: tuple[bytes, int]) -> None:
+        partition = self._by_id.pop(key, None)
+        if partition is None:
+            return
+        self._by_name.pop(partition.name, None)
+        if partition.log is not None:
+            try:
+                self._logs.delete_log(partition.name)
+            except ApiError as error:
+                logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
+        partition.log = None
+        partition.offline_reason = f"{partition} is not on this broker any more: ask for the metadata again"
+        partition.notify()
+
+    def check_logs(self) -> None:
+        """Take those partitions offline whose log has failed, and tell who waits for them."""
+        for partition in self:
+            if partition.log is None:
+                continue
+            try:
+                self._logs.log_of(partition.name)
+            except ApiError as error:
+                partition.log, partition.offline_reason = None, str(error)
+                partition.notify()
+
+    def strays(self) -> list[TopicPartition]:
+        """The partitions that have a log here, and no replica."""
+        return [
+            name
+            for directory in self._logs.online
+            for name in [*directory.logs, *directory.damaged]
+            if name not in self._by_name
+        ]

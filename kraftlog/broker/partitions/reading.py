@@ -1,0 +1,133 @@
+"""What a Fetch may read of a partition (DB-66).
+
+Partitions are read in the order in which they are asked for, until the request's bytes are used up. The first batch of
+the first partition that has any is sent whole even if it is larger than what is left, so that every reader goes on.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.formats.indexes import AbortedTransaction
+from kraftlog.broker.log.leader_epochs import EpochEnd
+from kraftlog.broker.log.log_host import LogSlice
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.partitions.partition import NO_EPOCH, Partition
+
+UNKNOWN_OFFSET: Final = -1
+
+
+class Isolation(IntEnum):
+    """Up to where a consumer reads; Kafka's numbers."""
+
+    READ_UNCOMMITTED = 0
+    """To the high watermark."""
+    READ_COMMITTED = 1
+    """To the last stable offset (KIP-98)."""
+
+
+class ReadFrom(NamedTuple):
+    """What a request asks of one partition."""
+
+    partition: Partition
+    offset: int
+    bytes_max: int
+    current_leader_epoch: int = NO_EPOCH
+    last_fetched_epoch: int = NO_EPOCH
+
+
+class Located(NamedTuple):
+    """What there is to read, before it is read."""
+
+    found: LogSlice | None = None
+    """None: nothing, or an error."""
+    error: ApiError | None = None
+    diverging: EpochEnd | None = None
+    """Where the reader's log and this one part (KIP-595)."""
+
+    @property
+    def byte_count(self) -> int:
+        """How much there is."""
+        return 0 if self.found is None else self.found.byte_count
+
+    @property
+    def ends_wait(self) -> bool:
+        """Whether the answer must not wait for more."""
+        return self.error is not None or self.diverging is not None
+
+
+class Read(NamedTuple):
+    """The result for one partition. Offsets are -1 if they are not known."""
+
+    error: ApiError | None
+    high_watermark: int = UNKNOWN_OFFSET
+    last_stable_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    diverging: EpochEnd | None = None
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    records: bytes = b""
+
+
+def locate(wanted: ReadFrom, isolation: Isolation, bytes_max: int, *, min_one_batch: bool) -> Located:
+    """What a consumer may read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any."""
+    try:
+        log = wanted.partition.leader_log(wanted.current_leader_epoch)
+        diverging = _diverging(log, wanted)
+        if diverging is not None:
+            return Located(diverging=diverging)
+        end_offset = readable_end(log, isolation)
+        limit = min(bytes_max, wanted.bytes_max)
+        return Located(log.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
+    except ApiError as error:
+        return Located(error=error)
+
+
+def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
+    """The result for a partition: what was located is read."""
+    log = wanted.partition.log
+    if located.error is not None or log is None:
+        error = located.error or ApiError(ErrorCode.KAFKA_STORAGE_ERROR, wanted.partition.offline_reason)
+        return _refused(error, log)
+    try:
+        records = b"" if located.found is None else log.read_slice(located.found)
+        aborted = None
+        if isolation is Isolation.READ_COMMITTED:
+            aborted = tuple(log.aborted_transactions(wanted.offset, log.last_stable_offset)) if records else ()
+    except ApiError as error:
+        return _refused(error, log)
+    return Read(
+        None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
+    )
+
+
+def _refused(error: ApiError, log: PartitionLog | None) -> Read:
+    """An error; a reader that is out of range is told where the log starts."""
+    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and log is not None:
+        return Read(error, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    return Read(error)
+
+
+def readable_end(log: PartitionLog, isolation: Isolation) -> int:
+    """The offset before which a consumer reads."""
+    return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.high_watermark
+
+
+def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
+    """Where the reader's log parts from this one, if what it read last is not here (KIP-595).
+
+    Consider a reader that has read up to offset 7 in epoch 2, while epoch 2 ends here at offset 5: it has read two
+    records that were lost in an unclean election.
+    """
+    if wanted.last_fetched_epoch == NO_EPOCH:
+        return None
+    end = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if end.epoch == NO_EPOCH or end.end_offset < 0:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{wanted.partition} has no records of leader epoch {wanted.last_fetched_epoch}: ask for its offsets again",
+        )
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
+        return end
+    return None
