@@ -8,7 +8,7 @@ under its name has its directory by then.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
@@ -46,7 +46,7 @@ class Partitions:
         self._settings = settings
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
-        self._topics: dict[bytes, str] = {}
+        self._metadata: sqlite3.Connection | None = None
         self.on_created: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
         """Called with the directory that a new replica was put into."""
 
@@ -68,14 +68,12 @@ class Partitions:
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Have exactly the replicas that a whole state says, as on a start."""
+        self._metadata = metadata
         found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
         for key in [key for key in self._by_id if key not in found]:
             self._remove(key)
-        for (topic_id, _), record in found.items():
-            topic = TOPICS.get(metadata, (topic_id,))
-            if topic is not None:
-                self._topics[topic_id] = topic.name
-                self._set(record)
+        for record in found.values():
+            self._set(record, {})
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None
@@ -89,20 +87,15 @@ class Partitions:
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Carry the changes out."""
-        for topic in delta.topics:
-            if topic.after is not None:
-                self._topics[topic.after.topic_id] = topic.after.name
+        new_topics = {topic.after.topic_id: topic.after.name for topic in delta.topics if topic.after is not None}
         mine = [change for change in delta.partitions if self._is_mine(change.before) or self._is_mine(change.after)]
         for change in mine:
             if not self._is_mine(change.after) and change.before is not None:
                 self._remove((change.before.topic_id, change.before.partition_id))
         for change in mine:
             if self._is_mine(change.after) and change.after is not None:
-                self._set(change.after)
+                self._set(change.after, new_topics)
         self._on_configs(delta)
-        for topic in delta.topics:
-            if topic.before is not None and topic.after is None:
-                self._topics.pop(topic.before.topic_id, None)
 
     def _is_mine(self, record: PartitionRecord | None) -> bool:
         return record is not None and self.broker_id in record.replicas
@@ -124,11 +117,14 @@ class Partitions:
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
-    def _set(self, record: PartitionRecord) -> None:
+    def _set(self, record: PartitionRecord, new_topics: Mapping[bytes, str]) -> None:
         key = (record.topic_id, record.partition_id)
         partition = self._by_id.get(key)
         if partition is None:
-            name = TopicPartition(self._topics[record.topic_id], record.partition_id)
+            topic = new_topics.get(record.topic_id) or self._topic_name(record.topic_id)
+            if topic is None:
+                return  # removed again by what is applied already, of which the next change tells
+            name = TopicPartition(topic, record.partition_id)
             partition = Partition(self.broker_id, name, record)
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
@@ -140,6 +136,11 @@ class Partitions:
             partition.log.assign_epoch(record.leader_epoch)
             partition.raise_high_watermark()
         partition.notify()
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic that this broker may have had nothing of so far."""
+        topic = None if self._metadata is None else TOPICS.get(self._metadata, (topic_id,))
+        return None if topic is None else topic.name
 
     def _open(self, partition: Partition) -> None:
         """Find the partition's log, or make it; without one it is offline."""
