@@ -74,6 +74,7 @@ class Partitions:
             self._remove(key)
         for record in found.values():
             self._set(record, {})
+        self._configure(self)
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None

@@ -190,8 +190,8 @@ class BrokerWorld:
         return response
 
     def send(
-        self, *parts: tuple[int, bytes | None], acks: int = -1, version: int = 13, number: int = 1, name: str = "clicks",
-        transactional_id: str | None = None,
+        self, *parts: tuple[int, bytes | None], acks: int = -1, version: int = 13, number: int = 1,
+        name: str = "clicks", transactional_id: str | None = None,
     ) -> None:  # fmt: skip
         """Produce a batch to each of some partitions of a topic."""
         data = tuple(PartitionProduceData(index=index, records=records) for index, records in parts)
