@@ -32,7 +32,7 @@ class Watcher(Protocol):
 class Partition:
     """A replica on this broker. For one thread."""
 
-    __slots__ = ("_broker_id", "_watchers", "log", "name", "offline_reason", "record", "topic_id")
+    __slots__ = ("_broker_id", "_offline_code", "_offline_reason", "_watchers", "log", "name", "record", "topic_id")
 
     def __init__(self, broker_id: int, name: TopicPartition, record: PartitionRecord) -> None:
         self.name = name
@@ -40,8 +40,9 @@ class Partition:
         self.record = record
         """What the metadata says. It must not be changed."""
         self.log: PartitionLog | None = None
-        self.offline_reason = ""
-        """Why there is no log, if there is none."""
+        """None: it is offline, or not here any more."""
+        self._offline_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self._offline_reason = "its log is not open yet"
         self._broker_id = broker_id
         self._watchers: dict[Watcher, None] = {}
 
@@ -58,16 +59,22 @@ class Partition:
         return self.record.leader_epoch
 
     def online_log(self) -> PartitionLog:
-        """Its log. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Its log. Raises ApiError: KAFKA_STORAGE_ERROR, or as `close` was told."""
         if self.log is None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+            raise ApiError(self._offline_code, self._offline_reason)
         return self.log
+
+    def close(self, error: ApiError) -> None:
+        """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
+        self.log = None
+        self._offline_code, self._offline_reason = error.code, str(error)
+        self.notify()
 
     def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
         """Its log, if this broker leads it, in the epoch that the caller knows of.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
-        that this broker has not heard of, KAFKA_STORAGE_ERROR (DB-50).
+        that this broker has not heard of, or as `online_log` (DB-50).
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.record.leader_epoch:
             if current_leader_epoch < self.record.leader_epoch:
@@ -111,6 +118,11 @@ class Partition:
             self.notify()
 
     # --- those who wait -----------------------------------------------------------------------------------------------
+
+    @property
+    def watcher_count(self) -> int:
+        """How many wait."""
+        return len(self._watchers)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` of changes."""

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
@@ -71,7 +71,7 @@ class Partitions:
         self._metadata = metadata
         found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
         for key in [key for key in self._by_id if key not in found]:
-            self._remove(key)
+            self._remove(key, is_elsewhere=TOPICS.get(metadata, (key[0],)) is not None)
         for record in found.values():
             self._set(record, {})
         self._configure(self)
@@ -92,7 +92,8 @@ class Partitions:
         mine = [change for change in delta.partitions if self._is_mine(change.before) or self._is_mine(change.after)]
         for change in mine:
             if not self._is_mine(change.after) and change.before is not None:
-                self._remove((change.before.topic_id, change.before.partition_id))
+                key = (change.before.topic_id, change.before.partition_id)
+                self._remove(key, is_elsewhere=change.after is not None)
         for change in mine:
             if self._is_mine(change.after) and change.after is not None:
                 self._set(change.after, new_topics)
@@ -162,10 +163,10 @@ class Partitions:
             if directory is not None:
                 self.on_created(partition, directory.directory_id)
         except ApiError as error:
-            partition.offline_reason = str(error)
             logger.error("a partition is offline", partition=str(partition), reason=str(error))
+            partition.close(error)
 
-    def _remove(self, key: tuple[bytes, int]) -> None:
+    def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
         partition = self._by_id.pop(key, None)
         if partition is None:
             return
@@ -175,9 +176,8 @@ class Partitions:
                 self._logs.delete_log(partition.name)
             except ApiError as error:
                 logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
-        partition.log = None
-        partition.offline_reason = f"{partition} is not on this broker any more: ask for the metadata again"
-        partition.notify()
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition.close(ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again"))
 
     def check_logs(self) -> None:
         """Take those partitions offline whose log has failed, and tell who waits for them."""
@@ -187,8 +187,7 @@ class Partitions:
             try:
                 self._logs.log_of(partition.name)
             except ApiError as error:
-                partition.log, partition.offline_reason = None, str(error)
-                partition.notify()
+                partition.close(error)
 
     def strays(self) -> list[TopicPartition]:
         """The partitions that have a log here, and no replica."""

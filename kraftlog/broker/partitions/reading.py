@@ -86,11 +86,11 @@ def locate(wanted: ReadFrom, isolation: Isolation, bytes_max: int, *, min_one_ba
 
 def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
     """The result for a partition: what was located is read."""
-    log = wanted.partition.log
-    if located.error is not None or log is None:
-        error = located.error or ApiError(ErrorCode.KAFKA_STORAGE_ERROR, wanted.partition.offline_reason)
-        return _refused(error, log)
+    if located.error is not None:
+        return _refused(located.error, wanted.partition.log)
+    log: PartitionLog | None = None
     try:
+        log = wanted.partition.online_log()
         records = b"" if located.found is None else log.read_slice(located.found)
         aborted = None
         if isolation is Isolation.READ_COMMITTED:
