@@ -24,6 +24,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
+from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
@@ -155,6 +156,7 @@ class Partitions:
                 self._logs.delete_log(partition.name)
                 directory = None
             if directory is None:
+                self._check_may_be_made(partition)
                 partition.log = self._logs.create_log(partition.name, topic_id, config)
                 directory = self._logs.directory_of(partition.name)
             else:
@@ -165,6 +167,25 @@ class Partitions:
         except ApiError as error:
             logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
+
+    def _check_may_be_made(self, partition: Partition) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
+
+        Consider the only replica of a partition, whose disk fails. An empty log in another directory would lead, and
+        all that was acknowledged would be gone, although the disk may come back.
+        """
+        online = self._logs.online
+        if len(online) == len(self._logs.directories) and not self._logs.failed:
+            return
+        assigned = MIGRATING_DIRECTORY
+        for replica, directory_id in zip(partition.record.replicas, partition.record.directories, strict=False):
+            if replica == self.broker_id:
+                assigned = directory_id
+        if assigned != UNASSIGNED_DIRECTORY and assigned not in {of.directory_id.bytes for of in online}:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {partition} may be in a log directory that is offline: repair that, and restart the broker",
+            )
 
     def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
         partition = self._by_id.pop(key, None)
