@@ -192,11 +192,11 @@ class Partitions:
         if partition is None:
             return
         self._by_name.pop(partition.name, None)
-        if partition.log is not None:
-            try:
-                self._logs.delete_log(partition.name)
-            except ApiError as error:
-                logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
+        try:
+            # Also a damaged one, whose log is not open, but whose files are there.
+            self._logs.delete_log(partition.name)
+        except ApiError as error:
+            logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition.close(ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again"))
 

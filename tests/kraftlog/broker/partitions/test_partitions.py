@@ -12,7 +12,7 @@ from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.statemachine.builders import batch as metadata_batch
-from tests.statemachine.builders import config
+from tests.statemachine.builders import config, remove_topic
 
 
 def test_a_partition_of_a_topic_that_was_elsewhere_comes_to_this_broker(tmp_path: Path) -> None:
@@ -70,3 +70,15 @@ def test_a_new_partition_is_made_in_the_directory_that_is_left(tmp_path: Path) -
     again.send((0, batch(1)), acks=1)
     again.runtime.run()
     assert again.produced_codes() == [ErrorCode.NONE]
+
+
+def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.logs.directories[0].partition_damaged(world.replica().name, "damaged")
+    world.partitions.check_logs()
+    world.read((0, 0))
+    assert [part.error_code for part in world.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.commit(remove_topic(1))
+    world.logs.maintain()
+    assert [name for name in world.files.list_directory("data") if name.startswith("clicks")] == []
+    assert world.partitions.strays() == []
