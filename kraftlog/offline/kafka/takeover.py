@@ -100,8 +100,7 @@ def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Call
     """Calls `progress` with how many records there are, too."""
     if progress is None:
         return lambda written: None
-    counts = [connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for table in TABLES]  # noqa: S608
-    total = sum(counts)
+    total = sum(table.row_count(connection) for table in TABLES if table.kind is not None)
     return lambda written: progress(written, total)
 
 
