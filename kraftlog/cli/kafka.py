@@ -242,9 +242,9 @@ def export(
     with closing(load_snapshot(snapshot)) as connection, late_progress("writing") as progress:
         fields, left_out = export_snapshot(connection, to, progress)
     print_fields(fields, output)
-    _note_left_out(left_out, "a Kafka's metadata")
+    _note_left_out(left_out, "a Kafka")
 
 
 def _note_left_out(left_out: list[str], where: str) -> None:
     if left_out:
-        note(f"note: left out, because {where} has no such records: {', '.join(left_out)}")
+        note(f"note: left out, because {where} does not have them: {', '.join(left_out)}")

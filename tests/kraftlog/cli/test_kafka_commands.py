@@ -336,6 +336,28 @@ def _replace_log(controller: Path, checkpoint: Path) -> None:
     shutil.copy(checkpoint, partition)
 
 
+def test_an_export_leaves_our_own_configs_out_and_names_them(controller: Path, tmp_path: Path, run: Run) -> None:
+    """A Kafka takes any config of a broker, so that one of it may have the name of ours."""
+    taken, back = tmp_path / "taken", tmp_path / "back"
+    taken.mkdir()
+    back.mkdir()
+    own = [
+        ConfigRecord(resource_type=2, resource_name="pinned", name="flush.before.ack", value="false"),
+        ConfigRecord(resource_type=2, resource_name="wide", name="flush.before.ack", value="true"),
+        ConfigRecord(resource_type=4, resource_name="", name="log.flush.before.ack", value="false"),
+    ]
+    kept = ConfigRecord(resource_type=2, resource_name="pinned", name="flush.ms", value="9")
+    append(controller, [*own, kept])
+    assert run("kafka", "import", controller, "--to", taken).code == 0
+    exported = run("kafka", "export", "--snapshot", next(taken.iterdir()), "--to", back, "--output", "json")
+    left_out = "2 rows of configs (flush.before.ack), 1 rows of configs (log.flush.before.ack)"
+    assert exported.errors == f"note: left out, because a Kafka does not have them: {left_out}\n"
+    dumped = run("kafka", "dump", json.loads(exported.output)["Path"], "--type", "CONFIG_RECORD").lines()
+    names = [json.loads(line)["data"]["name"] for line in dumped]
+    assert "flush.ms" in names
+    assert not {record.name for record in own} & set(names)
+
+
 def test_a_file_must_have_the_snapshots_name(controller: Path, tmp_path: Path, run: Run) -> None:
     refused = run("kafka", "import", controller, "--to", tmp_path / "x.checkpoint", "--snapshot-only")
     name = "00000000000000000676-0000000002.checkpoint"
