@@ -64,6 +64,11 @@ class Partition:
             raise ApiError(self._offline_code, self._offline_reason)
         return self.log
 
+    @property
+    def offline_reason(self) -> str:
+        """Why it has no log; empty if it has one."""
+        return self._offline_reason if self.log is None else ""
+
     def close(self, error: ApiError) -> None:
         """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
         self.log = None
