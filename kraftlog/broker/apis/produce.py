@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
@@ -44,14 +44,6 @@ FIRST_VERSION_WITH_LEADERS: Final = 10
 NO_OFFSET: Final = -1
 
 
-class MinIsr(Protocol):
-    """The config of topics that acks=all depends on."""
-
-    def min_insync_replicas(self, topic: str) -> int:
-        """How many replicas must be in sync for acks=all."""
-        ...
-
-
 @dataclass(slots=True, eq=False)
 class _Part:
     """What a request asks of one partition, and what came of it."""
@@ -72,10 +64,9 @@ class _Topic:
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(self, lookup: PartitionLookup, logs: LogManager, configs: MinIsr, runtime: Runtime) -> None:
+    def __init__(self, lookup: PartitionLookup, logs: LogManager, runtime: Runtime) -> None:
         self._lookup = lookup
         self._logs = logs
-        self._configs = configs
         self._runtime = runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
@@ -113,14 +104,12 @@ class ProduceApi:
 
     def _append(self, partition: Partition, acks: int, records: Buffer | None) -> Appended:
         log = partition.leader_log()
-        if acks == ACKS_ALL:
-            needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
-            if len(partition.record.isr) < needed:
-                raise ApiError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
-                    f" {needed} of min.insync.replicas",
-                )
+        if acks == ACKS_ALL and not partition.has_enough_in_sync:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
+                f" {partition.effective_min_isr} of min.insync.replicas",
+            )
         if records is None:
             raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
         appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
@@ -138,11 +127,6 @@ class ProduceApi:
         directory.acknowledge(partition.log, appended.end_offset, on_flushed)
 
     # --- answering ----------------------------------------------------------------------------------------------------
-
-    def enough_in_sync(self, partition: Partition) -> bool:
-        """Whether the replicas in sync are enough for acks=all, now that they all have it (R-15)."""
-        needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
-        return len(partition.record.isr) >= needed
 
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
@@ -254,7 +238,7 @@ class _PendingProduce:
         if appended is None or log.high_watermark < appended.end_offset:
             return False
         too_few = None
-        if not self._api.enough_in_sync(partition):
+        if not partition.has_enough_in_sync:
             too_few = ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 f"{partition} has fewer replicas in sync than min.insync.replicas asks for; the records were appended",

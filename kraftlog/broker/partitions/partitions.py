@@ -37,6 +37,10 @@ class TopicSettings(Protocol):
         """The settings of the logs of a topic's partitions."""
         ...
 
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many replicas of a partition must be in sync for acks=all."""
+        ...
+
 
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
@@ -114,6 +118,7 @@ class Partitions:
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
+            partition.min_insync_replicas = self._settings.min_insync_replicas(partition.name.topic)
             if partition.log is not None:
                 partition.log.config = self._settings.log_config(partition.name.topic)
                 partition.raise_high_watermark()
@@ -129,6 +134,7 @@ class Partitions:
                 return  # removed again by what is applied already, of which the next change tells
             name = TopicPartition(topic, record.partition_id)
             partition = Partition(self.broker_id, name, record)
+            partition.min_insync_replicas = self._settings.min_insync_replicas(topic)
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
         elif record.partition_epoch <= partition.record.partition_epoch:

@@ -51,7 +51,7 @@ class World:
         cluster = ClusterView(CLUSTER_ID)
         cluster.on_snapshot(Offset(0), open_database(directory / "metadata.db", CLUSTER_ID).conn)
         lookup = PartitionLookup(self.partitions, cluster)
-        self.produce = ProduceApi(lookup, self.logs, configs, self.runtime)
+        self.produce = ProduceApi(lookup, self.logs, self.runtime)
         self.fetch = FetchApi(lookup, self.runtime)
         self.list_offsets = ListOffsetsApi(lookup)
         self.answers: list[Message | None] = []
