@@ -79,11 +79,13 @@ class ProduceApi:
             for one in data.partition_data:
                 topic.parts.append(self._part(body.acks, topic, one))
         if body.acks == ACKS_NONE:
-            for topic in topics:
-                for part in topic.parts:
-                    if part.error is not None:
-                        raise ConnectionRefused(str(part.error))
+            parts = [part for topic in topics for part in topic.parts]
+            for part in parts:
+                if part.error is None:
                     self.flush(part, partial(_show_readers, part))
+            error = next((part.error for part in parts if part.error is not None), None)
+            if error is not None:
+                raise ConnectionRefused(str(error))
             reply(None)
             return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
