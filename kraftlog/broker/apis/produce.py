@@ -211,13 +211,13 @@ class _PendingProduce:
     def flushed(self, part: _Part, error: ApiError | None) -> None:
         """The leader has it on its disk, or has not."""
         partition = part.partition
+        if partition is not None and error is None:
+            partition.raise_high_watermark()  # also after the request's time: readers wait for it still
         if part.is_done or partition is None:
             return
         if error is not None:
             self._end(part, error)
-            return
-        partition.raise_high_watermark()
-        if self._acks == ACKS_LEADER:
+        elif self._acks == ACKS_LEADER:
             self._end(part, None)
         elif not self._ended_by(part, partition):
             partition.watch(self)

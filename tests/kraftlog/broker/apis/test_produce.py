@@ -50,3 +50,18 @@ def test_each_partition_has_its_own_result(world: BrokerWorld, acks: int) -> Non
     ]
     assert world.high_watermark(0) == 0
     assert world.high_watermark(1) == 2
+
+
+# --- waiting ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_what_is_flushed_after_the_time_of_its_request_is_shown_to_readers(world: BrokerWorld, acks: int) -> None:
+    world.send((0, batch(1)), acks=acks)
+    world.runtime.expire()
+    assert world.produced_codes() == [ErrorCode.REQUEST_TIMED_OUT]
+    world.read((0, 0))
+    assert world.answers == []
+    world.runtime.run()
+    assert [part.high_watermark for part in world.fetched()] == [1]
+    assert world.answers == []
