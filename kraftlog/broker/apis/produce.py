@@ -224,10 +224,12 @@ class _PendingProduce:
 
     def partition_changed(self, partition: Partition) -> None:
         """The high watermark has moved, or another broker leads."""
-        for topic in self._topics:
-            for part in topic.parts:
-                if part.partition is partition and not part.is_done and self._ended_by(part, partition):
-                    partition.unwatch(self)
+        waiting = [
+            part for topic in self._topics for part in topic.parts if part.partition is partition and not part.is_done
+        ]
+        # A request may have a partition twice.
+        if all([self._ended_by(part, partition) for part in waiting]):
+            partition.unwatch(self)
 
     def _ended_by(self, part: _Part, partition: Partition) -> bool:
         """End a part with acks=all if it can be."""

@@ -10,6 +10,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.broker.requests import ConnectionRefused
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
+from tests.statemachine.builders import config
 
 NO_BATCH = b"x" * 80
 
@@ -65,3 +66,17 @@ def test_what_is_flushed_after_the_time_of_its_request_is_shown_to_readers(world
     world.runtime.run()
     assert [part.high_watermark for part in world.fetched()] == [1]
     assert world.answers == []
+
+
+def test_a_partition_that_is_twice_in_a_request_is_waited_for_twice(tmp_path: Path) -> None:
+    world = BrokerWorld(
+        tmp_path, [topic("clicks"), replicas(on=[1, 2]), config("clicks", "flush.before.ack", "false")]
+    )  # fmt: skip
+    world.send((0, batch(1)), (0, batch(1)))
+    log = world.replica().online_log()
+    for offset in (1, 2):
+        assert world.answers == []
+        log.advance_high_watermark(offset)
+        world.replica().notify()
+    assert [(part.error_code, part.base_offset) for part in world.produced()] == [(0, 0), (0, 1)]
+    assert world.replica().watcher_count == 0
