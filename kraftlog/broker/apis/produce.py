@@ -224,11 +224,12 @@ class _PendingProduce:
 
     def partition_changed(self, partition: Partition) -> None:
         """The high watermark has moved, or another broker leads."""
-        waiting = [
-            part for topic in self._topics for part in topic.parts if part.partition is partition and not part.is_done
-        ]
-        # A request may have a partition twice.
-        if all([self._ended_by(part, partition) for part in waiting]):
+        is_waiting = False
+        for topic in self._topics:
+            for part in topic.parts:
+                if part.partition is partition and not part.is_done:  # a request may have a partition twice
+                    is_waiting |= not self._ended_by(part, partition)
+        if not is_waiting:
             partition.unwatch(self)
 
     def _ended_by(self, part: _Part, partition: Partition) -> bool:
