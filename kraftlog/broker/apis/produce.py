@@ -19,6 +19,7 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
@@ -77,7 +78,7 @@ class ProduceApi:
             topic = _Topic(TopicReference(data.name, data.topic_id))
             topics.append(topic)
             for one in data.partition_data:
-                topic.parts.append(self._part(body.acks, topic, one))
+                topic.parts.append(self._part(request, topic, one))
         if body.acks == ACKS_NONE:
             parts = [part for topic in topics for part in topic.parts]
             for part in parts:
@@ -92,19 +93,24 @@ class ProduceApi:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def _part(self, acks: int, topic: _Topic, data: PartitionProduceData) -> _Part:
+    def _part(self, request: ClientRequest, topic: _Topic, data: PartitionProduceData) -> _Part:
         part = _Part(data.index)
+        body = cast(ProduceRequest, request.body)
+        acks = body.acks
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
             part.partition = self._lookup.find(topic.reference, data.index)
+            if data.records is None:
+                raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
+            check_attributes(data.records, request.version, body.transactional_id)
             part.appended = self._append(part.partition, acks, data.records)
         except ApiError as error:
             part.error = error
             part.is_done = True
         return part
 
-    def _append(self, partition: Partition, acks: int, records: Buffer | None) -> Appended:
+    def _append(self, partition: Partition, acks: int, records: Buffer) -> Appended:
         log = partition.leader_log()
         if acks == ACKS_ALL and not partition.has_enough_in_sync:
             raise ApiError(
@@ -112,8 +118,6 @@ class ProduceApi:
                 f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
                 f" {partition.effective_min_isr} of min.insync.replicas",
             )
-        if records is None:
-            raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
         appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
         if not log.config.flush_before_ack:
             partition.raise_high_watermark()
