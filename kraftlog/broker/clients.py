@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
 from collections.abc import Mapping
 
@@ -15,6 +16,7 @@ from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.dispatch import Dispatch
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Handler, Reply
 from raft.shell.runtime import Runtime
@@ -29,8 +31,8 @@ class ClientApis:
         self._broker = broker
         lookup = PartitionLookup(broker.partitions, broker.cluster)
         handlers: Mapping[str, Handler] = {
-            "Produce": ProduceApi(lookup, broker.logs, broker.configs, runtime).handle,
-            "Fetch": FetchApi(lookup, runtime).handle,
+            "Produce": ProduceApi(lookup, broker.logs, runtime).handle,
+            "Fetch": FetchApi(lookup, runtime, FetchSessionCache(_session_id)).handle,
             "ListOffsets": ListOffsetsApi(lookup).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi().handle,
@@ -48,6 +50,11 @@ class ClientApis:
         if not self._broker.is_serving:
             raise ConnectionRefused("the broker is starting")
         self.dispatch.handle(request, reply)
+
+
+def _session_id() -> int:
+    """An id that nobody can guess: who knows it can change what its reader gets."""
+    return 1 + secrets.randbelow(2**31 - 1)
 
 
 def disk_space(path: str) -> DiskSpace:

@@ -32,7 +32,17 @@ class Watcher(Protocol):
 class Partition:
     """A replica on this broker. For one thread."""
 
-    __slots__ = ("_broker_id", "_offline_code", "_offline_reason", "_watchers", "log", "name", "record", "topic_id")
+    __slots__ = (
+        "_broker_id",
+        "_offline_code",
+        "_offline_reason",
+        "_watchers",
+        "log",
+        "min_insync_replicas",
+        "name",
+        "record",
+        "topic_id",
+    )
 
     def __init__(self, broker_id: int, name: TopicPartition, record: PartitionRecord) -> None:
         self.name = name
@@ -41,6 +51,8 @@ class Partition:
         """What the metadata says. It must not be changed."""
         self.log: PartitionLog | None = None
         """None: it is offline, or not here any more."""
+        self.min_insync_replicas = 1
+        """The topic's `min.insync.replicas`."""
         self._offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self._offline_reason = "its log is not open yet"
         self._broker_id = broker_id
@@ -63,6 +75,11 @@ class Partition:
         if self.log is None:
             raise ApiError(self._offline_code, self._offline_reason)
         return self.log
+
+    @property
+    def offline_reason(self) -> str:
+        """Why it has no log; empty if it has one."""
+        return self._offline_reason if self.log is None else ""
 
     def close(self, error: ApiError) -> None:
         """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
@@ -100,17 +117,25 @@ class Partition:
 
     # --- the high watermark -------------------------------------------------------------------------------------------
 
-    def effective_min_isr(self, min_insync_replicas: int) -> int:
-        """How many replicas must be in sync for acks=all: not more than there are (DB-22)."""
-        return min(min_insync_replicas, len(self.record.replicas))
+    @property
+    def effective_min_isr(self) -> int:
+        """How many replicas must be in sync for anything to be committed: not more than there are (DB-22)."""
+        return min(self.min_insync_replicas, len(self.record.replicas))
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether so many are."""
+        return len(self.record.isr) >= self.effective_min_isr
 
     def raise_high_watermark(self) -> None:
         """Show readers what is committed by now, and tell those who wait for it.
 
-        Followers do not fetch yet: while another replica is in sync, nothing is committed.
+        Followers do not fetch yet: while another replica is in sync, nothing is committed. Nor is anything while too
+        few are in sync: a replica that has left them, and may be elected for it, has all that is committed (KIP-966).
         """
         log = self.log
-        if log is None or not self.is_leader or list(self.record.isr) != [self._broker_id]:
+        is_alone = list(self.record.isr) == [self._broker_id]
+        if log is None or not self.is_leader or not is_alone or not self.has_enough_in_sync:
             return
         end_offset = log.recovery_point if log.config.flush_before_ack else log.log_end_offset
         if end_offset > log.high_watermark:

@@ -37,6 +37,10 @@ class TopicSettings(Protocol):
         """The settings of the logs of a topic's partitions."""
         ...
 
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many replicas of a partition must be in sync for acks=all."""
+        ...
+
 
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
@@ -114,6 +118,7 @@ class Partitions:
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
+            partition.min_insync_replicas = self._settings.min_insync_replicas(partition.name.topic)
             if partition.log is not None:
                 partition.log.config = self._settings.log_config(partition.name.topic)
                 partition.raise_high_watermark()
@@ -129,16 +134,21 @@ class Partitions:
                 return  # removed again by what is applied already, of which the next change tells
             name = TopicPartition(topic, record.partition_id)
             partition = Partition(self.broker_id, name, record)
+            partition.min_insync_replicas = self._settings.min_insync_replicas(topic)
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
         elif record.partition_epoch <= partition.record.partition_epoch:
             return
         partition.record = record
+        self._lead(partition)
+        partition.notify()
+
+    def _lead(self, partition: Partition) -> None:
+        """Begin the leader's epoch, if this broker leads."""
         if partition.is_leader and partition.log is not None:
             # The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
-            partition.log.assign_epoch(record.leader_epoch)
+            partition.log.assign_epoch(partition.leader_epoch)
             partition.raise_high_watermark()
-        partition.notify()
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic that this broker may have had nothing of so far."""
@@ -165,7 +175,8 @@ class Partitions:
             if directory is not None:
                 self.on_created(partition, directory.directory_id)
         except ApiError as error:
-            logger.error("a partition is offline", partition=str(partition), reason=str(error))
+            if str(error) != partition.offline_reason:
+                logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
 
     def _check_may_be_made(self, partition: Partition) -> None:
@@ -184,7 +195,7 @@ class Partitions:
         if assigned != UNASSIGNED_DIRECTORY and assigned not in {of.directory_id.bytes for of in online}:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
-                f"the log of {partition} may be in a log directory that is offline: repair that, and restart the broker",
+                f"the log of {partition} may be in a log directory that is offline: repair that, and restart",
             )
 
     def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
@@ -201,9 +212,15 @@ class Partitions:
         partition.close(ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again"))
 
     def check_logs(self) -> None:
-        """Take those partitions offline whose log has failed, and tell who waits for them."""
+        """Take those partitions offline whose log has failed, and tell who waits for them.
+
+        A log for which there was no room is made if there is room now.
+        """
         for partition in self:
             if partition.log is None:
+                if self._logs.directory_of(partition.name) is None:
+                    self._open(partition)
+                    self._lead(partition)
                 continue
             try:
                 self._logs.log_of(partition.name)

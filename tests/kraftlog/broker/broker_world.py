@@ -135,7 +135,7 @@ class BrokerWorld:
         self.partitions.on_created = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
-        self.produce = ProduceApi(self.lookup, self.logs, self.configs, self.runtime)
+        self.produce = ProduceApi(self.lookup, self.logs, self.runtime)
         self.fetch = FetchApi(self.lookup, self.runtime)
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)

@@ -53,7 +53,7 @@ class World:
         self.cluster = ClusterView(CLUSTER_ID)
         self.cluster.on_snapshot(Offset(0), self.metadata)
         lookup = PartitionLookup(self.partitions, self.cluster)
-        self.produce = ProduceApi(lookup, self.logs, configs, self.runtime)
+        self.produce = ProduceApi(lookup, self.logs, self.runtime)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
         self.fetch = FetchApi(lookup, self.runtime, self.sessions)
         self.list_offsets = ListOffsetsApi(lookup)

@@ -82,3 +82,20 @@ def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
     world.logs.maintain()
     assert [name for name in world.files.list_directory("data") if name.startswith("clicks")] == []
     assert world.partitions.strays() == []
+
+
+def test_a_log_for_which_there_was_no_room_is_made_when_there_is(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path)
+    world.files.space_limit = world.files.used_bytes()
+    world.commit(topic("clicks"), replicas(epoch=4))
+    world.send((0, batch(1)), acks=1)
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.partitions.check_logs()
+    world.send((0, batch(1)), acks=1)
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.files.space_limit = None
+    world.partitions.check_logs()
+    world.send((0, batch(1)), acks=1)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    assert world.replica().online_log().epochs.entries() == ((4, 0),)
