@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -17,6 +18,7 @@ from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.requests import Client, ClientRequest, Handler
@@ -136,7 +138,7 @@ class BrokerWorld:
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         self.produce = ProduceApi(self.lookup, self.logs, self.runtime)
-        self.fetch = FetchApi(self.lookup, self.runtime)
+        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__))
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)

@@ -30,7 +30,8 @@ class FetchWorld(World):
             for number in (1, 2)
         ]
         changes = tuple(Change(None, record) for record in added)
-        self.partitions.on_delta(MetadataDelta(end_offset=Offset(2), partitions=changes))
+        topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))
+        self.partitions.on_delta(MetadataDelta(end_offset=Offset(2), topics=(topic,), partitions=changes))
 
     def partition(self, number: int) -> Partition:
         found = self.partitions.named("clicks", number)
