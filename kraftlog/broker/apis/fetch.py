@@ -30,6 +30,8 @@ FETCH_BYTES_MAX: Final = 57_671_680
 FIRST_VERSION_WITH_LEADERS: Final = 16
 CONSUMER: Final = -1
 
+_LEADS_NO_MORE: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
 
 class _Wanted(NamedTuple):
     topic: TopicReference
@@ -106,7 +108,7 @@ class FetchApi:
         )
         if result.diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=result.diverging.epoch, end_offset=result.diverging.end_offset)
-        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+        if request.version >= FIRST_VERSION_WITH_LEADERS and code in _LEADS_NO_MORE:
             data.current_leader = self._current_leader(request, wanted, leaders)
         return data
 
@@ -118,6 +120,6 @@ class FetchApi:
         if record is None:
             return LeaderIdAndEpoch()
         node = self._lookup.leader_node(record, request.client.listener_name)
-        if node is not None and request.version >= FIRST_VERSION_WITH_LEADERS:
+        if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
