@@ -35,6 +35,8 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The version of ListOffsets from which on a timestamp has its meaning; the others have it in all."""
 
+FIRST_VERSION_WITH_EPOCH: Final = 4
+
 NO_TIMESTAMP: Final = -1
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
@@ -91,7 +93,7 @@ class ListOffsetsApi:
             partition_index=asked.partition_index,
             timestamp=found.timestamp_ms,
             offset=found.offset,
-            leader_epoch=found.leader_epoch,
+            leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else NO_EPOCH,
         )
 
 

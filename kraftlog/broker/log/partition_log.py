@@ -324,8 +324,8 @@ class PartitionLog:
     def locate(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> LogSlice | None:
         """The bytes from the batch with `offset` on, up to where the batch with `end_offset` begins; None if none is.
 
-        At most `max_bytes`, but with `min_one_batch` the first batch is whole however large it is (DB-66). They are of
-        one segment. Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        At most `max_bytes`, and none if the first batch is larger, but with `min_one_batch` that is whole however large
+        it is (DB-66). They are of one segment. Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
         self._check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -345,9 +345,9 @@ class PartitionLog:
                 end_position = end_position if last is None else last.position
         except DISK_ERRORS as error:
             self._failed(error)
-        bytes_max = max(max_bytes, place.header.size_bytes if min_one_batch else 0)
-        byte_count = min(bytes_max, end_position - place.position)
-        return LogSlice(segment.path, place.position, byte_count) if byte_count > 0 else None
+        byte_count = min(max(max_bytes, place.header.size_bytes if min_one_batch else 0), end_position - place.position)
+        located = LogSlice(segment.path, place.position, byte_count, segment.end_offset < end_offset)
+        return located if byte_count >= place.header.size_bytes else None
 
     def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> bytes:
         """The bytes that `locate` finds; nothing if it finds none. Raises as it does."""

@@ -54,8 +54,9 @@ class Located(NamedTuple):
 
     @property
     def ends_wait(self) -> bool:
-        """Whether the answer must not wait for more."""
-        return self.error is not None or self.diverging is not None
+        """Whether the answer must not wait for more: a reader of older segments has a lot before it."""
+        goes_on = self.found is not None and self.found.is_older_segment
+        return goes_on or self.error is not None or self.diverging is not None
 
 
 class Read(NamedTuple):

@@ -92,8 +92,8 @@ def test_db66_the_first_batch_is_whole_however_large() -> None:
     large, small = all_batches(log)
     assert log.read(0, 1, 4) == large
     assert log.read(1, 0, 4) == large
-    assert log.read(0, 1, 4, min_one_batch=False) == large[:1]
-    assert log.read(0, 0, 4, min_one_batch=False) == b""
+    assert log.read(0, len(large) - 1, 4, min_one_batch=False) == b""
+    assert log.read(0, len(large), 4, min_one_batch=False) == large
     assert log.read(0, len(large) + 10, 4) == large + small[:10]
     assert log.read(0, 10_000, 4) == large + small
 
