@@ -25,7 +25,7 @@ from kraftlog.kafka.messages.describe_topic_partitions import (
 from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.words.names import check_topic_name
+from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
 
 ENDPOINTS_OF_BROKERS: Final = 1
 ENDPOINTS_OF_CONTROLLERS: Final = 2
@@ -129,6 +129,7 @@ class DescribeTopicPartitionsApi:
             error_code=ErrorCode.NONE,
             name=view.name,
             topic_id=view.topic_id,
+            is_internal=view.name in INTERNAL_TOPICS,
             partitions=tuple(self._partition(record, listener_name) for record in view.partitions[first:end]),
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
@@ -154,7 +155,10 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_topic_name(name)
     except ApiError as error:
         code = error.code
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=())
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=ZERO_UUID, is_internal=name in INTERNAL_TOPICS, partitions=(),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )  # fmt: skip
 
 
 class FindCoordinatorApi:

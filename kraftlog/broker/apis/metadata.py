@@ -23,7 +23,7 @@ from kraftlog.kafka.messages.metadata import (
 )
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.words.names import check_topic_name
+from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
 
 KEPT_TOPICS_MAX: Final = 20_000
 
@@ -93,7 +93,7 @@ class MetadataApi:
             return self._topic(view, listener_name)
         return MetadataResponseTopic(
             error_code=self._missing(asked.name, may_create=body.allow_auto_topic_creation),
-            name=asked.name, topic_id=ZERO_UUID, partitions=(),
+            name=asked.name, topic_id=ZERO_UUID, partitions=(), is_internal=asked.name in INTERNAL_TOPICS,
         )  # fmt: skip
 
     def _missing(self, name: str, *, may_create: bool) -> ErrorCode:
@@ -113,8 +113,9 @@ class MetadataApi:
         if made is None:
             partitions = tuple(self._partition(record, listener_name) for record in view.partitions)
             made = MetadataResponseTopic(
-                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions
-            )
+                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions,
+                is_internal=view.name in INTERNAL_TOPICS,
+            )  # fmt: skip
             self._made[view.name, listener_name] = made
         return made
 

@@ -35,12 +35,16 @@ from kraftlog.kafka.messages.produce import (
 )
 from kraftlog.kafka.notation import Buffer
 from raft.shell.runtime import Runtime, Timer
+from statemachine.words.names import INTERNAL_TOPICS
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
 ACKS_ALL: Final = -1
 
 FIRST_VERSION_WITH_LEADERS: Final = 10
+
+ADMINISTRATOR: Final = "__admin_client"
+"""The client id with which Kafka lets everybody write to internal topics."""
 
 NO_OFFSET: Final = -1
 
@@ -101,6 +105,10 @@ class ProduceApi:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
             part.partition = self._lookup.find(topic.reference, data.index)
+            if part.partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{part.partition.name.topic} is written by coordinators only"
+                )
             if data.records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
             check_attributes(data.records, request.version, body.transactional_id)

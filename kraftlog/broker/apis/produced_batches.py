@@ -21,9 +21,9 @@ _TRANSACTIONAL: Final = 0x10
 def check_attributes(records: Buffer, version: int, transactional_id: str | None) -> None:
     """Refuse what has no place in this version of Produce, or in a cluster without transactions. Raises ApiError.
 
-    UNSUPPORTED_COMPRESSION_TYPE: zstd in a version whose readers do not know it (KIP-110). INVALID_TXN_STATE: records of
-    a transaction, of which no coordinator knows (KIP-890): nobody would end it, and readers of committed records would
-    wait for ever. TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the same without a transactional id.
+    UNSUPPORTED_COMPRESSION_TYPE: zstd in a version whose readers do not know it (KIP-110). INVALID_TXN_STATE: records
+    of a transaction, of which no coordinator knows (KIP-890): nobody would end it, and readers of committed records
+    would wait for ever. TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the same without a transactional id.
     """
     if len(records) < HEADER_BYTES or records[_MAGIC_AT] != MAGIC:
         return  # the log says what is wrong

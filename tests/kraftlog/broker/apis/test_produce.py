@@ -117,6 +117,16 @@ def test_what_is_no_batch_for_a_client_to_write_is_refused_by_name(
     assert refused(world, data) == code
 
 
+def test_clients_do_not_write_to_the_topics_of_coordinators(world: BrokerWorld) -> None:
+    world.commit(topic("__consumer_offsets", 2), replicas(2))
+    world.send((0, batch(1)), number=2)
+    assert world.produced_codes() == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+    world.client_id = "__admin_client"
+    world.send((0, batch(1)), number=2, acks=1)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+
+
 def test_a_timestamp_that_is_too_old_for_its_topic_is_refused(world: BrokerWorld) -> None:
     world.commit(config("clicks", "message.timestamp.before.max.ms", "1000"))
     assert refused(world, batch(1, timestamp_ms=NOW_MS - 1_001)) == ErrorCode.INVALID_TIMESTAMP
