@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -17,6 +19,7 @@ from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.requests import Client, ClientRequest, Handler
@@ -136,7 +139,7 @@ class BrokerWorld:
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         self.produce = ProduceApi(self.lookup, self.logs, self.runtime)
-        self.fetch = FetchApi(self.lookup, self.runtime)
+        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(partial(next, count(1))))
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)
