@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -139,7 +138,7 @@ class BrokerWorld:
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         self.produce = ProduceApi(self.lookup, self.logs, self.runtime)
-        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(partial(next, count(1))))
+        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__))
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)
