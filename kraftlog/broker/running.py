@@ -244,6 +244,7 @@ async def _maintain(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
         broker.logs.maintain()
+        broker.partitions.check_logs()
 
 
 async def _checkpoint(broker: Broker) -> None:

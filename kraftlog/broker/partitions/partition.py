@@ -87,8 +87,8 @@ class Partition:
         self._offline_code, self._offline_reason = error.code, str(error)
         self.notify()
 
-    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
-        """Its log, if this broker leads it, in the epoch that the caller knows of.
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH, *, must_lead: bool = True) -> PartitionLog:
+        """Its log, if this broker leads it or need not, in the epoch that the caller knows of.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
         that this broker has not heard of, or as `online_log` (DB-50).
@@ -105,7 +105,7 @@ class Partition:
                 f"{self} is in leader epoch {self.record.leader_epoch} as far as this broker knows, not in"
                 f" {current_leader_epoch}: try again",
             )
-        if self.record.leader != self._broker_id:
+        if must_lead and self.record.leader != self._broker_id:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self} is led by broker {self.record.leader}: ask for the metadata again",
