@@ -22,6 +22,9 @@ from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.quotas.client_quotas import QuotaKind
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply
 from kraftlog.kafka.messages.produce import (
     LeaderIdAndEpoch,
@@ -72,11 +75,14 @@ class _Topic:
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(self, lookup: PartitionLookup, logs: LogManager, configs: MinIsr, runtime: Runtime) -> None:
+    def __init__(
+        self, lookup: PartitionLookup, logs: LogManager, configs: MinIsr, runtime: Runtime, usage: QuotaUsage
+    ) -> None:
         self._lookup = lookup
         self._logs = logs
         self._configs = configs
         self._runtime = runtime
+        self._usage = usage
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
@@ -93,7 +99,7 @@ class ProduceApi:
                     if part.error is not None:
                         raise ConnectionRefused(str(part.error))
                     self.flush(part, partial(_show_readers, part))
-            reply(None)
+            reply(None, self.throttle_ms(request))
             return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
@@ -143,6 +149,10 @@ class ProduceApi:
         """Whether the replicas in sync are enough for acks=all, now that they all have it (R-15)."""
         needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
         return len(partition.record.isr) >= needed
+
+    def throttle_ms(self, request: ClientRequest) -> int:
+        """How long the producer must wait after a request of that size."""
+        return self._usage.record(QuotaKind.PRODUCE, quota_client(request), request.size_bytes, self._runtime.now_ms())
 
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
@@ -289,4 +299,7 @@ class _PendingProduce:
         self._is_answered = True
         if self._timer is not None:
             self._timer.cancel()
-        self._reply(self._api.response(self._request, self._topics))
+        throttle_ms = self._api.throttle_ms(self._request)
+        response = self._api.response(self._request, self._topics)
+        response.throttle_time_ms = throttle_ms
+        self._reply(response, throttle_ms)
