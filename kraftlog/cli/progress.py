@@ -11,8 +11,11 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
-def late_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yields a function to call with what is done and the total. The bar is removed at the end."""
+def late_progress(what: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields a function to call with what is done and the total. The bar is removed at the end.
+
+    The total is None where nobody knows it.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
@@ -21,7 +24,7 @@ def late_progress(what: str) -> Iterator[Callable[[int, int], None]]:
     with ExitStack() as stack:
         bars: list[Progress] = []
 
-        def tell(done: int, total: int) -> None:
+        def tell(done: int, total: int | None) -> None:
             if not bars and console.is_terminal and time.monotonic() - started >= PATIENCE_SECONDS:
                 bars.append(stack.enter_context(Progress(console=console, transient=True)))
                 bars[0].add_task(what, total=total)
