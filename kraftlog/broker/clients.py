@@ -53,7 +53,7 @@ class ClientApis:
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
-            **administration(broker.settings, broker.cluster, controller),
+            **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)
         self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)

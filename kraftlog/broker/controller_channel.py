@@ -31,6 +31,14 @@ TIMEOUT_MS_DEFAULT: Final = 30_000
 TIMEOUT_MS_MAX: Final = 60_000
 """As long as a Kafka broker tries to pass a request on."""
 
+_NO_LEADER: Final = (
+    ErrorCode.BROKER_NOT_AVAILABLE,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+)
+"""What is no business of clients: the controller was not found in time."""
+
 Answer = TypeVar("Answer")
 OnAnswer = Callable[[Answer | ApiError], None]
 """Called once: with the answer, or why there is none."""
@@ -151,7 +159,7 @@ async def _asked(ask: Ask[Answer], timeout_ms: int) -> Answer | ApiError:
     except TimeoutError:
         return _timed_out(f"the controller has not answered within {timeout_ms} ms")
     except ApiError as error:
-        if error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.BROKER_NOT_AVAILABLE):
+        if error.code in _NO_LEADER:
             return _timed_out(error.args[0])
         return error
     except Exception as error:

@@ -108,9 +108,11 @@ class ConfigChanges:
 def _code(resource: admin_pb2.AlteredResource) -> int:
     """Kafka's brokers check their own configs themselves, and have another code for what is wrong with them."""
     is_broker = resource.resource_type == ResourceType.BROKER
-    return ErrorCode.INVALID_REQUEST if is_broker and resource.error_code == ErrorCode.INVALID_CONFIG else (
-        resource.error_code
-    )  # fmt: skip
+    return (
+        ErrorCode.INVALID_REQUEST
+        if is_broker and resource.error_code == ErrorCode.INVALID_CONFIG
+        else (resource.error_code)
+    )
 
 
 def _alterations(change: _Change) -> list[admin_pb2.ConfigAlteration]:
@@ -148,11 +150,13 @@ class IncrementalAlterConfigsApi:
             kind = incremental_alter_configs.AlterConfigsResourceResponse
             responses = tuple(
                 kind(
-                    error_code=change.code, error_message=change.message,
-                    resource_type=change.resource[0], resource_name=change.resource[1],
+                    error_code=change.code,
+                    error_message=change.message,
+                    resource_type=change.resource[0],
+                    resource_name=change.resource[1],
                 )
                 for change in changes
-            )  # fmt: skip
+            )
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
         self._changes.carry_out(changes, body.validate_only, answer)
@@ -178,11 +182,13 @@ class AlterConfigsApi:
             kind = alter_configs.AlterConfigsResourceResponse
             responses = tuple(
                 kind(
-                    error_code=change.code, error_message=change.message,
-                    resource_type=change.resource[0], resource_name=change.resource[1],
+                    error_code=change.code,
+                    error_message=change.message,
+                    resource_type=change.resource[0],
+                    resource_name=change.resource[1],
                 )
                 for change in changes
-            )  # fmt: skip
+            )
             reply(AlterConfigsResponse(responses=responses))
 
         self._changes.carry_out(changes, body.validate_only, answer)

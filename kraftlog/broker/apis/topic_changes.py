@@ -82,9 +82,7 @@ class CreateTopicsApi:
 
     def _created(self, given: CreatableTopic, topic: admin_pb2.CreatedTopic, version: int) -> CreatableTopicResult:
         if topic.error_code:
-            return CreatableTopicResult(
-                name=topic.name, error_code=topic.error_code, error_message=message_of(topic)
-            )  # fmt: skip
+            return CreatableTopicResult(name=topic.name, error_code=topic.error_code, error_message=message_of(topic))
         own = {config.name: config.value or "" for config in given.configs}
         shown = self._configs.of_topic(own) if version >= FIRST_VERSION_WITH_CONFIGS else ()
         return CreatableTopicResult(
@@ -96,12 +94,15 @@ class CreateTopicsApi:
             replication_factor=topic.replication_factor,
             configs=tuple(
                 CreatableTopicConfigs(
-                    name=config.name, value=config.value, read_only=config.is_read_only,
-                    config_source=config.source, is_sensitive=config.is_sensitive,
+                    name=config.name,
+                    value=config.value,
+                    read_only=config.is_read_only,
+                    config_source=config.source,
+                    is_sensitive=config.is_sensitive,
                 )
                 for config in shown
             ),
-        )  # fmt: skip
+        )
 
 
 class DeleteTopicsApi:
@@ -124,11 +125,9 @@ class DeleteTopicsApi:
                     code = ErrorCode.INVALID_REQUEST
                 named = dict.fromkeys((state.name, state.topic_id) for state in states)
                 topics = [
-                    DeletableTopicResult(
-                        name=name, topic_id=topic_id, error_code=code, error_message=text_of(result)
-                    )
+                    DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text_of(result))
                     for name, topic_id in named
-                ]  # fmt: skip
+                ]
             else:
                 answers = dict(zip(((s.name, s.topic_id) for s in states), result.delete_topics.topics, strict=True))
                 topics = [_deleted(name, topic_id, topic) for (name, topic_id), topic in answers.items()]

@@ -19,6 +19,7 @@ from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.notation import Message
+from raft.shell.runtime import AsyncioRuntime
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.waiting import until
@@ -43,7 +44,9 @@ class AdministrationWorld:
         self.client = client
         self.broker = broker
         self.channel = channel
-        self.handlers: Mapping[str, Handler] = administration(broker.settings, broker.cluster, channel)
+        self.handlers: Mapping[str, Handler] = administration(
+            broker.settings, broker.cluster, channel, AsyncioRuntime()
+        )
         self.throttles: list[int] = []
         """Of each answer."""
 
@@ -54,9 +57,12 @@ class AdministrationWorld:
         answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
-            assert response is not None
+            try:
+                assert response is not None
+                answered.set_result(decode(api.response, version, encode(response, version)))
+            except Exception as error:  # here, and not in who replies
+                answered.set_exception(error)
             self.throttles.append(throttle_ms)
-            answered.set_result(decode(api.response, version, encode(response, version)))
 
         request = ClientRequest(api, version, client_id, received, Client("127.0.0.1", "PLAINTEXT"), 100)
         self.handlers[api.name](request, reply)
