@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraftlog.broker.log.config import PartitionLogConfig
-from statemachine.words.config_kinds import split_elements
 from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK
 from statemachine.words.config_kinds import split_elements
-
 
 INDEX_BYTES_MIN: Final = 24
 """Two entries of the index of timestamps."""

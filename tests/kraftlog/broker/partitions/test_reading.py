@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftlog.broker.log.producer_states import Origin
 from kraftlog.kafka.record_batch import read_batches
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import NOW_MS, TRANSACTIONAL, batch, marker, produced
-from kraftlog.broker.log.producer_states import Origin
 
 
 @pytest.fixture
