@@ -46,7 +46,10 @@ from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     AUTO_CREATE_TOPICS,
     CHECKPOINT_INTERVAL,
+    CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
+    QUEUED_BYTES,
+    REQUEST_BYTES,
     RETENTION_CHECK_INTERVAL,
     BrokerSettings,
 )
@@ -55,6 +58,7 @@ from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.store.store import MetadataStore
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
 
 METADATA_NAME: Final = "metadata.db"
 
@@ -166,8 +170,8 @@ async def _serving(
             serving(
                 apis.handle,
                 listeners,
-                Limits(),
-                apis.dispatch.offered,
+                _limits(settings),
+                apis.offered,
                 on_fatal=broker.fail,
                 allow_plaintext=settings.is_on(ALLOW_PLAINTEXT),
             )
@@ -189,6 +193,16 @@ async def _serving(
         is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)
         if life is not None:
             await life.stop(is_clean=is_clean)
+
+
+def _limits(settings: BrokerSettings) -> Limits:
+    return Limits(
+        connections_max=int(settings.broker_value(CONNECTIONS_MAX)),
+        address_connections_max=int(settings.broker_value(MAX_CONNECTIONS_PER_IP)),
+        request_bytes_max=settings.whole(REQUEST_BYTES),
+        queued_bytes_max=settings.whole(QUEUED_BYTES),
+        idle_timeout_ms=settings.whole(CONNECTIONS_MAX_IDLE),
+    )
 
 
 def _lifecycle(

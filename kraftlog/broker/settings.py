@@ -114,6 +114,10 @@ class BrokerSettings:
         """The given ones that the cluster's metadata may override."""
         return {name: value for name, value in self.configs.items() if name in BROKER_CONFIGS}
 
+    def broker_value(self, name: str) -> str:
+        """The value of one of `BROKER_CONFIGS` at the start, if the metadata has none."""
+        return self.configs.get(name, BROKER_CONFIGS[name].default)
+
     def static_value(self, name: str) -> str:
         """The value of one of `STATIC_CONFIGS`."""
         return self.configs.get(name, STATIC_CONFIGS[name].default)

@@ -132,9 +132,9 @@ def find_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolati
         case -5 | -6:
             return FoundOffset()  # nothing of this log is in remote storage
         case -3:
-            found = log.find_newest()
+            found = log.reader.find_newest()
         case _:
-            found = log.find_timestamp(timestamp_ms)
+            found = log.reader.find_timestamp(timestamp_ms)
     if found is None:
         _check_known(log, leader_epoch, isolation)
         return FoundOffset()

@@ -283,8 +283,8 @@ class LogDirectory:
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
-        due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
-        if log.config.flush_before_ack or due:
+        is_due = log.durability.unflushed_count >= log.config.flush_messages
+        if log.config.flush_before_ack or is_due:
             self.commits.wait(log, end_offset, on_durable)
         else:
             on_durable(None)
@@ -300,7 +300,9 @@ class LogDirectory:
             raise self.refusal(error) from error
 
     def _write_checkpoints(self) -> None:
-        recovery_points = self._recovery_points | {key: log.recovery_point_to_save for key, log in self.logs.items()}
+        recovery_points = self._recovery_points | {
+            key: log.durability.recovery_point_to_save for key, log in self.logs.items()
+        }
         log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
         if recovery_points != self._recovery_points:
             self._recovery_points = recovery_points

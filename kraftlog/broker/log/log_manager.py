@@ -160,7 +160,7 @@ class LogManager:
                 except ApiError as error:
                     logger.warning("retention has to wait", directory=log.directory, reason=str(error))
                 log.producers.states.expire(now_ms, PRODUCER_EXPIRATION_MS)
-                if log.is_flush_due(self._runtime.wall_clock_ms()):
+                if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
         return deleted
 

@@ -336,8 +336,7 @@ class Connection(asyncio.BufferedProtocol):
         """How much of its duty the client has done."""
         if duty is Duty.SEND_REST:
             return self._bytes_in
-        self._measure_unsent()
-        return self._bytes_out - self._unsent_bytes
+        return self._bytes_out - self._transport.get_write_buffer_size()
 
     def close_idle(self) -> None:
         """Nothing was asked for too long."""
