@@ -8,6 +8,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.api_versions import ApiVersionsApi
+from kraftlog.broker.dispatch import Dispatch
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftlog.kafka.notation import Versions
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
@@ -15,6 +16,12 @@ from statemachine.words.features import METADATA_VERSION, SUPPORTED
 from tests.kraftlog.broker.broker_world import BrokerWorld
 
 LEVEL = MetadataRecord(feature_level=FeatureLevelRecord(name=METADATA_VERSION, level=25))
+
+
+def test_versions_that_kafka_does_not_offer_by_default_are_not_offered(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path)
+    dispatch = Dispatch({"InitProducerId": world.produce.handle, "Produce": world.produce.handle}, world.cluster)
+    assert {key: str(versions) for key, versions in dispatch.offered.items()} == {22: "0-5", 0: "3-13", 18: "0-4"}
 
 
 def answered(
