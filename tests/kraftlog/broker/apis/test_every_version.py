@@ -1,4 +1,4 @@
-"""Every answer can be written in every version, with and without errors: what a version lacks a handler must not set."""
+"""Every answer can be written in every version, with and without errors: what one lacks a handler must not set."""
 
 from __future__ import annotations
 
