@@ -58,7 +58,7 @@ def shown(view: ClusterView) -> object:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 3), st.sampled_from(NAMES[:2]), st.integers(2, 5)), min_size=1, max_size=4),
