@@ -15,8 +15,8 @@ PATIENCE_SECONDS: Final = 1.0
 def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[int, int | None], None]]:
     """Yields a function to call with what is done and the total, None if nobody knows it.
 
-    The bar is removed at the end. It is drawn on standard error, and only if that is a terminal; what is printed meanwhile on standard output goes
-    there. Not `is_wanted`: none is drawn.
+    The bar is removed at the end. It is drawn on standard error, and only if that is a terminal; what is printed
+    meanwhile on standard output goes there. Not `is_wanted`: none is drawn.
     """
     from rich.console import Console
     from rich.progress import Progress
