@@ -33,6 +33,7 @@ from statemachine.words.resources import ResourceType
 CLEANUP_POLICY: Final = "cleanup.policy"
 FLUSH_BEFORE_ACK: Final = "flush.before.ack"
 LOG_FLUSH_BEFORE_ACK: Final = "log.flush.before.ack"
+CONNECTIONS_MAX: Final = "max.connections"
 MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 MIN_ISR: Final = "min.insync.replicas"
@@ -158,7 +159,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "log.segment.bytes": Definition(_SEGMENT_BYTES, "1073741824"),
     "log.segment.delete.delay.ms": Definition(_LONG_FROM_0, "60000"),
     "max.connection.creation.rate": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
-    "max.connections": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    CONNECTIONS_MAX: Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     MAX_CONNECTIONS_PER_IP: Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     MAX_CONNECTIONS_PER_IP_OVERRIDES: Definition(HostLimits(), ""),
     "message.max.bytes": Definition(_INT_FROM_0, "1048588"),

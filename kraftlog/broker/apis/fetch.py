@@ -1,21 +1,22 @@
-"""Fetch: what consumers read (DB-66)."""
+"""Fetch: what consumers read (DB-66), in sessions (KIP-227) or without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.partitions.delayed_fetch import DelayedFetch
+from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
+from kraftlog.broker.partitions.fetch_sessions import FetchPosition, FetchSessionCache, PartitionKey
 from kraftlog.broker.partitions.reading import Isolation, Read, ReadFrom
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
-    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -27,13 +28,15 @@ from raft.shell.runtime import Runtime
 FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""
 
+FIRST_VERSION_WITH_STORAGE_ERRORS: Final = 6
+"""A reader of before does not know KAFKA_STORAGE_ERROR, nor that it is to try again."""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
+FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 FIRST_VERSION_WITH_LEADERS: Final = 16
-CONSUMER: Final = -1
 
 
 class _Wanted(NamedTuple):
-    topic: TopicReference
-    number: int
+    key: PartitionKey
     read_from: ReadFrom | None
     error: ApiError | None
 
@@ -41,83 +44,132 @@ class _Wanted(NamedTuple):
 class FetchApi:
     """Handles Fetch."""
 
-    def __init__(self, lookup: PartitionLookup, runtime: Runtime) -> None:
+    def __init__(self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache) -> None:
         self._lookup = lookup
         self._runtime = runtime
+        self._sessions = sessions
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is enough to read."""
         body = cast(FetchRequest, request.body)
-        wanted = [
-            self._wanted(TopicReference(topic.topic, topic.topic_id), one)
-            for topic in body.topics
-            for one in topic.partitions
-        ]
+        context = fetch_context(self._sessions, _intent(body, request.version), self._runtime.now_ms())
+        if isinstance(context, ErrorCode):
+            reply(FetchResponse(error_code=context))
+            return
+        wanted = [self._wanted(request.version, key, position) for key, position in context.wanted.items()]
         has_error = any(one.error is not None for one in wanted)
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
             Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED,
             min(body.max_bytes, FETCH_BYTES_MAX),
             body.min_bytes,
-            partial(self._answer, request, wanted, reply),
+            partial(self._answer, request, context, wanted, reply),
         )
         fetch.begin(self._runtime, 0 if has_error else body.max_wait_ms)
 
-    def _wanted(self, topic: TopicReference, asked: FetchPartition) -> _Wanted:
+    def _wanted(self, version: int, key: PartitionKey, position: FetchPosition) -> _Wanted:
+        topic = TopicReference(key.topic, key.topic_id)
         try:
-            partition = self._lookup.find(topic, asked.partition)
+            if version >= FIRST_VERSION_WITH_TOPIC_IDS and not topic.has_id:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic is named by no id: ask for the metadata again")
+            replica = self._lookup.find(topic, key.number)
         except ApiError as error:
-            return _Wanted(topic, asked.partition, None, error)
+            return _Wanted(key, None, error)
         read_from = ReadFrom(
-            partition, asked.fetch_offset, asked.partition_max_bytes, asked.current_leader_epoch,
-            asked.last_fetched_epoch,
-        )  # fmt: skip
-        return _Wanted(topic, asked.partition, read_from, None)
+            replica, position.offset, position.bytes_max, position.current_leader_epoch, position.last_fetched_epoch
+        )
+        return _Wanted(key, read_from, None)
 
-    def _answer(self, request: ClientRequest, wanted: Iterable[_Wanted], reply: Reply, reads: list[Read]) -> None:
+    # --- answering ----------------------------------------------------------------------------------------------------
+
+    def _answer(
+        self, request: ClientRequest, context: FetchContext, wanted: Sequence[_Wanted], reply: Reply, reads: list[Read]
+    ) -> None:
+        done = iter(reads)
+        results = [(one.key, next(done) if one.error is None else Read(one.error)) for one in wanted]
+        reply(self._response(request, context.tell(results, self._runtime.now_ms())))
+
+    def _response(self, request: ClientRequest, told: Told) -> FetchResponse:
         leaders: dict[int, NodeEndpoint] = {}
-        results = iter(reads)
         topics: dict[TopicReference, list[PartitionData]] = {}
-        for one in wanted:
-            result = next(results) if one.error is None else Read(one.error)
-            topics.setdefault(one.topic, []).append(self._partition_data(request, one, result, leaders))
+        for result in told.results:
+            topic = TopicReference(result[0].topic, result[0].topic_id)
+            topics.setdefault(topic, []).append(self._partition_data(request, topic, result, leaders))
         responses = tuple(
             FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
             for topic, partitions in topics.items()
         )
-        reply(FetchResponse(responses=responses, node_endpoints=tuple(leaders.values())))
+        return FetchResponse(
+            error_code=told.error, session_id=told.session_id, responses=responses,
+            node_endpoints=tuple(leaders.values()),
+        )  # fmt: skip
 
     def _partition_data(
-        self, request: ClientRequest, wanted: _Wanted, result: Read, leaders: dict[int, NodeEndpoint]
+        self, request: ClientRequest, topic: TopicReference, result: Result, leaders: dict[int, NodeEndpoint]
     ) -> PartitionData:
-        code = ErrorCode.NONE if result.error is None else result.error.code
+        key, read = result
+        code = _error_code(read.error, request.version)
         data = PartitionData(
-            partition_index=wanted.number,
+            partition_index=key.number,
             error_code=code,
-            high_watermark=result.high_watermark,
-            last_stable_offset=result.last_stable_offset,
-            log_start_offset=result.log_start_offset,
+            high_watermark=read.high_watermark,
+            last_stable_offset=read.last_stable_offset,
+            log_start_offset=read.log_start_offset,
             aborted_transactions=None
-            if result.aborted is None
+            if read.aborted is None
             else tuple(
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in result.aborted
+                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in read.aborted
             ),
-            records=result.records,
+            records=read.records,
         )
-        if result.diverging is not None:
-            data.diverging_epoch = EpochEndOffset(epoch=result.diverging.epoch, end_offset=result.diverging.end_offset)
-        if code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
-            data.current_leader = self._current_leader(request, wanted, leaders)
+        if read.diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=read.diverging.epoch, end_offset=read.diverging.end_offset)
+        if (
+            code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+            and request.version >= FIRST_VERSION_WITH_LEADERS
+        ):
+            data.current_leader = self._current_leader(request, topic, key.number, leaders)
         return data
 
     def _current_leader(
-        self, request: ClientRequest, wanted: _Wanted, leaders: dict[int, NodeEndpoint]
+        self, request: ClientRequest, topic: TopicReference, index: int, leaders: dict[int, NodeEndpoint]
     ) -> LeaderIdAndEpoch:
         """The present leader, and where to reach it (KIP-951)."""
-        record = self._lookup.elsewhere(wanted.topic, wanted.number)
+        record = self._lookup.elsewhere(topic, index)
         if record is None:
             return LeaderIdAndEpoch()
         node = self._lookup.leader_node(record, request.client.listener_name)
-        if node is not None and request.version >= FIRST_VERSION_WITH_LEADERS:
+        if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
+
+
+def _intent(body: FetchRequest, version: int) -> FetchIntent:
+    """What a request says of its session. A partition that it names twice is read as it is named last."""
+    replica_id = body.replica_state.replica_id if version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
+    return FetchIntent(
+        session_id=body.session_id,
+        epoch=body.session_epoch,
+        asked={
+            PartitionKey(topic.topic, topic.topic_id, one.partition): FetchPosition(
+                one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch
+            )
+            for topic in body.topics
+            for one in topic.partitions
+        },
+        forgotten=[
+            PartitionKey(topic.topic, topic.topic_id, index)
+            for topic in body.forgotten_topics_data
+            for index in topic.partitions
+        ],
+        has_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
+        is_from_follower=replica_id >= 0,
+    )
+
+
+def _error_code(error: ApiError | None, version: int) -> ErrorCode:
+    if error is None:
+        return ErrorCode.NONE
+    if error.code is ErrorCode.KAFKA_STORAGE_ERROR and version < FIRST_VERSION_WITH_STORAGE_ERRORS:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return error.code

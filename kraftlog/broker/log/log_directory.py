@@ -77,6 +77,8 @@ class LogDirectory:
         """The partitions that are offline because of damage, and what was found."""
         self.offline_reason = ""
         """Why nothing of the directory is used any more; empty if it is."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called when the directory, or a partition in it, has gone offline."""
         self.commits = GroupCommit(runtime, self.fail)
         self._files = files
         self._handles = handles
@@ -339,6 +341,7 @@ class LogDirectory:
             )
             logger.error("a log directory is offline", path=self.path, reason=str(error))
             self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
+            self.on_lost()
 
     def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
         """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
@@ -346,6 +349,7 @@ class LogDirectory:
         logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
         self.damaged[partition] = reason
         self.logs.pop(partition, None)
+        self.on_lost()
 
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""

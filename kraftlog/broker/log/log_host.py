@@ -33,8 +33,13 @@ class LogHost(Protocol):
 
 
 class LogSlice(NamedTuple):
-    """Bytes of a segment's log, with whole batches but perhaps the last one. `sendfile` can send them as they are."""
+    """Bytes of a segment's log, with whole batches but perhaps the last one of several.
+
+    `sendfile` can send them as they are.
+    """
 
     path: str
     position: int
     byte_count: int
+    is_older_segment: bool = False
+    """Whether what may be read goes on in a later segment."""

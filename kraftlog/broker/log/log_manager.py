@@ -172,10 +172,17 @@ class LogManager:
             except ApiError as error:
                 logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
 
-    def close(self, broker_epoch: int) -> None:
-        """Shut every directory down cleanly; one that fails is recovered at the next start."""
+    def close(self, broker_epoch: int) -> bool:
+        """Shut every directory down cleanly; returns whether that went well. One that fails is recovered at the start.
+
+        For any thread, when nothing is appended any more.
+        """
+        is_clean = not self.failed
         for directory in self.directories:
+            is_clean = is_clean and not directory.offline_reason
             try:
                 directory.close(broker_epoch)
             except (StorageError, FlushFailed) as error:
+                is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
+        return is_clean

@@ -49,7 +49,9 @@ class LogReader:
         first_bytes = place.header.size_bytes
         bytes_max = max(max_bytes, first_bytes) if min_one_batch else max_bytes
         byte_count = min(bytes_max, end_position - place.position)
-        return LogSlice(segment.path, place.position, byte_count) if byte_count >= first_bytes else None
+        if byte_count < first_bytes:
+            return None
+        return LogSlice(segment.path, place.position, byte_count, is_older_segment=segment.end_offset < end_offset)
 
     def _check_in_range(self, offset: int) -> None:
         start_offset, end_offset = self._log_start_offset(), self._segments.last.end_offset

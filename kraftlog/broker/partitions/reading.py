@@ -54,8 +54,9 @@ class Located(NamedTuple):
 
     @property
     def ends_wait(self) -> bool:
-        """Whether the answer must not wait for more."""
-        return self.error is not None or self.diverging is not None
+        """Whether the answer must not wait for more: a reader of older segments has a lot before it."""
+        goes_on = self.found is not None and self.found.is_older_segment
+        return goes_on or self.error is not None or self.diverging is not None
 
 
 class Read(NamedTuple):
@@ -86,11 +87,11 @@ def locate(wanted: ReadFrom, isolation: Isolation, bytes_max: int, *, min_one_ba
 
 def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
     """The result for a partition: what was located is read."""
-    log = wanted.partition.log
-    if located.error is not None or log is None:
-        error = located.error or ApiError(ErrorCode.KAFKA_STORAGE_ERROR, wanted.partition.offline_reason)
-        return _refused(error, log)
+    if located.error is not None:
+        return _refused(located.error, wanted.partition.log)
+    log: PartitionLog | None = None
     try:
+        log = wanted.partition.online_log()
         records = b"" if located.found is None else log.reader.read_slice(located.found)
         aborted = None
         if isolation is Isolation.READ_COMMITTED:

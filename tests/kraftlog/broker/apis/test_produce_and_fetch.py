@@ -15,6 +15,7 @@ from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
@@ -48,11 +49,13 @@ class World:
             config_of=lambda partition: configs.log_config(partition.topic),
         )  # fmt: skip
         self.partitions = Partitions(BROKER, self.logs, configs)
-        cluster = ClusterView(CLUSTER_ID)
-        cluster.on_snapshot(Offset(0), open_database(directory / "metadata.db", CLUSTER_ID).conn)
-        lookup = PartitionLookup(self.partitions, cluster)
-        self.produce = ProduceApi(lookup, self.logs, configs, self.runtime)
-        self.fetch = FetchApi(lookup, self.runtime)
+        self.metadata = open_database(directory / "metadata.db", CLUSTER_ID).conn
+        self.cluster = ClusterView(CLUSTER_ID)
+        self.cluster.on_snapshot(Offset(0), self.metadata)
+        lookup = PartitionLookup(self.partitions, self.cluster)
+        self.produce = ProduceApi(lookup, self.logs, self.runtime)
+        self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
+        self.fetch = FetchApi(lookup, self.runtime, self.sessions)
         self.list_offsets = ListOffsetsApi(lookup)
         self.answers: list[Message | None] = []
         topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))
