@@ -16,6 +16,7 @@ from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.in_order import InOrder
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.settings import BrokerSettings
 from raft.core.types import Offset
 from raft.shell.runtime import awaited
@@ -36,6 +37,7 @@ class Broker:
         self.machine = machine
         self.cluster = ClusterView(cluster_id)
         self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
+        self.quotas = ClientQuotas()
         self.partitions = Partitions(settings.broker_id, logs, self.configs)
         self.ports: dict[str, int] = {}
         """By listener, the port that it is bound to."""
@@ -106,7 +108,7 @@ class Broker:
                     raise
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
-        parts = (self.cluster, self.configs, self.partitions)
+        parts = (self.cluster, self.configs, self.quotas, self.partitions)
         self.machine.install_publisher(InOrder(parts, is_taken_over.set, self.fail))
         await is_taken_over.wait()
 

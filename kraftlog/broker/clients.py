@@ -18,7 +18,10 @@ from kraftlog.broker.broker import Broker
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.producer_ids import ProducerIds
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.quotas.request_quota import RequestQuota
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.kafka.notation import Versions
 from raft.shell.runtime import Runtime
 
 
@@ -30,9 +33,10 @@ class ClientApis:
     ) -> None:
         self._broker = broker
         lookup = PartitionLookup(broker.partitions, broker.cluster)
+        usage = QuotaUsage(broker.quotas)
         handlers: Mapping[str, Handler] = {
-            "Produce": ProduceApi(lookup, broker.logs, runtime).handle,
-            "Fetch": FetchApi(lookup, runtime, FetchSessionCache(_session_id)).handle,
+            "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
+            "Fetch": FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage).handle,
             "ListOffsets": ListOffsetsApi(lookup).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi().handle,
@@ -43,13 +47,19 @@ class ClientApis:
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
         }
-        self.dispatch = Dispatch(handlers, broker.cluster)
+        self._dispatch = Dispatch(handlers, broker.cluster)
+        self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)
+
+    @property
+    def offered(self) -> Mapping[int, Versions]:
+        """The versions of each API that are answered, by the API's key."""
+        return self._dispatch.offered
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Have a request answered. A broker that does not serve yet closes the connection: the client tries again."""
         if not self._broker.is_serving:
             raise ConnectionRefused("the broker is starting")
-        self.dispatch.handle(request, reply)
+        self._within_quota.handle(request, reply)
 
 
 def _session_id() -> int:

@@ -171,7 +171,7 @@ async def _serving(
                 apis.handle,
                 listeners,
                 _limits(settings),
-                apis.dispatch.offered,
+                apis.offered,
                 on_fatal=broker.fail,
                 allow_plaintext=settings.is_on(ALLOW_PLAINTEXT),
             )

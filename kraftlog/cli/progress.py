@@ -12,11 +12,11 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
-def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yields a function to call with what is done and the total. The bar is removed at the end.
+def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields a function to call with what is done and the total, None if nobody knows it.
 
-    It is drawn on standard error, and only if that is a terminal; what is printed meanwhile on standard output goes
-    there. Not `is_wanted`: none is drawn.
+    The bar is removed at the end. It is drawn on standard error, and only if that is a terminal; what is printed
+    meanwhile on standard output goes there. Not `is_wanted`: none is drawn.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -27,7 +27,7 @@ def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[in
     with ExitStack() as stack:
         bars: list[Progress] = []
 
-        def tell(done: int, total: int) -> None:
+        def tell(done: int, total: int | None) -> None:
             if can_draw and not bars and time.monotonic() - started >= PATIENCE_SECONDS:
                 # With redirect_stdout rich would print on standard error what the command prints on standard output.
                 bar = Progress(console=console, transient=True, redirect_stdout=False)

@@ -10,9 +10,14 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.partitions.delayed_fetch import DelayedFetch
 from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
-from kraftlog.broker.partitions.fetch_sessions import FetchPosition, FetchSessionCache, PartitionKey
+from kraftlog.broker.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
 from kraftlog.broker.partitions.reading import Isolation, Read, ReadFrom
+from kraftlog.broker.quotas.client_quotas import QuotaKind
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.codec import encode_pieces
+from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -44,10 +49,13 @@ class _Wanted(NamedTuple):
 class FetchApi:
     """Handles Fetch."""
 
-    def __init__(self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache) -> None:
+    def __init__(
+        self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache, usage: QuotaUsage
+    ) -> None:
         self._lookup = lookup
         self._runtime = runtime
         self._sessions = sessions
+        self._usage = usage
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is enough to read."""
@@ -61,7 +69,8 @@ class FetchApi:
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
             Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED,
-            min(body.max_bytes, FETCH_BYTES_MAX),
+            # More than a quota allows at once would only be read to be thrown away.
+            int(min(body.max_bytes, FETCH_BYTES_MAX, self._usage.amount_max(QuotaKind.FETCH, quota_client(request)))),
             body.min_bytes,
             partial(self._answer, request, context, wanted, reply),
         )
@@ -87,7 +96,23 @@ class FetchApi:
     ) -> None:
         done = iter(reads)
         results = [(one.key, next(done) if one.error is None else Read(one.error)) for one in wanted]
-        reply(self._response(request, context.tell(results, self._runtime.now_ms())))
+        now_ms = self._runtime.now_ms()
+        throttle_ms = self._throttle_ms(request, context.news(results), now_ms)
+        response = self._response(request, context.tell_nothing() if throttle_ms else context.tell(results, now_ms))
+        response.throttle_time_ms = throttle_ms
+        reply(response, throttle_ms)
+
+    def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
+        """How long the reader must wait for what it would be told; it is not told then, and it counts for nothing."""
+        client = quota_client(request)
+        if self._usage.quotas.limit(QuotaKind.FETCH, client) is None:
+            return 0
+        response = self._response(request, Told(ErrorCode.NONE, NO_SESSION, news))
+        byte_count = LENGTH.size + sum(len(piece) for piece in encode_pieces(response, request.version))
+        throttle_ms = self._usage.record(QuotaKind.FETCH, client, byte_count, now_ms)
+        if throttle_ms:
+            self._usage.take_back(QuotaKind.FETCH, client, byte_count, now_ms)
+        return throttle_ms
 
     def _response(self, request: ClientRequest, told: Told) -> FetchResponse:
         leaders: dict[int, NodeEndpoint] = {}

@@ -23,6 +23,9 @@ from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.quotas.client_quotas import QuotaKind
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply
 from kraftlog.kafka.messages.produce import (
     LeaderIdAndEpoch,
@@ -69,10 +72,11 @@ class _Topic:
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(self, lookup: PartitionLookup, logs: LogManager, runtime: Runtime) -> None:
+    def __init__(self, lookup: PartitionLookup, logs: LogManager, runtime: Runtime, usage: QuotaUsage) -> None:
         self._lookup = lookup
         self._logs = logs
         self._runtime = runtime
+        self._usage = usage
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
@@ -91,7 +95,7 @@ class ProduceApi:
             error = next((part.error for part in parts if part.error is not None), None)
             if error is not None:
                 raise ConnectionRefused(str(error))
-            reply(None)
+            reply(None, self.throttle_ms(request))
             return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
@@ -141,6 +145,10 @@ class ProduceApi:
         directory.acknowledge(partition.log, appended.end_offset, on_flushed)
 
     # --- answering ----------------------------------------------------------------------------------------------------
+
+    def throttle_ms(self, request: ClientRequest) -> int:
+        """How long the producer must wait after a request of that size."""
+        return self._usage.record(QuotaKind.PRODUCE, quota_client(request), request.size_bytes, self._runtime.now_ms())
 
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
@@ -290,4 +298,7 @@ class _PendingProduce:
         self._is_answered = True
         if self._timer is not None:
             self._timer.cancel()
-        self._reply(self._api.response(self._request, self._topics))
+        throttle_ms = self._api.throttle_ms(self._request)
+        response = self._api.response(self._request, self._topics)
+        response.throttle_time_ms = throttle_ms
+        self._reply(response, throttle_ms)

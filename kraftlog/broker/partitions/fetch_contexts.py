@@ -1,4 +1,4 @@
-"""What a Fetch means, given the sessions (KIP-227, DB-90): which partitions it reads, and which of the results it is told.
+"""What a Fetch means, given the sessions (DB-90): which partitions it reads, and which of the results it is told.
 
 | session id | epoch | what the request is |
 |---|---|---|

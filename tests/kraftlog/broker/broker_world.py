@@ -21,6 +21,8 @@ from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.requests import Client, ClientRequest, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
@@ -137,8 +139,9 @@ class BrokerWorld:
         self.partitions.on_created = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
-        self.produce = ProduceApi(self.lookup, self.logs, self.runtime)
-        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__))
+        usage = QuotaUsage(ClientQuotas())
+        self.produce = ProduceApi(self.lookup, self.logs, self.runtime, usage)
+        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage)
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)

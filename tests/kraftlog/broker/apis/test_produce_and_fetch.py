@@ -17,6 +17,8 @@ from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
@@ -53,11 +55,14 @@ class World:
         self.cluster = ClusterView(CLUSTER_ID)
         self.cluster.on_snapshot(Offset(0), self.metadata)
         lookup = PartitionLookup(self.partitions, self.cluster)
-        self.produce = ProduceApi(lookup, self.logs, self.runtime)
+        self.quotas = ClientQuotas()
+        usage = QuotaUsage(self.quotas)
+        self.produce = ProduceApi(lookup, self.logs, self.runtime, usage)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
-        self.fetch = FetchApi(lookup, self.runtime, self.sessions)
+        self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage)
         self.list_offsets = ListOffsetsApi(lookup)
         self.answers: list[Message | None] = []
+        self.throttles: list[int] = []
         topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))
         self.partitions.on_delta(
             MetadataDelta(end_offset=Offset(1), topics=(topic,), partitions=(Change(None, self.record(BROKER, 0)),))
@@ -79,7 +84,12 @@ class World:
         """Have a request handled; its answer is appended to `answers`."""
         client = Client("127.0.0.1", "PLAINTEXT")
         request = ClientRequest(api_of(body.KEY), version, "", body, client, 100)
-        handler(request, lambda response, throttle_ms=0: self.answers.append(response))
+        handler(request, self.answered)
+
+    def answered(self, response: Message | None, throttle_ms: int = 0) -> None:
+        """Keep an answer."""
+        self.answers.append(response)
+        self.throttles.append(throttle_ms)
 
     def send(self, data: bytes, acks: int = -1) -> None:
         """Produce a batch."""

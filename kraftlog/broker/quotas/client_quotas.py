@@ -1,0 +1,146 @@
+"""The quotas of clients as the metadata has them, and which one a client is under: a publisher of the broker's state.
+
+The first of these that is set (KIP-55, DB-93):
+
+| quota of | shared by |
+|---|---|
+| this user with this client id | nobody |
+| this user with any client id | nobody: each client id of the user has it for itself |
+| this user | the user's clients |
+| any user with this client id | nobody: each user's clients with that id have it for themselves |
+| any user with any client id | nobody |
+| any user | the clients of each user |
+| this client id | all clients with that id, whatever their user |
+| any client id | all clients with the same id |
+
+A client that gives no id is under the quotas of users only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from enum import Enum, StrEnum
+from typing import Final, NamedTuple
+
+from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, QuotaEntity
+from raft.core.types import Offset
+from statemachine.replay.deltas import MetadataDelta
+from statemachine.tables.cluster_tables import CLIENT_QUOTAS
+
+LIMIT_MIN: Final = 1e-6
+"""A lower quota counts as this: 0 would be no rate at all."""
+
+
+class QuotaKind(StrEnum):
+    """What a quota limits; Kafka's keys. The controller looks after `controller_mutation_rate` (CT-20)."""
+
+    PRODUCE = "producer_byte_rate"
+    """Bytes of Produce requests per second."""
+    FETCH = "consumer_byte_rate"
+    """Bytes of Fetch answers per second."""
+    REQUEST = "request_percentage"
+    """Percent of the broker's loop: 100 is all of it."""
+
+
+class QuotaClient(NamedTuple):
+    """Whose request it is, as far as quotas ask."""
+
+    user: str
+    """Kafka's name of the principal: ANONYMOUS of User:ANONYMOUS."""
+    client_id: str
+
+
+class Limit(NamedTuple):
+    """The quota that a client is under."""
+
+    shared_by: QuotaClient
+    """Those who share it, the other part empty."""
+    per_second: float
+
+
+class _Part(Enum):
+    """Of an entity, where it has no name."""
+
+    ABSENT = 0
+    DEFAULT = 1
+
+
+_Name = str | _Part
+_Entity = tuple[_Name, _Name]
+"""User and client id."""
+
+_KINDS: Final = {kind.value: kind for kind in QuotaKind}
+
+
+class ClientQuotas:
+    """All quotas of users and client ids. For one thread."""
+
+    def __init__(self) -> None:
+        self._limits: dict[QuotaKind, dict[_Entity, float]] = {kind: {} for kind in QuotaKind}
+
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        """Take the quotas of a whole state."""
+        for limits in self._limits.values():
+            limits.clear()
+        for _, record in CLIENT_QUOTAS.find(metadata):
+            self._set(record)
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        """Take changes over."""
+        for change in delta.client_quotas:
+            if change.after is not None:
+                self._set(change.after)
+            elif change.before is not None:
+                kind, entity = _KINDS.get(change.before.key), _entity_of(change.before.entity)
+                if kind is not None and entity is not None:
+                    self._limits[kind].pop(entity, None)
+
+    def _set(self, record: ClientQuotaRecord) -> None:
+        kind, entity = _KINDS.get(record.key), _entity_of(record.entity)
+        if kind is not None and entity is not None:
+            self._limits[kind][entity] = max(record.value, LIMIT_MIN)
+
+    def is_set(self, kind: QuotaKind) -> bool:
+        """Whether there is any quota of a kind."""
+        return bool(self._limits[kind])
+
+    def limit(self, kind: QuotaKind, client: QuotaClient) -> Limit | None:
+        """The quota that a client is under; None if it may have all it can get."""
+        limits = self._limits[kind]
+        if not limits:
+            return None
+        for entity, shared_by in _levels(client):
+            per_second = limits.get(entity)
+            if per_second is not None:
+                return Limit(shared_by, per_second)
+        return None
+
+
+def _levels(client: QuotaClient) -> Iterable[tuple[_Entity, QuotaClient]]:
+    """The entities whose quotas may apply, and who shares them, the one that counts first."""
+    user, client_id = client
+    of_user = QuotaClient(user, "")
+    if not client_id:
+        return (((user, _Part.ABSENT), of_user), ((_Part.DEFAULT, _Part.ABSENT), of_user))
+    of_client_id = QuotaClient("", client_id)
+    return (
+        ((user, client_id), client),
+        ((user, _Part.DEFAULT), client),
+        ((user, _Part.ABSENT), of_user),
+        ((_Part.DEFAULT, client_id), client),
+        ((_Part.DEFAULT, _Part.DEFAULT), client),
+        ((_Part.DEFAULT, _Part.ABSENT), of_user),
+        ((_Part.ABSENT, client_id), of_client_id),
+        ((_Part.ABSENT, _Part.DEFAULT), of_client_id),
+    )
+
+
+def _entity_of(parts: Iterable[QuotaEntity]) -> _Entity | None:
+    """User and client id of an entity; None for one of another type, such as an IP address."""
+    names: dict[str, _Name] = {
+        part.entity_type: part.entity_name if part.HasField("entity_name") else _Part.DEFAULT for part in parts
+    }
+    if not names or not names.keys() <= {"user", "client-id"}:
+        return None
+    return names.get("user", _Part.ABSENT), names.get("client-id", _Part.ABSENT)

@@ -1,0 +1,90 @@
+"""What clients have had of what has a quota, and how long those wait who have had too much (KIP-13, KIP-124).
+
+Only clients that are under a quota are counted. At most `CLIENTS_MAX` counts are kept: the one that was used least
+recently is forgotten then, as those are that were not used for an hour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import Final
+
+from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaClient, QuotaKind
+from kraftlog.broker.quotas.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
+
+CLIENTS_MAX: Final = 10_000
+IDLE_MAX_MS: Final = 3_600_000
+"""Kafka's `InactiveSensorExpirationTimeSeconds`: an hour."""
+
+
+class _Count:
+    __slots__ = ("last_used_ms", "rate")
+
+    def __init__(self, rate: WindowedRate, now_ms: float) -> None:
+        self.rate = rate
+        self.last_used_ms = now_ms
+
+
+class QuotaUsage:
+    """The rates of a broker's clients. For one thread; time is in milliseconds that never go back."""
+
+    def __init__(
+        self,
+        quotas: ClientQuotas,
+        *,
+        window_count: int = WINDOW_COUNT,
+        window_ms: int = WINDOW_MS,
+        clients_max: int = CLIENTS_MAX,
+    ) -> None:
+        """`window_count` is `quota.window.num`, and `window_ms` is `quota.window.size.seconds`."""
+        self.quotas = quotas
+        self._window_count = window_count
+        self._window_ms = window_ms
+        self._clients_max = clients_max
+        self._counts: OrderedDict[tuple[QuotaKind, QuotaClient], _Count] = OrderedDict()
+        """The one that was used least recently first."""
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def record(self, kind: QuotaKind, client: QuotaClient, amount: float, now_ms: float) -> int:
+        """A client has had an amount: for how long, in milliseconds, it is to be let wait. 0 if not at all.
+
+        For its share of the loop nobody waits longer than a window at a time (KIP-124).
+        """
+        limit = self.quotas.limit(kind, client)
+        if limit is None:
+            return 0
+        rate = self._rate(kind, limit.shared_by, now_ms)
+        rate.record(amount, now_ms)
+        throttle_ms = rate.throttle_ms(limit.per_second, now_ms)
+        return min(throttle_ms, self._window_ms) if kind is QuotaKind.REQUEST else throttle_ms
+
+    def take_back(self, kind: QuotaKind, client: QuotaClient, amount: float, now_ms: float) -> None:
+        """A client has not had an amount after all that was recorded at the same time."""
+        limit = self.quotas.limit(kind, client)
+        if limit is not None:
+            self._rate(kind, limit.shared_by, now_ms).record(-amount, now_ms)
+
+    def amount_max(self, kind: QuotaKind, client: QuotaClient) -> float:
+        """The largest amount that a client can have at once without a wait, if it has had nothing before."""
+        limit = self.quotas.limit(kind, client)
+        return math.inf if limit is None else limit.per_second * (self._window_count - 1) * self._window_ms / 1_000
+
+    def _rate(self, kind: QuotaKind, shared_by: QuotaClient, now_ms: float) -> WindowedRate:
+        key = (kind, shared_by)
+        count = self._counts.get(key)
+        if count is None or now_ms - count.last_used_ms > IDLE_MAX_MS:
+            self._make_room(now_ms)
+            count = self._counts[key] = _Count(WindowedRate(now_ms, self._window_count, self._window_ms), now_ms)
+        count.last_used_ms = now_ms
+        self._counts.move_to_end(key)
+        return count.rate
+
+    def _make_room(self, now_ms: float) -> None:
+        while self._counts:
+            oldest = next(iter(self._counts.values()))
+            if len(self._counts) < self._clients_max and now_ms - oldest.last_used_ms <= IDLE_MAX_MS:
+                return
+            self._counts.popitem(last=False)
