@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -46,12 +46,17 @@ class SnapshotReader:
             self._file.close()
             raise
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self, progress: Callable[[int, int], None] | None = None) -> Iterator[Batch]:
         """The data batches in order. Raises CorruptSnapshot where one is damaged, at the end if something is missing.
 
         Batches before an error must not be trusted: use `verify` first, or keep nothing until the last batch.
+        `progress` is called after each with how many bytes are read, and how many there are.
         """
-        yield from self._walk(self._checks())
+        checks = self._checks()
+        for batch in self._walk(checks):
+            if progress is not None:
+                progress(checks.position, self.size_bytes)
+            yield batch
 
     def verify(self) -> SnapshotSummary:
         """Read all of it and return a summary. Raises CorruptSnapshot with the error and its position."""

@@ -54,6 +54,11 @@ class BrokerDirectory:
         """The id that the directory was claimed with; None if no broker owns it."""
         return None if self._data is None else self._data.identity.directory_id
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is in use by this broker, from `claim` to `close`."""
+        return self._data is not None
+
     def claim(self, cluster_id: str, directory_id: DirectoryId) -> None:
         """Make it the directory of that cluster's broker, for ever; one that a cluster's broker owns stays as it is.
 

@@ -165,6 +165,10 @@ class BrokerLifecycle:
         if self._task is not None:
             await asyncio.shield(self._task)
 
+    def tell_now(self) -> None:
+        """Send the next heartbeat at once: something that it tells has changed."""
+        self._wakes.set()
+
     async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
         """Ask to shut down, until the controller allows it; returns whether it did in time. Without a registration the
         broker just stops."""

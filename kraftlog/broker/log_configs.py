@@ -6,16 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraftlog.broker.log.config import PartitionLogConfig
-
-FLUSH_BEFORE_ACK: Final = "flush.before.ack"
+from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK
+from statemachine.words.config_kinds import split_elements
 
 
 def _is_true(value: str) -> bool:
-    return value == "true"
+    return value.lower() == "true"
+
+
+def _is_not_false(value: str) -> bool:
+    """On the safe side: a Kafka does not check our own configs, so a value that is taken over from one may be none."""
+    return value.lower() != "false"
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    FLUSH_BEFORE_ACK: ("flush_before_ack", _is_true),
+    FLUSH_BEFORE_ACK: ("flush_before_ack", _is_not_false),
     "flush.messages": ("flush_messages", int),
     "flush.ms": ("flush_ms", int),
     "index.interval.bytes": ("index_interval_bytes", int),
@@ -32,8 +37,6 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "segment.ms": ("segment_ms", int),
 }
 
-CLEANUP_POLICY: Final = "cleanup.policy"
-
 
 def partition_log_config(configs: Mapping[str, str]) -> PartitionLogConfig:
     """The settings for these values; PartitionLogConfig's own for what is not among them.
@@ -41,5 +44,5 @@ def partition_log_config(configs: Mapping[str, str]) -> PartitionLogConfig:
     Raises ConfigurationError for a value that is out of range, ValueError for one that is none.
     """
     fields = {field: parse(configs[name]) for name, (field, parse) in _FIELDS.items() if name in configs}
-    policy = configs.get(CLEANUP_POLICY, "delete").split(",")
+    policy = split_elements(configs.get(CLEANUP_POLICY, "delete"))
     return PartitionLogConfig(**fields, is_deleted="delete" in policy, is_compacted="compact" in policy)

@@ -37,7 +37,8 @@ class ClientRequest:
     version: int
     client_id: str
     """Empty if the client gave none."""
-    body: Message
+    body: Message | None
+    """None for a version of ApiVersions that is not offered: its answer names those that are (KIP-511)."""
     client: Client
     size_bytes: int
     """Its size on the wire."""

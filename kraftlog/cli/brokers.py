@@ -1,7 +1,8 @@
-"""`kraftlog brokers`: run the metadata side of one, list and describe them, fence and unregister."""
+"""`kraftlog brokers`: run one, list and describe them, fence and unregister."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +27,16 @@ DataDirectory = Annotated[
         "--data-dir",
         parser=path_argument,
         metavar="DIR",
-        help="Where it records a clean shutdown; without it, each start counts as one after a crash.",
+        help="Where it keeps everything; broker-ID in the working directory if not given.",
+    ),
+]
+LogDirectories = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--log-dir",
+        parser=path_argument,
+        metavar="DIR",
+        help="Where it keeps partitions; may be given again. `partitions` in --data-dir if not given.",
     ),
 ]
 Rack = Annotated[str | None, typer.Option("--rack", help="The broker's rack.")]
@@ -54,18 +64,72 @@ def run(
     bootstrap_server: BootstrapServer,
     broker_id: BrokerId,
     endpoint: Listeners,
+    advertised: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--advertised",
+            metavar="NAME://HOST:PORT",
+            help="Where clients reach a listener, if not where it listens; may be given again.",
+        ),
+    ] = None,
     rack: Rack = None,
     data_dir: DataDirectory = None,
+    log_dir: LogDirectories = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config", metavar="KEY=VALUE", help="A config of the broker, by Kafka's name; may be given again."
+        ),
+    ] = None,
+    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "warning",
+    stop_at_eof: Annotated[
+        bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
+    ] = False,
 ) -> None:
-    """Run as a broker until Ctrl-C: register, send heartbeats, and shut down controlled. It keeps no data yet.
+    """Run a data broker until Ctrl-C or SIGTERM: Kafka's clients produce to it and consume from it.
 
-    With --data-dir, its next registration reports whether this shutdown was clean.
+    Then it shuts down controlled: its partitions get other leaders first, as far as there are any.
     """
-    from kraftlog.commands.admin import parse_listener, run_broker
+    import uvloop
 
-    listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
-    work = run_broker(endpoints(bootstrap_server), broker_id, listeners, rack, data_dir, say, note)
-    run_async(work, is_endless=True)
+    from kraftlog.broker.running import Callbacks
+    from kraftlog.broker.settings import BrokerSettings
+    from kraftlog.cli.recovery_progress import recovery_progress
+    from kraftlog.commands.admin import parse_bound_listener, parse_configs, parse_listener
+    from kraftlog.commands.broker_process import run_broker
+    from kraftlog.config.settings import LOG_LEVELS
+    from kraftlog.local.child import stop_at_end_of_input
+    from kraftlog.process.logs import configure_logging, flush_logging
+    from kraftlog.process.open_files import allow_open_files
+
+    nodes = endpoints(bootstrap_server)
+    if log_level not in LOG_LEVELS:
+        raise typer.BadParameter(
+            f"{log_level!r} is no level; take one of {', '.join(LOG_LEVELS)}", param_hint="--log-level"
+        )
+    settings = BrokerSettings(
+        broker_id=broker_id,
+        directory=data_dir or Path(f"broker-{broker_id}"),
+        listeners=tuple(usage(parse_bound_listener, text, "--endpoint") for text in endpoint),
+        advertised=tuple(usage(parse_listener, text, "--advertised") for text in advertised or ()),
+        log_dirs=tuple(log_dir or ()),
+        rack=rack,
+        configs=usage(parse_configs, config or [], "--config"),
+    )
+    configure_logging(log_level)
+    allow_open_files()
+    if stop_at_eof:
+        stop_at_end_of_input()
+    try:
+        with recovery_progress() as on_progress:
+            uvloop.run(run_broker(settings, nodes, Callbacks(tell=note, on_progress=on_progress), _say_now))
+    finally:
+        flush_logging()  # the error that ended it is printed after what led to it
+
+
+def _say_now(line: str) -> None:
+    say(line)
+    sys.stdout.flush()
 
 
 @app.command("list")

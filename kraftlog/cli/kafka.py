@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,14 +57,19 @@ def dump(
     """Print the records of the log as JSON lines.
 
     Those of a .checkpoint have no offsets. Credentials, tokens and passwords are not shown. A torn end is a line of its
-    own, the last.
+    own, the last. On standard error it says what of them may be uncommitted.
     """
     from kraftlog.offline.kafka import dump as dumping
 
     start, end = usage(dumping.parse_offsets, offsets or ":", "--offsets")
     wanted_types = frozenset(usage(dumping.parse_type, name, "--type") for name in types) if types else None
-    for line in dumping.dump(path, dumping.Wanted(start, end, wanted_types)):
-        print_json_line(line)
+    last_offset = -1
+    # At a terminal the lines themselves show how far it is, and a bar would be drawn between them.
+    with late_progress("reading the log", is_wanted=not sys.stdout.isatty()) as progress:
+        for line in dumping.dump(path, dumping.Wanted(start, end, wanted_types), progress):
+            print_json_line(line)
+            last_offset = line.get("offset", last_offset)
+    _note_all(dumping.warnings(path, last_offset))
 
 
 @app.command()
@@ -171,7 +177,8 @@ def diff(
         with closing(second.connection):
             first.add_other_features()
             second.add_other_features()
-            rows = [found.row() for found in differences(first.connection, second.connection)]
+            with late_progress("comparing") as progress:
+                rows = [found.row() for found in differences(first.connection, second.connection, progress)]
     ends = f"{before} is at offset {first.end_offset}, {after} at {second.end_offset}"
     if rows or output is Output.JSON:
         print_rows(COLUMNS, rows, output)
@@ -197,8 +204,10 @@ def import_snapshot(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a snapshot of kraftlog's from a Kafka's metadata: `kraftlog restore` makes a cluster of it."""
+    from kraftlog.offline.kafka.directory import open_directory
     from kraftlog.offline.kafka.takeover import import_image
 
+    open_directory(directory).refuse_inside(to)
     image = loaded(directory, snapshot_only=snapshot_only)
     with closing(image.connection):
         with late_progress("writing") as progress:
@@ -233,9 +242,9 @@ def export(
     with closing(load_snapshot(snapshot)) as connection, late_progress("writing") as progress:
         fields, left_out = export_snapshot(connection, to, progress)
     print_fields(fields, output)
-    _note_left_out(left_out, "a Kafka's metadata")
+    _note_left_out(left_out, "a Kafka")
 
 
 def _note_left_out(left_out: list[str], where: str) -> None:
     if left_out:
-        note(f"note: left out, because {where} has no such records: {', '.join(left_out)}")
+        note(f"note: left out, because {where} does not have them: {', '.join(left_out)}")

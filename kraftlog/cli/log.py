@@ -208,8 +208,10 @@ def _export_kafka(path: Path, to: Path, *, with_tail: bool) -> ExportSummary:
     from kraftlog.offline.kafka.export_source import KafkaSource, check_continues, log_ends
 
     directory = open_directory(path)
-    check_continues(directory, to)
-    ends = log_ends(directory)
+    directory.refuse_inside(to)
+    with late_progress("reading the log") as progress:
+        check_continues(directory, to, progress)
+        ends = log_ends(directory, progress)
     with late_progress("exporting") as progress:
         source = KafkaSource(directory, ends.end_offset if with_tail else ends.certain_offset, progress)
         summary = run_async(make_export(source, to))

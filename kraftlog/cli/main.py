@@ -23,6 +23,7 @@ from kraftlog.cli import (
     bench,
     brokers,
     configs,
+    consume,
     difftest,
     dump_log,
     elect,
@@ -30,9 +31,11 @@ from kraftlog.cli import (
     features,
     kafka,
     log,
+    log_dirs,
     node,
     node_status,
     partitions,
+    produce,
     quorum,
     quotas,
     reassign,
@@ -98,6 +101,9 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(features.app, name="features")
 app.add_typer(quotas.app, name="quotas")
 app.add_typer(acls.app, name="acls")
+produce.add_to(app)
+consume.add_to(app)
+log_dirs.add_to(app)
 app.add_typer(snapshot.app, name="snapshot")
 app.add_typer(kafka.app, name="kafka")
 app.add_typer(bench.app, name="bench")

@@ -36,6 +36,20 @@ def say(line: str) -> None:
     sys.stdout.write(line + "\n")
 
 
+def say_bytes(lines: Sequence[bytes]) -> None:
+    """Print lines that may be anything, and flush them: as they are, or on a terminal as `visible` has them."""
+    if not lines:
+        return
+    if sys.stdout.isatty():
+        for line in lines:
+            say(visible(line.decode(errors="backslashreplace")))
+        sys.stdout.flush()
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.write(b"\n".join((*lines, b"")))
+    sys.stdout.buffer.flush()
+
+
 def note(line: str) -> None:
     """Show the user at the terminal what happens."""
     sys.stderr.write(line + "\n")

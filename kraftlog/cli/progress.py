@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,19 +12,26 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 @contextmanager
-def late_progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Yields a function to call with what is done and the total. The bar is removed at the end."""
+def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[int, int | None], None]]:
+    """Yields a function to call with what is done and the total, None if nobody knows it.
+
+    The bar is removed at the end. It is drawn on standard error, and only if that is a terminal; what is printed
+    meanwhile on standard output goes there. Not `is_wanted`: none is drawn.
+    """
     from rich.console import Console
     from rich.progress import Progress
 
     started = time.monotonic()
     console = Console(stderr=True)
+    can_draw = is_wanted and sys.stderr.isatty() and console.is_terminal
     with ExitStack() as stack:
         bars: list[Progress] = []
 
-        def tell(done: int, total: int) -> None:
-            if not bars and console.is_terminal and time.monotonic() - started >= PATIENCE_SECONDS:
-                bars.append(stack.enter_context(Progress(console=console, transient=True)))
+        def tell(done: int, total: int | None) -> None:
+            if can_draw and not bars and time.monotonic() - started >= PATIENCE_SECONDS:
+                # With redirect_stdout rich would print on standard error what the command prints on standard output.
+                bar = Progress(console=console, transient=True, redirect_stdout=False)
+                bars.append(stack.enter_context(bar))
                 bars[0].add_task(what, total=total)
             for bar in bars:
                 bar.update(bar.task_ids[0], completed=done, total=total)

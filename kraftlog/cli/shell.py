@@ -22,6 +22,7 @@ from kraftbase.errors import StorageError
 from kraftlog.cli.errors import one_line
 from kraftlog.cli.options import endpoints, path_argument, run_async
 from kraftlog.cli.output import note, say
+from kraftlog.cli.progress import late_progress
 
 if TYPE_CHECKING:
     from kraftlog.offline.metadata_shell import MetadataShell, Source
@@ -171,7 +172,7 @@ def _translated(path: Path) -> Iterator[None]:
 
 
 def load_snapshot(path: Path) -> sqlite3.Connection:
-    """A database in memory with all that a snapshot holds, which is checked as it is read.
+    """A database in memory with all that a snapshot holds, which is checked as it is read, with a bar if that is long.
 
     Raises CorruptSnapshot, or StorageError if it cannot be read.
     """
@@ -185,7 +186,8 @@ def load_snapshot(path: Path) -> sqlite3.Connection:
         connection = sqlite3.connect(":memory:", isolation_level=None)
         try:
             create_in(connection, reader.header.cluster_id)
-            load_image(reader, MetadataTables(connection))
+            with late_progress("loading") as progress:
+                load_image(reader, MetadataTables(connection), progress)
             connection.execute("PRAGMA query_only = 1")
         except BaseException:
             connection.close()

@@ -58,6 +58,17 @@ def discard_standard_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def check_reader() -> None:
+    """Raise BrokenPipeError if the reader of standard output has gone away: for a command that waits in a loop."""
+    watching = select.poll()
+    try:
+        watching.register(sys.stdout.fileno(), 0)  # with no events requested, it still reports errors
+    except (OSError, ValueError):  # a test's text in memory has no descriptor
+        return
+    if any(event & select.POLLERR for _, event in watching.poll(0)):
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+
+
 @contextmanager
 def ended_with_reader() -> Iterator[None]:
     """Cancel what this task does in the block when the reader of standard output goes away; then BrokenPipeError.

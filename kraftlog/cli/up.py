@@ -31,7 +31,7 @@ def up(
     directory: DirectoryOption = Path("kraftlog-data"),
     voters: Annotated[int | None, typer.Option("--voters", help="Of a new cluster; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="Of a new cluster; 0 if not given.")] = None,
-    brokers: Annotated[int, typer.Option("--brokers", help="Run with the nodes; they keep no data yet.")] = 0,
+    brokers: Annotated[int, typer.Option("--brokers", help="Data brokers, which run with the nodes.")] = 0,
     first_port: Annotated[
         int | None,
         typer.Option(
@@ -41,20 +41,30 @@ def up(
             help="Of a new cluster: node 1 listens there, node 2 at the next, and so on; free ports if not given.",
         ),
     ] = None,
+    first_broker_port: Annotated[
+        int | None,
+        typer.Option(
+            "--first-broker-port",
+            min=1,
+            max=PORT_MAX,
+            help="The first broker listens there, the second at the next, and so on; where they did before, or at free"
+            " ports, if not given.",
+        ),
+    ] = None,
 ) -> None:
     """Run a local cluster until Ctrl-C.
 
-    One process per node. The same command on the same directory resumes with all its data.
+    One process per node and broker. The same command on the same directory resumes with all its data.
     """
     from kraftlog.local.brokers import check_broker_count
     from kraftlog.local.cluster import LocalCluster
     from kraftlog.local.cluster_directory import open_or_create
     from kraftlog.local.status import watch_cluster
 
-    check_broker_count(brokers)
+    check_broker_count(brokers, first_broker_port)
     found = open_or_create(directory, voters=voters, observers=observers, first_port=first_port)
     with found.held():
-        run_async(watch_cluster(LocalCluster(found), brokers))
+        run_async(watch_cluster(LocalCluster(found), brokers, first_broker_port))
 
 
 def demo(directory: TemporaryDirectoryOption = None) -> None:

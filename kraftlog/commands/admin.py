@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
-import signal
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import NotSent
-from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.commands.clients import QUERY_TIMEOUT_MS, committed_end_offset, connected_client
 from kraftlog.commands.partition_admin import partition_row
-from kraftlog.config.endpoints import parse_node_id, parse_reachable_endpoint
+from kraftlog.config.endpoints import PORT_MAX, parse_endpoint, parse_node_id, parse_reachable_endpoint
 from statemachine.query.descriptions import BrokerDescription, BrokerListener, CreatedTopic, NewTopic, TopicDescription
 from statemachine.words.resources import ResourceType
 
@@ -58,14 +54,27 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 
 
 def parse_listener(text: str) -> BrokerListener:
-    """`NAME://host:port`. Raises ConfigurationError."""
+    """`NAME://host:port`, which others can reach. Raises ConfigurationError."""
+    name, address = _named(text)
+    endpoint = parse_reachable_endpoint(address)
+    return BrokerListener(name, endpoint.host, endpoint.port)
+
+
+def parse_bound_listener(text: str) -> BrokerListener:
+    """`NAME://host:port` that a broker binds; port 0 is any that is free. Raises ConfigurationError."""
+    name, address = _named(text)
+    is_any_port = address.endswith(":0")
+    endpoint = parse_endpoint(f"{address.removesuffix(':0')}:{PORT_MAX}" if is_any_port else address)
+    return BrokerListener(name, endpoint.host, 0 if is_any_port else endpoint.port)
+
+
+def _named(text: str) -> tuple[str, str]:
     match = _LISTENER.fullmatch(text)
     if match is None:
         raise ConfigurationError(
             f"{text!r} is not a listener; write NAME://host:port, as in PLAINTEXT://localhost:9092"
         )
-    endpoint = parse_reachable_endpoint(match["address"])
-    return BrokerListener(match["name"], endpoint.host, endpoint.port)
+    return match["name"], match["address"]
 
 
 # --- changes -------------------------------------------------------------------------------------------------------
@@ -116,51 +125,6 @@ async def register_broker(
     """Register it; returns its epoch. Raises ApiError."""
     async with connected_client(endpoints) as client:
         return await client.register_broker(broker_id, listeners, rack=rack)
-
-
-async def run_broker(
-    endpoints: Sequence[Endpoint],
-    broker_id: int,
-    listeners: Sequence[BrokerListener],
-    rack: str | None,
-    data_dir: Path | None,
-    say: Callable[[str], None],
-    note: Callable[[str], None],
-) -> None:
-    """Register, send heartbeats until SIGTERM or SIGINT, then shut down controlled. Raises ApiError.
-
-    Raises StorageError if the mark of a clean shutdown cannot be read from or written to `data_dir`.
-    """
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with connected_client(endpoints) as client:
-        life = BrokerLifecycle(
-            client,
-            broker_id=broker_id,
-            listeners=listeners,
-            rack=rack,
-            data_dir=None if data_dir is None else str(data_dir),
-            tell=note,
-        )
-        async with life:
-            await _done_or_stopped(life.unfenced(), stop)
-            if not stop.is_set():
-                say(f"Broker {broker_id} is unfenced, epoch {life.broker_epoch}.")
-                await _done_or_stopped(life.ended(), stop)
-        say(f"Broker {broker_id} has shut down.")
-
-
-async def _done_or_stopped(work: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-    """Return when `work` is done, or when the broker is to stop; raises what `work` does."""
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            await working
-    finally:
-        working.cancel()
-        stopping.cancel()
 
 
 async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:

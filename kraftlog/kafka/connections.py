@@ -49,6 +49,8 @@ class Request:
     correlation_id: int
     client_id: str | None
     body: Message | None
+    size_bytes: int
+    """Its size on the wire, with its length."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,7 +97,7 @@ class ServerConnection:
             raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
         header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
         body = _whole(api.request, version, frame, at) if is_offered else None
-        request = Request(api, version, header.correlation_id, header.client_id, body)
+        request = Request(api, version, header.correlation_id, header.client_id, body, LENGTH.size + len(frame))
         self._unanswered.append(request)
         return request
 

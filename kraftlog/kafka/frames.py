@@ -43,6 +43,8 @@ class FrameReader:
         self._own_bytes = 0
         self._own_size = 0
         self._frames: deque[Buffer] = deque()
+        self.waiting_bytes = 0
+        """Bytes of frames that wait to be handed out, and of the large one that is being read, as its length has it."""
 
     def space(self) -> memoryview:
         """Where the next bytes are to be put: at least one byte, until `received` says how many it were."""
@@ -82,7 +84,21 @@ class FrameReader:
 
     def next_frame(self) -> Buffer | None:
         """The oldest frame, without its length, or None."""
-        return self._frames.popleft() if self._frames else None
+        if not self._frames:
+            return None
+        frame = self._frames.popleft()
+        self.waiting_bytes -= len(frame)
+        return frame
+
+    @property
+    def has_frame(self) -> bool:
+        """Whether `next_frame` has one."""
+        return bool(self._frames)
+
+    @property
+    def is_in_large_frame(self) -> bool:
+        """Whether a frame with memory of its own waits for its rest."""
+        return self._own is not None
 
     @property
     def is_between_frames(self) -> bool:
@@ -104,6 +120,7 @@ class FrameReader:
             if end > self._shared_bytes:
                 break
             self._frames.append(bytes(memoryview(self._shared)[start:end]))
+            self.waiting_bytes += size
             at = end
         left = self._shared_bytes - at
         self._shared[:left] = self._shared[at : self._shared_bytes]
@@ -115,4 +132,5 @@ class FrameReader:
         self._own[:there] = memoryview(self._shared)[start : self._shared_bytes]
         self._own_bytes = there
         self._own_size = size
+        self.waiting_bytes += size
         self._shared_bytes = 0

@@ -1,66 +1,180 @@
-"""The brokers that `kraftlog up --brokers` runs in its own process: they send heartbeats, but keep no data."""
+"""The data brokers that `kraftlog up --brokers` runs beside the nodes, each in a process of its own."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import signal
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from rich.table import Table
 
-from kraftbase.errors import ConfigurationError
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.broker.lifecycle import PORT_BASE, BrokerLifecycle
+from kraftlog.config.endpoints import PORT_MAX
+from kraftlog.local.child import ChildProcess
+from kraftlog.local.cluster import own_environment
+from statemachine.query.descriptions import BrokerDescription
 
 FIRST_BROKER_ID: Final = 101
 """Above the id of every node that a local cluster can have."""
 
 BROKERS_MAX: Final = 50
 
-SHUTDOWN_TIMEOUT_MS: Final = 5_000
-"""How long their controlled shutdowns may take in all. Without a majority no controller answers: then they just end."""
+LISTENER: Final = "PLAINTEXT"
+HOST: Final = "localhost"
+
+START_TIMEOUT_SECONDS: Final = 120.0
+STOP_GRACE_SECONDS: Final = 15.0
+POLL_SECONDS: Final = 0.1
+LOG_LINES: Final = 3
 
 
-def check_broker_count(count: int) -> None:
-    """Raise ConfigurationError if this many cannot be run."""
+class BrokerDied(ApiError):
+    """A broker's process ended by itself. The message has its last output."""
+
+
+class BrokerState(NamedTuple):
+    """What the cluster knows of a broker."""
+
+    epoch: int
+    is_fenced: bool
+    endpoint: Endpoint | None
+
+
+def check_broker_count(count: int, first_port: int | None) -> None:
+    """Raise ConfigurationError if this many cannot be run, or not at ports from `first_port` on."""
     if not 0 <= count <= BROKERS_MAX:
         raise ConfigurationError(f"{count} brokers; a local cluster has from 0 to {BROKERS_MAX}")
-
-
-@asynccontextmanager
-async def local_brokers(
-    client: AdminClient, count: int, directory: Path, tell: Callable[[str], None]
-) -> AsyncIterator[list[BrokerLifecycle]]:
-    """`count` brokers that start to register with the block, and shut down controlled, all at once, at its end.
-
-    Await `unfenced` of each within the block. If the block ends with an error, they just stop. Each records in
-    `directory` how it was shut down; `tell` is called with the reason if one has to wait.
-    """
-    lives = [
-        BrokerLifecycle(
-            client,
-            broker_id=broker_id,
-            listeners=[("PLAINTEXT", "localhost", PORT_BASE + broker_id)],
-            data_dir=str(directory / f"broker-{broker_id}"),
-            tell=tell,
+    if first_port is not None and first_port + count - 1 > PORT_MAX:
+        raise ConfigurationError(
+            f"{count} brokers from port {first_port} on: the last port is {PORT_MAX}; begin at a lower one"
         )
-        for broker_id in range(FIRST_BROKER_ID, FIRST_BROKER_ID + count)
-    ]
-    try:
-        for life in lives:
-            life.start()
-        yield lives
-        await asyncio.gather(*(life.shut_down(SHUTDOWN_TIMEOUT_MS) for life in lives))
-    finally:
-        for life in lives:
-            await life.stop()
 
 
-def add_broker_rows(table: Table, brokers: Sequence[BrokerLifecycle]) -> None:
+class LocalBrokers:
+    """The processes of the brokers of one local cluster, for one event loop."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        nodes: tuple[Endpoint, ...],
+        directory: Path,
+        count: int,
+        first_port: int | None,
+    ) -> None:
+        """Starts nothing. Each keeps its data in `directory`. Without a `first_port` each listens where it did before,
+        or at a port that is free."""
+        self._client = client
+        self._nodes = nodes
+        self._directory = directory
+        self._first_port = first_port
+        self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
+        self._children: dict[int, ChildProcess] = {}
+
+    async def start(self) -> None:
+        """Start all, and wait until each is unfenced. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT)."""
+        before = await self.states() if self.broker_ids else {}
+        for broker_id in self.broker_ids:
+            self._children[broker_id] = ChildProcess(
+                self._command(broker_id, before.get(broker_id)), self._log_path(broker_id), own_environment()
+            )
+        waiting = {broker_id: before[broker_id].epoch if broker_id in before else -1 for broker_id in self.broker_ids}
+        deadline = asyncio.get_running_loop().time() + START_TIMEOUT_SECONDS
+        while waiting:
+            for broker_id in waiting:
+                if not self._children[broker_id].is_running:
+                    raise self._death(broker_id)
+            states = await self.states()
+            for broker_id, epoch in list(waiting.items()):
+                state = states.get(broker_id)
+                if state is not None and state.epoch != epoch and not state.is_fenced:
+                    del waiting[broker_id]
+            if waiting and asyncio.get_running_loop().time() > deadline:
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"broker {min(waiting)} is not unfenced after {START_TIMEOUT_SECONDS:g} s; see"
+                    f" {self._log_path(min(waiting))}",
+                )
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def stop(self) -> None:
+        """Stop all: each is asked, which shuts it down controlled, then killed if it has not ended."""
+        await asyncio.gather(*(child.stop(STOP_GRACE_SECONDS) for child in self._children.values() if child.is_running))
+
+    async def deaths(self) -> AsyncIterator[BrokerDied]:
+        """A message for each broker that ends from now on, until all have ended."""
+        waiting = {asyncio.create_task(child.wait()): broker_id for broker_id, child in self._children.items()}
+        try:
+            while waiting:
+                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    yield self._death(waiting.pop(task))
+        finally:
+            for task in waiting:
+                task.cancel()
+
+    async def states(self) -> dict[int, BrokerState]:
+        """What the cluster knows of its brokers."""
+        listed = await self._client.list_brokers()
+        return {broker.broker_id: _state(broker) for broker in listed.brokers}
+
+    def is_running(self, broker_id: int) -> bool:
+        """Whether the broker's process runs."""
+        child = self._children.get(broker_id)
+        return child is not None and child.is_running
+
+    def pid(self, broker_id: int) -> int:
+        """The process id of a broker that was started."""
+        return self._children[broker_id].pid
+
+    def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
+        if self._first_port is not None:
+            port = self._first_port + broker_id - FIRST_BROKER_ID
+        else:
+            port = before.endpoint.port if before is not None and before.endpoint is not None else 0
+        # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+        return [
+            sys.executable, "-P", "-m", "kraftlog", "brokers", "run", "--stop-at-eof",
+            "--id", str(broker_id),
+            "--bootstrap-server", ",".join(map(str, self._nodes)),
+            "--endpoint", f"{LISTENER}://{HOST}:{port}",
+            "--data-dir", str(self._directory / f"broker-{broker_id}"),
+        ]  # fmt: skip
+
+    def _log_path(self, broker_id: int) -> Path:
+        return self._directory / f"broker-{broker_id}.log"
+
+    def _death(self, broker_id: int) -> BrokerDied:
+        child = self._children[broker_id]
+        if child.exit_code is not None and child.exit_code < 0:
+            reason = f"it was ended by {signal.Signals(-child.exit_code).name}"
+        else:
+            reason = f"its last words: {' / '.join(child.last_lines(LOG_LINES)) or 'none'}"
+        return BrokerDied(
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} ended, {reason}; see {self._log_path(broker_id)}"
+        )
+
+
+def _state(broker: BrokerDescription) -> BrokerState:
+    endpoint = next((of for of in broker.listeners if of.name == LISTENER), None)
+    return BrokerState(
+        broker.broker_epoch, broker.fenced, None if endpoint is None else Endpoint(endpoint.host, endpoint.port)
+    )
+
+
+def add_broker_rows(table: Table, brokers: LocalBrokers, states: dict[int, BrokerState]) -> None:
     """One row per broker, below the nodes; what a broker does not have is left blank."""
-    for life in brokers:
-        address = f"localhost:{PORT_BASE + life.broker_id}"
-        role, style = ("fenced broker", "red") if life.is_fenced else ("broker", None)
-        table.add_row(str(life.broker_id), address, role, style=style)
+    for broker_id in brokers.broker_ids:
+        state = states.get(broker_id)
+        address = "" if state is None or state.endpoint is None else str(state.endpoint)
+        if not brokers.is_running(broker_id):
+            role, style = "has ended", "red"
+        elif state is None or state.is_fenced:
+            role, style = "fenced broker", "red"
+        else:
+            role, style = "broker", None
+        table.add_row(str(broker_id), address, role, style=style)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from rich.console import Console
@@ -14,8 +15,7 @@ from rich.table import Table
 
 from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.broker.lifecycle import BrokerLifecycle
-from kraftlog.local.brokers import add_broker_rows, local_brokers
+from kraftlog.local.brokers import BrokerState, LocalBrokers, add_broker_rows
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import log_pb2
 from raft.core.types import NodeId
@@ -26,11 +26,11 @@ STOPPING: Final = "Stopping; the data stays, the same command resumes."
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
 
-async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
+async def watch_cluster(cluster: LocalCluster, broker_count: int, first_broker_port: int | None) -> None:
     """Run the cluster and brokers, and show them until Ctrl-C or SIGTERM; a node that ends is reported.
 
     The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
-    ApiError when a broker is refused.
+    BrokerDied when a broker cannot start.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int) -> None:
     console.print(f"Starting {nodes}{beside} in {cluster.directory.path} ...", highlight=False, soft_wrap=True)
     try:
         if await _has_started(cluster, stop):
-            await _watch(cluster, broker_count, stop, console)
+            await _watch(cluster, broker_count, first_broker_port, stop, console)
         else:
             console.print(STOPPING)
     finally:
@@ -64,27 +64,36 @@ async def _has_started(cluster: LocalCluster, stop: asyncio.Event) -> bool:
         await asyncio.gather(starting, stopping, return_exceptions=True)
 
 
-async def _watch(cluster: LocalCluster, broker_count: int, stop: asyncio.Event, console: Console) -> None:
+async def _watch(
+    cluster: LocalCluster,
+    broker_count: int,
+    first_broker_port: int | None,
+    stop: asyncio.Event,
+    console: Console,
+) -> None:
     """Run the brokers, and show the nodes and brokers, until a signal stops it."""
-
-    def tell(line: str) -> None:
-        console.print(line, highlight=False, soft_wrap=True)
-
-    async with (
-        AdminClient(cluster.bootstrap_servers) as client,
-        local_brokers(client, broker_count, cluster.directory.path, tell) as brokers,
-    ):
-        works = (stop.wait(), _show(cluster, brokers, console), _tell_of_deaths(cluster, console))
-        tasks = [asyncio.create_task(work) for work in (*works, *(life.ended() for life in brokers))]
+    async with AdminClient(cluster.bootstrap_servers) as client:
+        brokers = LocalBrokers(
+            client, cluster.bootstrap_servers, cluster.directory.path, broker_count, first_broker_port
+        )
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            works = (
+                stop.wait(),
+                _show(cluster, brokers, console),
+                _tell_of_deaths(cluster, console),
+            )
+            tasks = [asyncio.create_task(work) for work in works]
+            try:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+            for task in done:
+                task.result()
+            console.print(STOPPING)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-        for task in done:
-            task.result()
-        console.print(STOPPING)
+            await brokers.stop()
 
 
 async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
@@ -94,13 +103,44 @@ async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
             raise death
 
 
-async def _show(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle], console: Console) -> None:
-    for life in brokers:
-        await life.unfenced()
+async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) -> None:
+    await brokers.start()
+
+    def say(line: str) -> None:
+        console.print(line, highlight=False, soft_wrap=True)
+
     addresses = ",".join(map(str, cluster.bootstrap_servers))
-    console.print(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:", highlight=False)
-    console.print(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}", highlight=False, soft_wrap=True)
-    console.print("  kraftlog quorum describe --status", highlight=False)
+    say(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:")
+    say(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}")
+    say("  kraftlog quorum describe --status")
+    if brokers.broker_ids:
+        for line in client_lines(await brokers.states()):
+            say(line)
+    telling = asyncio.create_task(_tell_of_broker_deaths(brokers, console))
+    try:
+        await _show_table(cluster, brokers, console)
+    finally:
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+
+
+def client_lines(states: Mapping[int, BrokerState]) -> list[str]:
+    """What a user copies to reach the brokers with Kafka's clients."""
+    servers = ",".join(str(state.endpoint) for state in states.values() if state.endpoint is not None)
+    return [
+        f"bootstrap.servers={servers}",
+        f"  confluent-kafka:        Producer({{'bootstrap.servers': '{servers}'}})",
+        f"  kafka-console-producer: --bootstrap-server {servers} --topic TOPIC",
+        f"  Spark:                  .format('kafka').option('kafka.bootstrap.servers', '{servers}')",
+    ]
+
+
+async def _tell_of_broker_deaths(brokers: LocalBrokers, console: Console) -> None:
+    async for death in brokers.deaths():
+        console.print(str(death), style="red", highlight=False, soft_wrap=True)
+
+
+async def _show_table(cluster: LocalCluster, brokers: LocalBrokers, console: Console) -> None:
     if not sys.stdout.isatty():
         await cluster.wait_for_leader()
         console.print(await _whole_table(cluster, brokers))
@@ -111,9 +151,13 @@ async def _show(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle], conso
             await asyncio.sleep(REFRESH_SECONDS)
 
 
-async def _whole_table(cluster: LocalCluster, brokers: Sequence[BrokerLifecycle]) -> Table:
+async def _whole_table(cluster: LocalCluster, brokers: LocalBrokers) -> Table:
     table = status_table(cluster, await describe_all(cluster))
-    add_broker_rows(table, brokers)
+    states: dict[int, BrokerState] = {}
+    if brokers.broker_ids:
+        with contextlib.suppress(ApiError):  # no node answers: the table of nodes says so
+            states = await brokers.states()
+    add_broker_rows(table, brokers, states)
     return table
 
 

@@ -16,6 +16,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -220,21 +221,25 @@ class MetadataStore:
         """
 
         def ended(task: asyncio.Task[None]) -> None:
-            on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
+            if task.cancelled():
+                on_done(asyncio.CancelledError())
+            elif (error := task.exception()) is not None:
+                on_done(error)
 
-        using = asyncio.get_running_loop().create_task(self._use_loaded(unless))
+        using = asyncio.get_running_loop().create_task(self._use_loaded(unless, partial(on_done, None)))
         using.add_done_callback(ended)
         return using
 
-    async def _use_loaded(self, unless: Callable[[], bool]) -> None:
+    async def _use_loaded(self, unless: Callable[[], bool], on_used: Callable[[], None]) -> None:
         async with self._queries.held(), self._statements.held():
-            if unless():
-                return
-            # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the old
-            # one's are closed before the new one has that name.
-            self._close_connections()
-            install(_new_path(self.path), self.path)
-            self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
+            if not unless():
+                # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the
+                # old one's are closed before the new one has that name.
+                self._close_connections()
+                install(_new_path(self.path), self.path)
+                self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
+        # Not in another turn of the loop: until the publishers are told they would read by a connection that is closed.
+        on_used()
 
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
         """Apply committed batches, in order, in one transaction: see `MetadataTables.apply`. One thread at a time."""

@@ -137,6 +137,11 @@ class Table(Generic[R]):
                 yield from connection.execute(self._get_many_sql(count), parameters)
                 start += count
 
+    def row_count(self, connection: sqlite3.Connection) -> int:
+        """How many rows there are. It reads them all."""
+        count: int = connection.execute(f"SELECT count(*) FROM ({self.select_sql(0)})").fetchone()[0]  # noqa: S608
+        return count
+
     def rows(self, connection: sqlite3.Connection, prefix: Key) -> list[Row]:
         """The rows whose key begins with `prefix`, as they are stored."""
         return connection.execute(self.select_sql(len(prefix)), key_to_sql(prefix)).fetchall()

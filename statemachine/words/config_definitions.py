@@ -1,4 +1,7 @@
-"""The configs of topics and brokers, with Kafka's names, kinds and defaults (4.x), and the check of a value."""
+"""The configs of topics and brokers, with Kafka's names, kinds and defaults (4.x), and the check of a value.
+
+A few are kraftlog's own: no Kafka has them.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,9 @@ from statemachine.words.names import quoted
 from statemachine.words.resources import ResourceType
 
 CLEANUP_POLICY: Final = "cleanup.policy"
+FLUSH_BEFORE_ACK: Final = "flush.before.ack"
+LOG_FLUSH_BEFORE_ACK: Final = "log.flush.before.ack"
+CONNECTIONS_MAX: Final = "max.connections"
 MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
 MIN_ISR: Final = "min.insync.replicas"
@@ -53,6 +59,8 @@ class Definition:
     """The value that applies where nothing is set."""
     broker_config: str | None = None
     """For a topic's config: the brokers' config whose value applies where the topic has none."""
+    is_own: bool = False
+    """It is kraftlog's, and a Kafka does not have it."""
 
     @property
     def is_list(self) -> bool:
@@ -83,6 +91,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     "compression.zstd.level": Definition(Whole(-131_072, 22), "3", "compression.zstd.level"),
     "delete.retention.ms": Definition(_LONG_FROM_0, "86400000", "log.cleaner.delete.retention.ms"),
     "file.delete.delay.ms": Definition(_LONG_FROM_0, "60000", "log.segment.delete.delay.ms"),
+    FLUSH_BEFORE_ACK: Definition(Flag(), "true", LOG_FLUSH_BEFORE_ACK, is_own=True),
     "flush.messages": Definition(_LONG_FROM_1, _UNBOUNDED, "log.flush.interval.messages"),
     "flush.ms": Definition(_LONG_FROM_0, _UNBOUNDED, "log.flush.interval.ms"),
     "follower.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
@@ -132,6 +141,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "log.cleaner.min.compaction.lag.ms": Definition(_LONG_FROM_0, "0"),
     "log.cleaner.threads": Definition(_INT_FROM_0, "1"),
     "log.cleanup.policy": Definition(_CLEANUP_POLICY, "delete"),
+    LOG_FLUSH_BEFORE_ACK: Definition(Flag(), "true", is_own=True),
     "log.flush.interval.messages": Definition(_LONG_FROM_1, _UNBOUNDED),
     "log.flush.interval.ms": Definition(_LONG_FROM_0, _UNBOUNDED),
     "log.index.interval.bytes": Definition(_INT_FROM_0, "4096"),
@@ -149,7 +159,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "log.segment.bytes": Definition(_SEGMENT_BYTES, "1073741824"),
     "log.segment.delete.delay.ms": Definition(_LONG_FROM_0, "60000"),
     "max.connection.creation.rate": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
-    "max.connections": Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
+    CONNECTIONS_MAX: Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     MAX_CONNECTIONS_PER_IP: Definition(_INT_FROM_0, _UNBOUNDED_COUNT),
     MAX_CONNECTIONS_PER_IP_OVERRIDES: Definition(HostLimits(), ""),
     "message.max.bytes": Definition(_INT_FROM_0, "1048588"),
@@ -191,6 +201,12 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
     )
     if problem is not None:
         raise invalid_config(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
+
+
+def is_own_config(resource_type: int, name: str) -> bool:
+    """Whether that is one of kraftlog's configs, which no Kafka has. Any other number is of no type."""
+    own = (definitions.get(name) for kind, definitions in CONFIG_DEFINITIONS.items() if kind == resource_type)
+    return any(definition is not None and definition.is_own for definition in own)
 
 
 def config_definition(resource_type: ResourceType, name: str) -> Definition:

@@ -13,6 +13,9 @@ TOPIC_NAME_LENGTH_MAX: Final = 249
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
+INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__share_group_state", "__transaction_state"))
+"""Those that coordinators write to, and clients only read."""
+
 NAME_LENGTH_TAKEN_MAX: Final = 1_000
 """Names are repeated in answers. A request with a longer one is refused as a whole."""
 

@@ -44,7 +44,7 @@ def test_every_dependency_has_its_reason() -> None:
     table = PAGE.partition("## Dependencies")[2]
     project = PROJECT["project"]
     optional = project["optional-dependencies"]
-    for requirement in [*project["dependencies"], *optional["export"], *optional["spark"]]:
+    for requirement in [*project["dependencies"], *optional["export"], *optional["spark"], *optional["clients"]]:
         name = re.split(r"[\[<>=]", requirement)[0]
         if name != project["name"]:
             assert re.search(rf"^\| .*\b{re.escape(name)}\b", table, re.MULTILINE), f"{name} has no row"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kraftlog.broker.apis.metadata import reachable_leader
 from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.describe_cluster import (
@@ -21,11 +20,12 @@ from kraftlog.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
 from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.words.names import check_topic_name
+from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
 
 ENDPOINTS_OF_BROKERS: Final = 1
 ENDPOINTS_OF_CONTROLLERS: Final = 2
@@ -92,13 +92,16 @@ class DescribeTopicPartitionsApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer at once, from the cursor on."""
         body = cast(DescribeTopicPartitionsRequest, request.body)
+        if body.cursor is not None and not _is_possible(body.cursor, body.topics):
+            reply(DescribeTopicPartitionsResponse(topics=tuple(_refused(topic.name) for topic in body.topics)))
+            return
         left = min(body.response_partition_limit, PARTITIONS_MAX) if body.response_partition_limit > 0 else 1
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         next_cursor: Cursor | None = None
         for name in self._names(body):
             first = 0
             if body.cursor is not None and body.cursor.topic_name == name:
-                first = max(0, body.cursor.partition_index)
+                first = body.cursor.partition_index
             if left <= 0:
                 next_cursor = Cursor(topic_name=name, partition_index=0)
                 break
@@ -129,23 +132,35 @@ class DescribeTopicPartitionsApi:
             error_code=ErrorCode.NONE,
             name=view.name,
             topic_id=view.topic_id,
+            is_internal=view.name in INTERNAL_TOPICS,
             partitions=tuple(self._partition(record, listener_name) for record in view.partitions[first:end]),
             topic_authorized_operations=TOPIC_OPERATIONS,
         )
 
     def _partition(self, record: PartitionRecord, listener_name: str) -> DescribeTopicPartitionsResponsePartition:
-        leader, code = reachable_leader(self._cluster, record, listener_name)
+        leads = self._cluster.is_reachable(record.leader, listener_name)
         return DescribeTopicPartitionsResponsePartition(
-            error_code=code,
             partition_index=record.partition_id,
-            leader_id=leader,
+            leader_id=record.leader if leads else NO_LEADER,
             leader_epoch=record.leader_epoch,
             replica_nodes=tuple(record.replicas),
             isr_nodes=tuple(record.isr),
             eligible_leader_replicas=tuple(record.eligible_leader_replicas),
             last_known_elr=tuple(record.last_known_elr),
-            offline_replicas=self._cluster.offline_replicas(record),
+            offline_replicas=self._cluster.offline_replicas(record, listener_name),
         )
+
+
+def _is_possible(cursor: Cursor, topics: Sequence[TopicRequest]) -> bool:
+    """Whether an answer can go on there: a cursor is at one of the topics that are asked for."""
+    is_among = not topics or any(topic.name == cursor.topic_name for topic in topics)
+    return is_among and cursor.partition_index >= 0
+
+
+def _refused(name: str) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=name, topic_id=ZERO_UUID, partitions=()
+    )
 
 
 def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -154,7 +169,10 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         check_topic_name(name)
     except ApiError as error:
         code = error.code
-    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, partitions=())
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code, name=name, topic_id=ZERO_UUID, is_internal=name in INTERNAL_TOPICS, partitions=(),
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )  # fmt: skip
 
 
 class FindCoordinatorApi:

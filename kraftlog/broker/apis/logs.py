@@ -24,6 +24,7 @@ from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from statemachine.query.partition_descriptions import TopicPartition
+from statemachine.words.names import INTERNAL_TOPICS
 
 NO_LOW_WATERMARK: Final = -1
 
@@ -60,6 +61,10 @@ class DeleteRecordsApi:
 
     def _delete(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
         try:
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators only"
+                )
             log = self._lookup.named(topic, index).leader_log()
             if not log.config.is_deleted:
                 raise ApiError(

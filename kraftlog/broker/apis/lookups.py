@@ -25,7 +25,7 @@ class TopicReference:
         return self.topic_id != ZERO_UUID
 
     def __str__(self) -> str:
-        return f"with id {self.topic_id.hex()}" if self.has_id else self.name
+        return self.name if self.name and not self.has_id else f"with id {self.topic_id.hex()}"
 
 
 class PartitionLookup:
@@ -48,7 +48,7 @@ class PartitionLookup:
         if partition is not None:
             return partition
         view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)
-        if view is None and topic.has_id:
+        if view is None and (topic.has_id or not topic.name):
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {topic}: ask for the metadata again")
         if view is None or view.partition(index) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of topic {topic}")

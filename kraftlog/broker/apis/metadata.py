@@ -11,11 +11,11 @@ from typing import Final, Protocol, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from kraftlog.broker.apis.old_metadata import as_before_version_6
 from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -23,7 +23,10 @@ from kraftlog.kafka.messages.metadata import (
 )
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.words.names import check_topic_name
+from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
+
+FIRST_VERSION_WITH_ALL_ERRORS: Final = 6
+FIRST_VERSION_WITH_IDS: Final = 12
 
 KEPT_TOPICS_MAX: Final = 20_000
 
@@ -51,10 +54,19 @@ class MetadataApi:
         body = cast(MetadataRequest, request.body)
         listener_name = request.client.listener_name
         wants_all = body.topics is None or (request.version == 0 and not body.topics)
+        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in body.topics or ())
+        if request.version < FIRST_VERSION_WITH_IDS and any(name is None or id_ != ZERO_UUID for name, id_ in asked):
+            # The versions 10 and 11 have the field, and Kafka's brokers do not take it.
+            reply(MetadataResponse(brokers=(), topics=tuple(_refused(name, id_) for name, id_ in asked)))
+            return
         if wants_all:
             topics = tuple(self._all_topics(listener_name))
         else:
-            topics = tuple(self._asked(one, body, listener_name) for one in body.topics or ())
+            topics = tuple(self._asked(name, topic_id, body, listener_name) for name, topic_id in asked)
+        if request.version < FIRST_VERSION_WITH_ALL_ERRORS:
+            topics = tuple(
+                as_before_version_6(topic, request.version, self._cluster, listener_name) for topic in topics
+            )
         if body.include_topic_authorized_operations:
             topics = tuple(_with_operations(topic) for topic in topics)
         nodes = self._cluster.living_nodes(listener_name)
@@ -80,20 +92,22 @@ class MetadataApi:
             if view is not None:
                 yield self._topic(view, listener_name)
 
-    def _asked(self, asked: MetadataRequestTopic, body: MetadataRequest, listener_name: str) -> MetadataResponseTopic:
-        if asked.name is None:
-            view = self._cluster.topic_with_id(asked.topic_id)
+    def _asked(
+        self, name: str | None, topic_id: bytes, body: MetadataRequest, listener_name: str
+    ) -> MetadataResponseTopic:
+        if name is None or topic_id != ZERO_UUID:
+            view = self._cluster.topic_with_id(topic_id)
             if view is None:
                 return MetadataResponseTopic(
-                    error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id, partitions=()
+                    error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=()
                 )
             return self._topic(view, listener_name)
-        view = self._cluster.topic_named(asked.name)
+        view = self._cluster.topic_named(name)
         if view is not None:
             return self._topic(view, listener_name)
         return MetadataResponseTopic(
-            error_code=self._missing(asked.name, may_create=body.allow_auto_topic_creation),
-            name=asked.name, topic_id=ZERO_UUID, partitions=(),
+            error_code=self._missing(name, may_create=body.allow_auto_topic_creation),
+            name=name, topic_id=ZERO_UUID, partitions=(), is_internal=name in INTERNAL_TOPICS,
         )  # fmt: skip
 
     def _missing(self, name: str, *, may_create: bool) -> ErrorCode:
@@ -113,13 +127,14 @@ class MetadataApi:
         if made is None:
             partitions = tuple(self._partition(record, listener_name) for record in view.partitions)
             made = MetadataResponseTopic(
-                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions
-            )
+                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions,
+                is_internal=view.name in INTERNAL_TOPICS,
+            )  # fmt: skip
             self._made[view.name, listener_name] = made
         return made
 
     def _partition(self, record: PartitionRecord, listener_name: str) -> MetadataResponsePartition:
-        leader, code = reachable_leader(self._cluster, record, listener_name)
+        leader, code = _leader(self._cluster, record, listener_name)
         return MetadataResponsePartition(
             error_code=code,
             partition_index=record.partition_id,
@@ -127,17 +142,22 @@ class MetadataApi:
             leader_epoch=record.leader_epoch,
             replica_nodes=tuple(record.replicas),
             isr_nodes=tuple(record.isr),
-            offline_replicas=self._cluster.offline_replicas(record),
+            offline_replicas=self._cluster.offline_replicas(record, listener_name),
         )
 
 
-def reachable_leader(cluster: ClusterView, record: PartitionRecord, listener_name: str) -> tuple[int, ErrorCode]:
+def _leader(cluster: ClusterView, record: PartitionRecord, listener_name: str) -> tuple[int, ErrorCode]:
     """The leader of a partition as clients of a listener are told it, and the error that goes with it."""
-    if cluster.is_alive(record.leader):
-        if cluster.node(record.leader, listener_name) is not None:
-            return record.leader, ErrorCode.NONE
-        return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
-    return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    if cluster.is_reachable(record.leader, listener_name):
+        return record.leader, ErrorCode.NONE
+    is_alive = cluster.is_alive(record.leader)
+    return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _refused(name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        error_code=ErrorCode.INVALID_REQUEST, name=name or "", topic_id=topic_id, partitions=()
+    )  # fmt: skip
 
 
 def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:

@@ -35,11 +35,17 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """The version of ListOffsets from which on a timestamp has its meaning; the others have it in all."""
 
+FIRST_VERSION_WITH_EPOCH: Final = 4
+FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
+"""Before it, LEADER_NOT_AVAILABLE says the same: try again."""
+
 NO_TIMESTAMP: Final = -1
 NO_OFFSET: Final = -1
 NO_EPOCH: Final = -1
+CONSUMER: Final = -1
+"""As the replica of ListOffsets. Others, which are brokers and debuggers, are told of all that the log has."""
 DEBUGGING_CONSUMER: Final = -2
-"""As the replica of ListOffsets: it is told of the log's end, whatever is committed."""
+"""As the replica of ListOffsets: it may also ask a broker that does not lead."""
 
 
 class FoundOffset(NamedTuple):
@@ -60,14 +66,11 @@ class ListOffsetsApi:
         """Answer at once."""
         body = cast(ListOffsetsRequest, request.body)
         counts = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
-        isolation: Isolation | None = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-        if body.replica_id == DEBUGGING_CONSUMER:
-            isolation = None
         topics = tuple(
             ListOffsetsTopicResponse(
                 name=topic.name,
                 partitions=tuple(
-                    self._answer(request.version, topic.name, one, isolation, counts[topic.name, one.partition_index])
+                    self._answer(request.version, body, topic.name, one, counts[topic.name, one.partition_index])
                     for one in topic.partitions
                 ),
             )
@@ -76,23 +79,33 @@ class ListOffsetsApi:
         reply(ListOffsetsResponse(topics=topics))
 
     def _answer(
-        self, version: int, topic: str, asked: ListOffsetsPartition, isolation: Isolation | None, count: int
+        self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
     ) -> ListOffsetsPartitionResponse:
         try:
             if count > 1:
                 raise invalid_request(f"partition {asked.partition_index} of {topic} is asked for {count} times")
             _check_timestamp(version, asked.timestamp)
-            partition = self._lookup.named(topic, asked.partition_index)
-            log = partition.leader_log(asked.current_leader_epoch)
-            found = find_offset(log, partition.leader_epoch, asked.timestamp, isolation)
+            found = self._find(body, topic, asked)
         except ApiError as error:
-            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=error.code)
+            code = error.code
+            if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE
+            return ListOffsetsPartitionResponse(partition_index=asked.partition_index, error_code=code)
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             timestamp=found.timestamp_ms,
             offset=found.offset,
-            leader_epoch=found.leader_epoch,
+            leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else NO_EPOCH,
         )
+
+    def _find(self, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> FoundOffset:
+        partition = self._lookup.named(topic, asked.partition_index)
+        must_lead = body.replica_id != DEBUGGING_CONSUMER
+        log = partition.leader_log(asked.current_leader_epoch, must_lead=must_lead)
+        isolation: Isolation | None = None
+        if body.replica_id == CONSUMER:
+            isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+        return find_offset(log, partition.leader_epoch, asked.timestamp, isolation)
 
 
 def _check_timestamp(version: int, timestamp_ms: int) -> None:
@@ -113,16 +126,17 @@ def find_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolati
     match timestamp_ms:
         case -1:
             _check_known(log, leader_epoch, isolation)
-            return FoundOffset(NO_TIMESTAMP, end_offset, log.epochs.latest)
+            return FoundOffset(NO_TIMESTAMP, end_offset, leader_epoch)
         case -2 | -4:
             return FoundOffset(NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
         case -5 | -6:
             return FoundOffset()  # nothing of this log is in remote storage
         case -3:
-            found = log.find_newest()
+            found = log.reader.find_newest()
         case _:
-            found = log.find_timestamp(timestamp_ms)
+            found = log.reader.find_timestamp(timestamp_ms)
     if found is None:
+        _check_known(log, leader_epoch, isolation)
         return FoundOffset()
     return _visible(log, leader_epoch, found, end_offset, isolation)
 

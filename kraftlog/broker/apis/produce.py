@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
@@ -37,6 +38,7 @@ from kraftlog.kafka.messages.produce import (
 )
 from kraftlog.kafka.notation import Buffer
 from raft.shell.runtime import Runtime, Timer
+from statemachine.words.names import INTERNAL_TOPICS
 
 ACKS_NONE: Final = 0
 ACKS_LEADER: Final = 1
@@ -44,15 +46,10 @@ ACKS_ALL: Final = -1
 
 FIRST_VERSION_WITH_LEADERS: Final = 10
 
+ADMINISTRATOR: Final = "__admin_client"
+"""The client id with which Kafka lets everybody write to internal topics."""
+
 NO_OFFSET: Final = -1
-
-
-class MinIsr(Protocol):
-    """The config of topics that acks=all depends on."""
-
-    def min_insync_replicas(self, topic: str) -> int:
-        """How many replicas must be in sync for acks=all."""
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -75,12 +72,9 @@ class _Topic:
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(
-        self, lookup: PartitionLookup, logs: LogManager, configs: MinIsr, runtime: Runtime, usage: QuotaUsage
-    ) -> None:
+    def __init__(self, lookup: PartitionLookup, logs: LogManager, runtime: Runtime, usage: QuotaUsage) -> None:
         self._lookup = lookup
         self._logs = logs
-        self._configs = configs
         self._runtime = runtime
         self._usage = usage
 
@@ -92,43 +86,50 @@ class ProduceApi:
             topic = _Topic(TopicReference(data.name, data.topic_id))
             topics.append(topic)
             for one in data.partition_data:
-                topic.parts.append(self._part(body.acks, topic, one))
+                topic.parts.append(self._part(request, topic, one))
         if body.acks == ACKS_NONE:
-            for topic in topics:
-                for part in topic.parts:
-                    if part.error is not None:
-                        raise ConnectionRefused(str(part.error))
+            parts = [part for topic in topics for part in topic.parts]
+            for part in parts:
+                if part.error is None:
                     self.flush(part, partial(_show_readers, part))
+            error = next((part.error for part in parts if part.error is not None), None)
+            if error is not None:
+                raise ConnectionRefused(str(error))
             reply(None, self.throttle_ms(request))
             return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def _part(self, acks: int, topic: _Topic, data: PartitionProduceData) -> _Part:
+    def _part(self, request: ClientRequest, topic: _Topic, data: PartitionProduceData) -> _Part:
         part = _Part(data.index)
+        body = cast(ProduceRequest, request.body)
+        acks = body.acks
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
             part.partition = self._lookup.find(topic.reference, data.index)
+            if part.partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{part.partition.name.topic} is written by coordinators only"
+                )
+            if data.records is None:
+                raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
+            check_attributes(data.records, request.version, body.transactional_id)
             part.appended = self._append(part.partition, acks, data.records)
         except ApiError as error:
             part.error = error
             part.is_done = True
         return part
 
-    def _append(self, partition: Partition, acks: int, records: Buffer | None) -> Appended:
+    def _append(self, partition: Partition, acks: int, records: Buffer) -> Appended:
         log = partition.leader_log()
-        if acks == ACKS_ALL:
-            needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
-            if len(partition.record.isr) < needed:
-                raise ApiError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
-                    f" {needed} of min.insync.replicas",
-                )
-        if records is None:
-            raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
+        if acks == ACKS_ALL and not partition.has_enough_in_sync:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
+                f" {partition.effective_min_isr} of min.insync.replicas",
+            )
         appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
         if not log.config.flush_before_ack:
             partition.raise_high_watermark()
@@ -144,11 +145,6 @@ class ProduceApi:
         directory.acknowledge(partition.log, appended.end_offset, on_flushed)
 
     # --- answering ----------------------------------------------------------------------------------------------------
-
-    def enough_in_sync(self, partition: Partition) -> bool:
-        """Whether the replicas in sync are enough for acks=all, now that they all have it (R-15)."""
-        needed = partition.effective_min_isr(self._configs.min_insync_replicas(partition.name.topic))
-        return len(partition.record.isr) >= needed
 
     def throttle_ms(self, request: ClientRequest) -> int:
         """How long the producer must wait after a request of that size."""
@@ -235,23 +231,26 @@ class _PendingProduce:
     def flushed(self, part: _Part, error: ApiError | None) -> None:
         """The leader has it on its disk, or has not."""
         partition = part.partition
+        if partition is not None and error is None:
+            partition.raise_high_watermark()  # also after the request's time: readers wait for it still
         if part.is_done or partition is None:
             return
         if error is not None:
             self._end(part, error)
-            return
-        partition.raise_high_watermark()
-        if self._acks == ACKS_LEADER:
+        elif self._acks == ACKS_LEADER:
             self._end(part, None)
         elif not self._ended_by(part, partition):
             partition.watch(self)
 
     def partition_changed(self, partition: Partition) -> None:
         """The high watermark has moved, or another broker leads."""
+        is_waiting = False
         for topic in self._topics:
             for part in topic.parts:
-                if part.partition is partition and not part.is_done and self._ended_by(part, partition):
-                    partition.unwatch(self)
+                if part.partition is partition and not part.is_done:  # a request may have a partition twice
+                    is_waiting |= not self._ended_by(part, partition)
+        if not is_waiting:
+            partition.unwatch(self)
 
     def _ended_by(self, part: _Part, partition: Partition) -> bool:
         """End a part with acks=all if it can be."""
@@ -264,7 +263,7 @@ class _PendingProduce:
         if appended is None or log.high_watermark < appended.end_offset:
             return False
         too_few = None
-        if not self._api.enough_in_sync(partition):
+        if not partition.has_enough_in_sync:
             too_few = ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
                 f"{partition} has fewer replicas in sync than min.insync.replicas asks for; the records were appended",

@@ -2,18 +2,27 @@
 
 While a flush is under way, appends gather; the next one covers all of them. Each log with such appends is flushed, one
 after the other, since each has a file of its own. Where a flush runs, on the loop or in a thread, decides `Flusher`.
+
+Who waits is called back. What goes wrong in a callback is a mistake of this program: it is logged, and neither taken
+for a failure of the disk nor in the way of the others who wait.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import structlog
 
 from kraftbase.errors import ApiError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.partition_log import PartitionLog
 from raft.shell.flusher import Flusher
 from raft.shell.runtime import Runtime
+
+logger = structlog.get_logger(__name__)
+
+_TRUNCATED: Final = "the log was truncated before the append was durable"
 
 OnDurable = Callable[[ApiError | None], None]
 """Called once: with None when the append is durable, else with what to answer."""
@@ -23,6 +32,24 @@ class _Waiting(NamedTuple):
     log: PartitionLog
     end_offset: int
     on_durable: OnDurable
+
+
+def _tell(told: Iterable[tuple[_Waiting, ApiError | None]]) -> None:
+    """Call everybody back. An error of a callback is logged; what ends the process is raised when all are told."""
+    ending: BaseException | None = None
+    for one, answer in told:
+        try:
+            one.on_durable(answer)
+        except Exception:
+            topic, partition_id = one.log.partition
+            logger.exception(
+                "who waits for an append to be durable has failed: it may not be answered",
+                topic=topic, partition=partition_id, end_offset=one.end_offset, is_durable=answer is None,
+            )  # fmt: skip
+        except BaseException as error:
+            ending = ending or error
+    if ending is not None:
+        raise ending
 
 
 class LogFlushes:
@@ -72,14 +99,12 @@ class GroupCommit:
         gone = [one for one in self._waiting if one.log is log]
         self._waiting = [one for one in self._waiting if one.log is not log]
         error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition was deleted: ask for the metadata again")
-        for one in gone:
-            one.on_durable(error)
+        _tell((one, error) for one in gone)
 
     def fail_all(self, error: ApiError) -> None:
         """The directory is offline: nothing that waits becomes durable."""
         waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            one.on_durable(error)
+        _tell((one, error) for one in waiting)
 
     # --- for the Flusher ----------------------------------------------------------------------------------------------
 
@@ -93,37 +118,43 @@ class GroupCommit:
         """Begin to flush all logs that are waited for."""
         self._started = LogFlushes([])
         for log in {id(one.log): one.log for one in self._waiting}.values():
-            if not log.is_flushed:
-                self._started.pending.append((log, log.start_flush()))
+            if not log.durability.is_flushed:
+                self._started.pending.append((log, log.durability.start_flush()))
         return self._started
 
     def finish_flush(self, pending: LogFlushes) -> None:
         """Note that they are flushed."""
-        self._started = None
         self.flush_count += 1
         for log, flush in pending.pending:
-            log.finish_flush(flush)
+            log.durability.finish_flush(flush)
+        self._started = None
 
     def _on_flushed(self, _: None) -> None:
         waiting, self._waiting = self._waiting, []
+        try:
+            _tell(self._answers(waiting))
+        finally:
+            self._is_requested = bool(self._waiting)
+            if self._is_requested:
+                self._flusher.request()
+
+    def _answers(self, waiting: list[_Waiting]) -> Iterator[tuple[_Waiting, ApiError | None]]:
+        """What is known for each; who must wait longer does."""
         for one in waiting:
             if one.log.recovery_point >= one.end_offset:
-                one.on_durable(None)
+                yield one, None
             elif one.log.log_end_offset < one.end_offset:
-                one.on_durable(
-                    ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the log was truncated before the append was durable")
-                )
+                yield one, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _TRUNCATED)
             else:
                 self._waiting.append(one)
-        self._is_requested = bool(self._waiting)
-        if self._is_requested:
-            self._flusher.request()
 
     def _on_error(self, error: BaseException) -> None:
+        if self._started is None:
+            raise error  # of a callback: the flush itself has ended well
         started, self._started = self._started, None
-        for log, flush in started.pending if started is not None else ():
-            if log.pending_flush is flush:
-                log.abandon_flush(flush)
+        for log, flush in started.pending:
+            if log.durability.pending is flush:
+                log.durability.abandon_flush(flush)
         self._is_requested = False
         if not isinstance(error, OutOfSpace):
             self._on_failure(error)

@@ -77,6 +77,8 @@ class LogDirectory:
         """The partitions that are offline because of damage, and what was found."""
         self.offline_reason = ""
         """Why nothing of the directory is used any more; empty if it is."""
+        self.on_lost: Callable[[], object] = lambda: None
+        """Called when the directory, or a partition in it, has gone offline."""
         self.commits = GroupCommit(runtime, self.fail)
         self._files = files
         self._handles = handles
@@ -281,8 +283,8 @@ class LogDirectory:
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
-        due = log.log_end_offset - log.recovery_point >= log.config.flush_messages
-        if log.config.flush_before_ack or due:
+        is_due = log.durability.unflushed_count >= log.config.flush_messages
+        if log.config.flush_before_ack or is_due:
             self.commits.wait(log, end_offset, on_durable)
         else:
             on_durable(None)
@@ -298,7 +300,9 @@ class LogDirectory:
             raise self.refusal(error) from error
 
     def _write_checkpoints(self) -> None:
-        recovery_points = self._recovery_points | {key: log.recovery_point_to_save for key, log in self.logs.items()}
+        recovery_points = self._recovery_points | {
+            key: log.durability.recovery_point_to_save for key, log in self.logs.items()
+        }
         log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
         if recovery_points != self._recovery_points:
             self._recovery_points = recovery_points
@@ -337,6 +341,7 @@ class LogDirectory:
             )
             logger.error("a log directory is offline", path=self.path, reason=str(error))
             self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
+            self.on_lost()
 
     def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
         """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
@@ -344,6 +349,7 @@ class LogDirectory:
         logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
         self.damaged[partition] = reason
         self.logs.pop(partition, None)
+        self.on_lost()
 
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""

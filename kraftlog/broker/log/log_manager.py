@@ -160,7 +160,7 @@ class LogManager:
                 except ApiError as error:
                     logger.warning("retention has to wait", directory=log.directory, reason=str(error))
                 log.producers.states.expire(now_ms, PRODUCER_EXPIRATION_MS)
-                if log.is_flush_due(self._runtime.wall_clock_ms()):
+                if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
         return deleted
 
@@ -172,10 +172,17 @@ class LogManager:
             except ApiError as error:
                 logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
 
-    def close(self, broker_epoch: int) -> None:
-        """Shut every directory down cleanly; one that fails is recovered at the next start."""
+    def close(self, broker_epoch: int) -> bool:
+        """Shut every directory down cleanly; returns whether that went well. One that fails is recovered at the start.
+
+        For any thread, when nothing is appended any more.
+        """
+        is_clean = not self.failed
         for directory in self.directories:
+            is_clean = is_clean and not directory.offline_reason
             try:
                 directory.close(broker_epoch)
             except (StorageError, FlushFailed) as error:
+                is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
+        return is_clean

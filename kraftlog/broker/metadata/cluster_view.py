@@ -154,6 +154,11 @@ class ClusterView:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def is_reachable(self, broker_id: int, listener_name: str) -> bool:
+        """Whether it is also to be reached by clients of a listener."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and not broker.fenced and _endpoint(broker, listener_name) is not None
+
     def node(self, broker_id: int, listener_name: str) -> Node | None:
         """Where clients of a listener reach a broker; None if it has no such listener, or is not registered."""
         broker = self.brokers.get(broker_id)
@@ -167,12 +172,15 @@ class ClusterView:
         nodes = (self.node(broker_id, listener_name) for broker_id in sorted(self.brokers) if self.is_alive(broker_id))
         return [node for node in nodes if node is not None]
 
-    def offline_replicas(self, partition: PartitionRecord) -> tuple[int, ...]:
-        """The replicas whose broker is not there, is fenced, or lacks the directory that they are in."""
+    def offline_replicas(self, partition: PartitionRecord, listener_name: str) -> tuple[int, ...]:
+        """The replicas that clients of a listener cannot reach.
+
+        Their broker is not there, is fenced, has no such listener, or lacks the directory that they are in.
+        """
         return tuple(
             replica
             for at, replica in enumerate(partition.replicas)
-            if not self.is_alive(replica) or self._lacks_directory(partition, at, replica)
+            if not self.is_reachable(replica, listener_name) or self._lacks_directory(partition, at, replica)
         )
 
     def _lacks_directory(self, partition: PartitionRecord, at: int, replica: int) -> bool:
@@ -181,7 +189,8 @@ class ClusterView:
         directory_id = partition.directories[at]
         if is_reserved(directory_id):
             return directory_id == LOST_DIRECTORY
-        return directory_id not in self.brokers[replica].log_dirs
+        online = self.brokers[replica].log_dirs
+        return bool(online) and directory_id not in online  # registrations before Kafka 3.7 name none
 
 
 def _endpoint(broker: RegisterBrokerRecord, listener_name: str) -> BrokerEndpoint | None:

@@ -32,7 +32,17 @@ class Watcher(Protocol):
 class Partition:
     """A replica on this broker. For one thread."""
 
-    __slots__ = ("_broker_id", "_watchers", "log", "name", "offline_reason", "record", "topic_id")
+    __slots__ = (
+        "_broker_id",
+        "_offline_code",
+        "_offline_reason",
+        "_watchers",
+        "log",
+        "min_insync_replicas",
+        "name",
+        "record",
+        "topic_id",
+    )
 
     def __init__(self, broker_id: int, name: TopicPartition, record: PartitionRecord) -> None:
         self.name = name
@@ -40,8 +50,11 @@ class Partition:
         self.record = record
         """What the metadata says. It must not be changed."""
         self.log: PartitionLog | None = None
-        self.offline_reason = ""
-        """Why there is no log, if there is none."""
+        """None: it is offline, or not here any more."""
+        self.min_insync_replicas = 1
+        """The topic's `min.insync.replicas`."""
+        self._offline_code = ErrorCode.KAFKA_STORAGE_ERROR
+        self._offline_reason = "its log is not open yet"
         self._broker_id = broker_id
         self._watchers: dict[Watcher, None] = {}
 
@@ -58,16 +71,27 @@ class Partition:
         return self.record.leader_epoch
 
     def online_log(self) -> PartitionLog:
-        """Its log. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Its log. Raises ApiError: KAFKA_STORAGE_ERROR, or as `close` was told."""
         if self.log is None:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason)
+            raise ApiError(self._offline_code, self._offline_reason)
         return self.log
 
-    def leader_log(self, current_leader_epoch: int = NO_EPOCH) -> PartitionLog:
-        """Its log, if this broker leads it, in the epoch that the caller knows of.
+    @property
+    def offline_reason(self) -> str:
+        """Why it has no log; empty if it has one."""
+        return self._offline_reason if self.log is None else ""
+
+    def close(self, error: ApiError) -> None:
+        """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
+        self.log = None
+        self._offline_code, self._offline_reason = error.code, str(error)
+        self.notify()
+
+    def leader_log(self, current_leader_epoch: int = NO_EPOCH, *, must_lead: bool = True) -> PartitionLog:
+        """Its log, if this broker leads it or need not, in the epoch that the caller knows of.
 
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
-        that this broker has not heard of, KAFKA_STORAGE_ERROR (DB-50).
+        that this broker has not heard of, or as `online_log` (DB-50).
         """
         if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.record.leader_epoch:
             if current_leader_epoch < self.record.leader_epoch:
@@ -81,7 +105,7 @@ class Partition:
                 f"{self} is in leader epoch {self.record.leader_epoch} as far as this broker knows, not in"
                 f" {current_leader_epoch}: try again",
             )
-        if self.record.leader != self._broker_id:
+        if must_lead and self.record.leader != self._broker_id:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self} is led by broker {self.record.leader}: ask for the metadata again",
@@ -93,17 +117,25 @@ class Partition:
 
     # --- the high watermark -------------------------------------------------------------------------------------------
 
-    def effective_min_isr(self, min_insync_replicas: int) -> int:
-        """How many replicas must be in sync for acks=all: not more than there are (DB-22)."""
-        return min(min_insync_replicas, len(self.record.replicas))
+    @property
+    def effective_min_isr(self) -> int:
+        """How many replicas must be in sync for anything to be committed: not more than there are (DB-22)."""
+        return min(self.min_insync_replicas, len(self.record.replicas))
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether so many are."""
+        return len(self.record.isr) >= self.effective_min_isr
 
     def raise_high_watermark(self) -> None:
         """Show readers what is committed by now, and tell those who wait for it.
 
-        Followers do not fetch yet: while another replica is in sync, nothing is committed.
+        Followers do not fetch yet: while another replica is in sync, nothing is committed. Nor is anything while too
+        few are in sync: a replica that has left them, and may be elected for it, has all that is committed (KIP-966).
         """
         log = self.log
-        if log is None or not self.is_leader or list(self.record.isr) != [self._broker_id]:
+        is_alone = list(self.record.isr) == [self._broker_id]
+        if log is None or not self.is_leader or not is_alone or not self.has_enough_in_sync:
             return
         end_offset = log.recovery_point if log.config.flush_before_ack else log.log_end_offset
         if end_offset > log.high_watermark:
@@ -111,6 +143,11 @@ class Partition:
             self.notify()
 
     # --- those who wait -----------------------------------------------------------------------------------------------
+
+    @property
+    def watcher_count(self) -> int:
+        """How many wait."""
+        return len(self._watchers)
 
     def watch(self, watcher: Watcher) -> None:
         """Tell `watcher` of changes."""

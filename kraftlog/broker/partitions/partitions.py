@@ -8,13 +8,13 @@ under its name has its directory by then.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.partition import Partition
@@ -24,6 +24,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
+from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
@@ -36,6 +37,10 @@ class TopicSettings(Protocol):
         """The settings of the logs of a topic's partitions."""
         ...
 
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many replicas of a partition must be in sync for acks=all."""
+        ...
+
 
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
@@ -46,7 +51,7 @@ class Partitions:
         self._settings = settings
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
-        self._topics: dict[bytes, str] = {}
+        self._metadata: sqlite3.Connection | None = None
         self.on_created: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
         """Called with the directory that a new replica was put into."""
 
@@ -68,14 +73,13 @@ class Partitions:
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Have exactly the replicas that a whole state says, as on a start."""
+        self._metadata = metadata
         found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
         for key in [key for key in self._by_id if key not in found]:
-            self._remove(key)
-        for (topic_id, _), record in found.items():
-            topic = TOPICS.get(metadata, (topic_id,))
-            if topic is not None:
-                self._topics[topic_id] = topic.name
-                self._set(record)
+            self._remove(key, is_elsewhere=TOPICS.get(metadata, (key[0],)) is not None)
+        for record in found.values():
+            self._set(record, {})
+        self._configure(self)
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None
@@ -89,20 +93,16 @@ class Partitions:
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Carry the changes out."""
-        for topic in delta.topics:
-            if topic.after is not None:
-                self._topics[topic.after.topic_id] = topic.after.name
+        new_topics = {topic.after.topic_id: topic.after.name for topic in delta.topics if topic.after is not None}
         mine = [change for change in delta.partitions if self._is_mine(change.before) or self._is_mine(change.after)]
         for change in mine:
             if not self._is_mine(change.after) and change.before is not None:
-                self._remove((change.before.topic_id, change.before.partition_id))
+                key = (change.before.topic_id, change.before.partition_id)
+                self._remove(key, is_elsewhere=change.after is not None)
         for change in mine:
             if self._is_mine(change.after) and change.after is not None:
-                self._set(change.after)
+                self._set(change.after, new_topics)
         self._on_configs(delta)
-        for topic in delta.topics:
-            if topic.before is not None and topic.after is None:
-                self._topics.pop(topic.before.topic_id, None)
 
     def _is_mine(self, record: PartitionRecord | None) -> bool:
         return record is not None and self.broker_id in record.replicas
@@ -118,28 +118,42 @@ class Partitions:
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
+            partition.min_insync_replicas = self._settings.min_insync_replicas(partition.name.topic)
             if partition.log is not None:
                 partition.log.config = self._settings.log_config(partition.name.topic)
                 partition.raise_high_watermark()
 
     # --- replicas -----------------------------------------------------------------------------------------------------
 
-    def _set(self, record: PartitionRecord) -> None:
+    def _set(self, record: PartitionRecord, new_topics: Mapping[bytes, str]) -> None:
         key = (record.topic_id, record.partition_id)
         partition = self._by_id.get(key)
         if partition is None:
-            name = TopicPartition(self._topics[record.topic_id], record.partition_id)
+            topic = new_topics.get(record.topic_id) or self._topic_name(record.topic_id)
+            if topic is None:
+                return  # removed again by what is applied already, of which the next change tells
+            name = TopicPartition(topic, record.partition_id)
             partition = Partition(self.broker_id, name, record)
+            partition.min_insync_replicas = self._settings.min_insync_replicas(topic)
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
         elif record.partition_epoch <= partition.record.partition_epoch:
             return
         partition.record = record
+        self._lead(partition)
+        partition.notify()
+
+    def _lead(self, partition: Partition) -> None:
+        """Begin the leader's epoch, if this broker leads."""
         if partition.is_leader and partition.log is not None:
             # The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
-            partition.log.assign_epoch(record.leader_epoch)
+            partition.log.assign_epoch(partition.leader_epoch)
             partition.raise_high_watermark()
-        partition.notify()
+
+    def _topic_name(self, topic_id: bytes) -> str | None:
+        """The name of a topic that this broker may have had nothing of so far."""
+        topic = None if self._metadata is None else TOPICS.get(self._metadata, (topic_id,))
+        return None if topic is None else topic.name
 
     def _open(self, partition: Partition) -> None:
         """Find the partition's log, or make it; without one it is offline."""
@@ -152,6 +166,7 @@ class Partitions:
                 self._logs.delete_log(partition.name)
                 directory = None
             if directory is None:
+                self._check_may_be_made(partition)
                 partition.log = self._logs.create_log(partition.name, topic_id, config)
                 directory = self._logs.directory_of(partition.name)
             else:
@@ -160,33 +175,57 @@ class Partitions:
             if directory is not None:
                 self.on_created(partition, directory.directory_id)
         except ApiError as error:
-            partition.offline_reason = str(error)
-            logger.error("a partition is offline", partition=str(partition), reason=str(error))
+            if str(error) != partition.offline_reason:
+                logger.error("a partition is offline", partition=str(partition), reason=str(error))
+            partition.close(error)
 
-    def _remove(self, key: tuple[bytes, int]) -> None:
+    def _check_may_be_made(self, partition: Partition) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
+
+        Consider the only replica of a partition, whose disk fails. An empty log in another directory would lead, and
+        all that was acknowledged would be gone, although the disk may come back.
+        """
+        online = self._logs.online
+        if len(online) == len(self._logs.directories) and not self._logs.failed:
+            return
+        assigned = MIGRATING_DIRECTORY
+        for replica, directory_id in zip(partition.record.replicas, partition.record.directories, strict=False):
+            if replica == self.broker_id:
+                assigned = directory_id
+        if assigned != UNASSIGNED_DIRECTORY and assigned not in {of.directory_id.bytes for of in online}:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"the log of {partition} may be in a log directory that is offline: repair that, and restart",
+            )
+
+    def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
         partition = self._by_id.pop(key, None)
         if partition is None:
             return
         self._by_name.pop(partition.name, None)
-        if partition.log is not None:
-            try:
-                self._logs.delete_log(partition.name)
-            except ApiError as error:
-                logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
-        partition.log = None
-        partition.offline_reason = f"{partition} is not on this broker any more: ask for the metadata again"
-        partition.notify()
+        try:
+            # Also a damaged one, whose log is not open, but whose files are there.
+            self._logs.delete_log(partition.name)
+        except ApiError as error:
+            logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition.close(ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again"))
 
     def check_logs(self) -> None:
-        """Take those partitions offline whose log has failed, and tell who waits for them."""
+        """Take those partitions offline whose log has failed, and tell who waits for them.
+
+        A log for which there was no room is made if there is room now.
+        """
         for partition in self:
             if partition.log is None:
+                if self._logs.directory_of(partition.name) is None:
+                    self._open(partition)
+                    self._lead(partition)
                 continue
             try:
                 self._logs.log_of(partition.name)
             except ApiError as error:
-                partition.log, partition.offline_reason = None, str(error)
-                partition.notify()
+                partition.close(error)
 
     def strays(self) -> list[TopicPartition]:
         """The partitions that have a log here, and no replica."""

@@ -80,22 +80,22 @@ def locate(wanted: ReadFrom, isolation: Isolation, bytes_max: int, *, min_one_ba
             return Located(diverging=diverging)
         end_offset = readable_end(log, isolation)
         limit = min(bytes_max, wanted.bytes_max)
-        return Located(log.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
+        return Located(log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
     except ApiError as error:
         return Located(error=error)
 
 
 def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
     """The result for a partition: what was located is read."""
-    log = wanted.partition.log
-    if located.error is not None or log is None:
-        error = located.error or ApiError(ErrorCode.KAFKA_STORAGE_ERROR, wanted.partition.offline_reason)
-        return _refused(error, log)
+    if located.error is not None:
+        return _refused(located.error, wanted.partition.log)
+    log: PartitionLog | None = None
     try:
-        records = b"" if located.found is None else log.read_slice(located.found)
+        log = wanted.partition.online_log()
+        records = b"" if located.found is None else log.reader.read_slice(located.found)
         aborted = None
         if isolation is Isolation.READ_COMMITTED:
-            aborted = tuple(log.aborted_transactions(wanted.offset, log.last_stable_offset)) if records else ()
+            aborted = tuple(log.reader.aborted_transactions(wanted.offset, log.last_stable_offset)) if records else ()
     except ApiError as error:
         return _refused(error, log)
     return Read(

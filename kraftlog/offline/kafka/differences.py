@@ -8,6 +8,7 @@ from heapq import merge
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from kraftlog.offline.kafka.directory import Progress
 from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
 from statemachine.tables.catalogue import TABLES
 from statemachine.tables.cluster_tables import CONFIGS
@@ -15,6 +16,9 @@ from statemachine.tables.opaque_tables import OPAQUE_TABLES
 from statemachine.tables.table import Row, Table
 
 COLUMNS: Final = ("Table", "Key", "Change", "Columns")
+
+ROWS_PER_STEP: Final = 1_024
+"""Progress is told after so many rows."""
 
 
 class Difference(NamedTuple):
@@ -44,17 +48,51 @@ class Difference(NamedTuple):
         return {"Table": self.table.name, "Key": self.key, "Change": change, "Columns": changed}
 
 
-def differences(before: sqlite3.Connection, after: sqlite3.Connection) -> Iterator[Difference]:
-    """The rows that differ, table by table. A snapshot does not say to whom the last producer ids were given."""
-    for table in TABLES:
-        if table.kind is None or table.name.startswith("remote_"):
-            continue
-        yield from _of_table(table, before, after)
+def differences(
+    before: sqlite3.Connection, after: sqlite3.Connection, progress: Progress | None = None
+) -> Iterator[Difference]:
+    """The rows that differ, table by table. A snapshot does not say to whom the last producer ids were given.
+
+    `progress` is called with how many rows of both are read, and how many there are.
+    """
+    compared = [table for table in TABLES if table.kind is not None and not table.name.startswith("remote_")]
+    read = _ReadRows(compared, (before, after), progress)
+    for table in compared:
+        yield from _of_table(table, before, after, read)
+    read.tell()
 
 
-def _of_table(table: Table[Any], before: sqlite3.Connection, after: sqlite3.Connection) -> Iterator[Difference]:
-    places = [table.columns.index(column) for column in table.key]
-    stored, new = _rows(table, before, places), _rows(table, after, places)
+class _ReadRows:
+    """Reads rows, and tells how many of all there are have been read."""
+
+    def __init__(
+        self, tables: list[Table[Any]], connections: tuple[sqlite3.Connection, ...], progress: Progress | None
+    ) -> None:
+        self._progress = progress
+        self._done = self._total = 0
+        if progress is not None:
+            self._total = sum(table.row_count(connection) for table in tables for connection in connections)
+
+    def rows(self, table: Table[Any], connection: sqlite3.Connection) -> Iterator[tuple[Row, Row]]:
+        """Each row after its key. SQLite orders text by its UTF-8 bytes, which is the order of Python's, too."""
+        places = [table.columns.index(column) for column in table.key]
+        for row in connection.execute(table.select_sql(0)):
+            self._done += 1
+            if self._done % ROWS_PER_STEP == 0:
+                self.tell()
+            shown = (row[0], None, None, row[3]) if table.name == "producer_ids" else row
+            yield tuple(row[place] for place in places), shown
+
+    def tell(self) -> None:
+        """Tell how far it is."""
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _of_table(
+    table: Table[Any], before: sqlite3.Connection, after: sqlite3.Connection, read: _ReadRows
+) -> Iterator[Difference]:
+    stored, new = read.rows(table, before), read.rows(table, after)
     merged = merge(
         ((key, 0, row) for key, row in stored), ((key, 1, row) for key, row in new), key=lambda entry: entry[:2]
     )
@@ -63,13 +101,6 @@ def _of_table(table: Table[Any], before: sqlite3.Connection, after: sqlite3.Conn
         old, present = found.get(0), found.get(1)
         if old != present:
             yield Difference(table, _named(table, key, before if present is None else after), old, present)
-
-
-def _rows(table: Table[Any], connection: sqlite3.Connection, places: list[int]) -> Iterator[tuple[Row, Row]]:
-    """Each row after its key. SQLite orders text by its UTF-8 bytes, which is the order of Python's, too."""
-    for row in connection.execute(table.select_sql(0)):
-        shown = (row[0], None, None, row[3]) if table.name == "producer_ids" else row
-        yield tuple(row[place] for place in places), shown
 
 
 def _named(table: Table[Any], key: Row, connection: sqlite3.Connection) -> dict[str, Any]:

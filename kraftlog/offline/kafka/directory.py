@@ -99,6 +99,13 @@ class KafkaDirectory:
         path = self.partition / QUORUM_STATE_NAME
         return read_quorum_state(path) if path.exists() else None
 
+    def refuse_inside(self, target: Path) -> None:
+        """Raise StorageError if what is written to `target` would be in this directory, where nothing is changed."""
+        if target.resolve().is_relative_to(self.path.resolve()):
+            raise StorageError(
+                f"{target} is in {self.path}, a Kafka's directory, where nothing is ever written; name another"
+            )
+
     def segments_from(self, offset: int) -> tuple[Segment, ...]:
         """Those that may hold what is at `offset` or after."""
         first = sum(segment.base_offset <= offset for segment in self.segments[1:])
@@ -142,6 +149,16 @@ def open_directory(path: Path) -> KafkaDirectory:
         tuple(sorted(segments)),
         tuple(sorted(checkpoints, key=lambda checkpoint: (checkpoint.snapshot_id.offset, checkpoint.snapshot_id))),
     )
+
+
+def behind_snapshot(certain_offset: int, end_offset: int) -> list[str]:
+    """A line to tell the reader of what lies between: the newest snapshot ends before it. None if nothing does."""
+    if end_offset <= certain_offset:
+        return []
+    return [
+        f"offsets {certain_offset} to {end_offset - 1} lie behind the newest snapshot and may be uncommitted: the high"
+        " watermark is not on disk"
+    ]
 
 
 def log_batches(

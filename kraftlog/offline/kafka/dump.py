@@ -15,7 +15,7 @@ from kraftlog.kafka.record_batch import RecordBatch
 from kraftlog.kafka.record_values import CONTROL_RECORDS, METADATA_RECORDS, decode_control_record
 from kraftlog.kafka.records import Record
 from kraftlog.offline.kafka.batch_files import BrokenEnd, metadata_of, records_of, unreadable, walk_file
-from kraftlog.offline.kafka.directory import Progress, log_batches, open_directory
+from kraftlog.offline.kafka.directory import Progress, behind_snapshot, log_batches, open_directory
 from kraftlog.offline.kafka.secrets import shown_fields
 
 
@@ -83,11 +83,25 @@ def dump(path: Path, wanted: Wanted, progress: Progress | None = None) -> Iterat
             yield from _records(found.path, found.batch, wanted, has_offsets=True)
         return
     has_offsets = path.suffix != ".checkpoint"
+    size_bytes = path.stat().st_size
     for one in walk_file(path):
         if isinstance(one, BrokenEnd):
             yield _described_end(one)
-        else:
-            yield from _records(path, one.batch, wanted, has_offsets=has_offsets)
+            return
+        if progress is not None:
+            progress(one.end_position, size_bytes)
+        yield from _records(path, one.batch, wanted, has_offsets=has_offsets)
+
+
+def warnings(path: Path, last_offset: int) -> list[str]:
+    """What a reader must know of the records up to `last_offset` of a directory's log. Raises StorageError.
+
+    Of a file alone nobody can tell.
+    """
+    if not path.is_dir():
+        return []
+    newest = open_directory(path).newest_checkpoint
+    return behind_snapshot(0 if newest is None else newest.snapshot_id.offset, last_offset + 1)
 
 
 def _described_end(end: BrokenEnd) -> dict[str, Any]:

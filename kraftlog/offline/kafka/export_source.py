@@ -69,7 +69,7 @@ def _shown(record: Message, version: int) -> MetadataRecord:
     return converted(without_password(record), version)
 
 
-def check_continues(directory: KafkaDirectory, export: Path) -> None:
+def check_continues(directory: KafkaDirectory, export: Path, progress: Progress | None = None) -> None:
     """Raise ApiError(CORRUPT_MESSAGE) if the last offset of an export has another epoch in this log.
 
     With the same epoch all before it is the same, too: a leader writes each offset of its epoch once.
@@ -78,7 +78,7 @@ def check_continues(directory: KafkaDirectory, export: Path) -> None:
     if manifest is None or not manifest.files:
         return
     last_offset, epoch = manifest.end_offset - 1, manifest.files[-1].epoch
-    found = _epoch_of(directory, last_offset)
+    found = _epoch_of(directory, last_offset, progress)
     if found is not None and found != epoch:
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
@@ -87,11 +87,11 @@ def check_continues(directory: KafkaDirectory, export: Path) -> None:
         )
 
 
-def _epoch_of(directory: KafkaDirectory, offset: int) -> int | None:
+def _epoch_of(directory: KafkaDirectory, offset: int, progress: Progress | None) -> int | None:
     for checkpoint in directory.checkpoints:
         if checkpoint.snapshot_id.offset == offset + 1:
             return checkpoint.snapshot_id.epoch
-    for found in log_batches(directory, offset):
+    for found in log_batches(directory, offset, progress):
         if isinstance(found, BrokenEnd) or found.batch.base_offset > offset:
             return None
         return found.batch.partition_leader_epoch

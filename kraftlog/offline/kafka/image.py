@@ -23,7 +23,7 @@ from kraftlog.kafka.metadata_records import (
 from kraftlog.kafka.notation import Message
 from kraftlog.offline.kafka.batch_files import BrokenEnd
 from kraftlog.offline.kafka.checkpoints import checkpoint_records, read_header
-from kraftlog.offline.kafka.directory import Checkpoint, KafkaDirectory, Progress, log_batches
+from kraftlog.offline.kafka.directory import Checkpoint, KafkaDirectory, Progress, behind_snapshot, log_batches
 from kraftlog.offline.kafka.log_conversion import batch_of_ours, converted
 from kraftlog.offline.kafka.other_features import OtherFeatures
 from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
@@ -65,12 +65,7 @@ class KafkaImage:
     def warnings(self) -> list[str]:
         """What a reader must know of it, one line each."""
         certain = 0 if self.snapshot_id is None else self.snapshot_id.offset
-        lines = []
-        if self.end_offset > certain:
-            lines.append(
-                f"offsets {certain} to {self.end_offset - 1} lie behind the newest snapshot and may be uncommitted:"
-                " the high watermark is not on disk"
-            )
+        lines = behind_snapshot(certain, self.end_offset)
         if self.broken_end is not None:
             lines.append(f"the log ends at offset {self.end_offset}: {self.broken_end}")
         if self.has_open_transaction:

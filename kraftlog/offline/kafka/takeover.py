@@ -26,7 +26,7 @@ from snapshot.names import snapshot_name
 from snapshot.store import SnapshotStore
 from statemachine.store.image import SnapshotPoint, snapshot_point, write_image
 from statemachine.tables.catalogue import TABLES
-from statemachine.tables.cluster_tables import FEATURES
+from statemachine.tables.cluster_tables import CONFIGS, FEATURES
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_MIN
 
 RECORDS_PER_BATCH: Final = 1_024
@@ -100,8 +100,7 @@ def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Call
     """Calls `progress` with how many records there are, too."""
     if progress is None:
         return lambda written: None
-    counts = [connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0] for table in TABLES]  # noqa: S608
-    total = sum(counts)
+    total = sum(table.row_count(connection) for table in TABLES if table.kind is not None)
     return lambda written: progress(written, total)
 
 
@@ -153,9 +152,10 @@ def _records(connection: sqlite3.Connection, left_out: Counter[str]) -> Iterator
         if table is FEATURES or table.kind is None:
             continue
         for _, record in table.find(connection):
-            converted = to_kafka(table.to_record(record), metadata_version)
+            ours = table.to_record(record)
+            converted = to_kafka(ours, metadata_version)
             if converted is None:
-                left_out[table.name] += 1
+                left_out[f"{table.name} ({ours.config.name})" if table is CONFIGS else table.name] += 1
             else:
                 yield converted
 

@@ -13,17 +13,18 @@ from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_values import decode_metadata_record
 from kraftpb.v1 import metadata_pb2 as ours
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.words.config_definitions import is_own_config
 from statemachine.words.record_versions import in_version
 
 
 def to_kafka(record: MetadataRecord, metadata_version: int) -> tuple[Message, int] | None:
-    """The record of Kafka's, and its version; None for a kind that Kafka does not have. `record` is changed."""
+    """The record of Kafka's, and its version; None for a kind or a config that Kafka lacks. `record` is changed."""
     kind = record.WhichOneof("record") or ""
     found = getattr(record, kind)
     if isinstance(found, ours.OpaqueRecord):
         return decode_metadata_record(found.value)
     convert = TO_KAFKA.get(kind)
-    if convert is None:
+    if convert is None or (kind == "config" and is_own_config(found.resource_type, found.name)):
         return None
     in_version(record, metadata_version)
     return convert(found), record.version

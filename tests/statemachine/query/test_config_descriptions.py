@@ -50,6 +50,7 @@ def test_a_topics_own_value_comes_before_the_clusters() -> None:
         ("cleanup.policy", "log.cleanup.policy", "compact"),
         ("max.message.bytes", "message.max.bytes", "7"),
         ("flush.messages", "log.flush.interval.messages", "7"),
+        ("flush.before.ack", "log.flush.before.ack", "false"),
         ("local.retention.ms", "log.local.retention.ms", "7"),
         ("min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio", "0.1"),
         ("min.insync.replicas", "min.insync.replicas", "2"),

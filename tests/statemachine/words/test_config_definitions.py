@@ -13,6 +13,7 @@ from statemachine.words.config_definitions import (
     TOPIC_CONFIGS,
     VALUE_LENGTH_MAX,
     check_config,
+    is_own_config,
 )
 from statemachine.words.config_kinds import join_elements, split_elements
 from statemachine.words.resources import ResourceType
@@ -46,6 +47,7 @@ def refused(resource_type: ResourceType, name: str, value: str | None) -> str:
         ("min.cleanable.dirty.ratio", "0.5"),
         ("min.cleanable.dirty.ratio", "1e-3"),
         ("message.timestamp.type", "LogAppendTime"),
+        ("flush.before.ack", "False"),
         ("leader.replication.throttled.replicas", "*"),
         ("leader.replication.throttled.replicas", "0:1,1:2"),
         ("leader.replication.throttled.replicas", ""),
@@ -76,6 +78,8 @@ def test_values_within_kafkas_ranges_are_taken(name: str, value: str) -> None:
         ("compression.gzip.level", "0"),
         ("compression.lz4.level", "18"),
         ("remote.storage.enable", "yes"),
+        ("flush.before.ack", "1"),
+        ("log.flush.before.ack", "true"),
         ("local.retention.ms", "-3"),
         ("min.cleanable.dirty.ratio", "1.5"),
         ("min.cleanable.dirty.ratio", "nan"),
@@ -94,6 +98,7 @@ def test_values_outside_them_are_an_invalid_config_that_says_what_is_possible(na
     ("name", "value"),
     [
         ("log.cleanup.policy", ""),
+        ("log.flush.before.ack", "false"),
         ("log.cleaner.dedupe.buffer.size", "-9223372036854775808"),
         ("log.cleaner.io.buffer.load.factor", "1.5"),
         ("log.cleaner.io.buffer.size", "0"),
@@ -118,6 +123,8 @@ def test_values_of_brokers_within_kafkas_ranges_are_taken(name: str, value: str)
     ("name", "value"),
     [
         ("log.cleaner.backoff.ms", "-1"),
+        ("log.flush.before.ack", "never"),
+        ("flush.before.ack", "true"),
         ("log.cleaner.dedupe.buffer.size", "1.5"),
         ("log.cleaner.io.buffer.load.factor", "much"),
         ("log.cleaner.io.buffer.load.factor", "nan"),
@@ -218,6 +225,18 @@ def test_defaults_are_kafkas(name: str, default: str) -> None:
 )
 def test_defaults_of_brokers_are_kafkas(name: str, default: str) -> None:
     assert BROKER_CONFIGS[name].default == default
+
+
+def test_own_configs_are_told_from_kafkas() -> None:
+    assert {
+        (resource_type, name)
+        for resource_type, definitions in CONFIG_DEFINITIONS.items()
+        for name in definitions
+        if is_own_config(resource_type, name)
+    } == {(ResourceType.TOPIC, "flush.before.ack"), (ResourceType.BROKER, "log.flush.before.ack")}
+    assert not is_own_config(ResourceType.BROKER, "flush.before.ack")
+    assert not is_own_config(ResourceType.TOPIC, "flush.colour")
+    assert not is_own_config(77, "flush.before.ack")
 
 
 def test_lists_are_known_as_lists() -> None:

@@ -30,7 +30,8 @@ class FetchWorld(World):
             for number in (1, 2)
         ]
         changes = tuple(Change(None, record) for record in added)
-        self.partitions.on_delta(MetadataDelta(end_offset=Offset(2), partitions=changes))
+        topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))
+        self.partitions.on_delta(MetadataDelta(end_offset=Offset(2), topics=(topic,), partitions=changes))
 
     def partition(self, number: int) -> Partition:
         found = self.partitions.named("clicks", number)
@@ -270,7 +271,6 @@ def test_a_followers_session_is_told_by_the_field_of_its_version(world: FetchWor
 
 def test_a_partition_that_cannot_be_read_leaves_the_others_as_they_are(world: FetchWorld) -> None:
     size = world.append(1, batch(1))
-    world.partition(0).log = None
-    world.partition(0).offline_reason = str(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone"))
+    world.partition(0).close(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is gone"))
     world.fetch_from({0: 0, 1: 0})
     assert world.sizes() == {0: 0, 1: size}

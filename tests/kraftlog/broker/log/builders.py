@@ -167,7 +167,7 @@ def all_batches(log: PartitionLog) -> list[bytes]:
     """Every batch in the log, through reads."""
     found: list[bytes] = []
     offset = log.log_start_offset
-    while data := log.read(offset, 10_000, log.log_end_offset):
+    while data := log.reader.read(offset, 10_000, log.log_end_offset):
         whole = [bytes(read.data) for read in read_batches(data)]
         found += whole
         offset = read_header(whole[-1]).last_offset + 1

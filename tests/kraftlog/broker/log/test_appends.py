@@ -94,7 +94,7 @@ def test_no_changed_byte_is_taken_but_where_the_broker_writes_anyway(at: int, ch
     data[at] ^= change
     if 12 <= at < 16:
         assert log.append_as_leader(bytes(data), 5, NOW_MS).base_offset == 0
-        assert log.read(0, 10_000, 3)[12:16] == b"\0\0\0\5"
+        assert log.reader.read(0, 10_000, 3)[12:16] == b"\0\0\0\5"
     else:
         with pytest.raises(ApiError):
             log.append_as_leader(bytes(data), 5, NOW_MS)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
-from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, InvariantViolation, StorageError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
@@ -128,6 +130,77 @@ def test_without_flush_before_ack_an_append_is_acknowledged_at_once_until_flush_
     assert len(answered) == 1
     runtime.run()
     assert (answered, log.recovery_point) == ([None, None], 3)
+
+
+@pytest.mark.parametrize("is_slow", [False, True], ids=["on the loop", "in the thread"])
+def test_a_callback_that_fails_is_logged_and_neither_a_failure_of_the_disk_nor_in_the_way_of_others(
+    is_slow: bool,
+) -> None:
+    runtime = StepRuntime()
+    directory = open_directory(MemoryFileSystem(), runtime=runtime)
+    log = log_in(directory)
+    answered: list[str] = []
+
+    def note(name: str, error: ApiError | None) -> None:
+        answered.append(f"{name}: {'durable' if error is None else error.code.name}")
+        if name == "broken":
+            raise KeyError("a mistake of the caller")
+
+    if is_slow:
+        directory.commits._flusher.recent_flush_ms = 1_000.0
+    for name in ("before", "broken", "after"):
+        directory.acknowledge(log, append(log, batch(1)) + 1, partial(note, name))
+    with capture_logs() as logged:
+        runtime.run()
+    assert answered == ["before: durable", "broken: durable", "after: durable"]
+    (entry,) = logged
+    assert (entry["log_level"], entry["topic"], entry["partition"], entry["end_offset"]) == ("error", *CLICKS, 2)
+    assert not directory.offline_reason
+    directory.acknowledge(log, append(log, batch(1)) + 1, partial(note, "later"))
+    runtime.run()
+    assert answered[-1] == "later: durable"
+
+
+def test_an_invariant_that_a_callback_finds_violated_ends_the_process_when_the_others_are_told() -> None:
+    runtime = StepRuntime()
+    directory = open_directory(MemoryFileSystem(), runtime=runtime)
+    log = log_in(directory)
+    answered: list[ApiError | None] = []
+
+    def fail(error: ApiError | None) -> None:
+        answered.append(error)
+        raise InvariantViolation("what is committed is in the log")
+
+    for on_durable in (fail, answered.append):
+        directory.acknowledge(log, append(log, batch(1)) + 1, on_durable)
+    with pytest.raises(InvariantViolation):
+        runtime.run()
+    assert answered == [None, None]
+    assert not directory.offline_reason
+    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
+    runtime.run()
+    assert answered == [None, None, None]
+
+
+def test_a_callback_that_fails_is_not_in_the_way_of_others_that_are_refused() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    answered: list[ErrorCode | None] = []
+
+    def fail(error: ApiError | None) -> None:
+        answered.append(error and error.code)
+        raise KeyError("a mistake of the caller")
+
+    for _ in range(2):
+        directory.acknowledge(log, append(log, batch(1)) + 1, fail)
+        directory.acknowledge(other, append(other, batch(1)) + 1, fail)
+    directory.delete_log(ORDERS, UUID(int=1))
+    assert answered == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    files.failing_syncs.add(LOG)
+    runtime.run()
+    assert answered[2:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+    assert "fdatasync of data/clicks-0" in directory.offline_reason
 
 
 def test_a_flush_that_fails_takes_the_directory_offline_and_nothing_is_acknowledged() -> None:
@@ -261,7 +334,7 @@ def test_a_directory_that_fails_takes_only_its_own_partitions_offline() -> None:
     files.failing_reads.add(f"{first.directory}/00000000000000000000.log")
     append(first, batch(1))
     with pytest.raises(ApiError, match="KAFKA_STORAGE_ERROR"):
-        first.read(0, 100, 1)
+        first.reader.read(0, 100, 1)
     with pytest.raises(ApiError, match="the log directory a is offline"):
         manager.log_of(first.partition)
     assert append(manager.log_of(second.partition), batch(1)) == 0

@@ -74,15 +74,15 @@ def test_an_offset_outside_of_the_log_is_out_of_range(offset: int) -> None:
     log = open_log(MemoryFileSystem())
     append(log, batch(5))
     with pytest.raises(ApiError, match=f"offsets 0 to 5, and {offset} is asked for") as raised:
-        log.read(offset, 100, 5)
+        log.reader.read(offset, 100, 5)
     assert raised.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_at_the_end_there_is_nothing_to_read() -> None:
     log = open_log(MemoryFileSystem())
-    assert log.read(0, 100, 0) == b""
+    assert log.reader.read(0, 100, 0) == b""
     append(log, batch(5))
-    assert log.read(5, 100, 5) == b""
+    assert log.reader.read(5, 100, 5) == b""
 
 
 def test_db66_the_first_batch_is_whole_however_large() -> None:
@@ -90,12 +90,15 @@ def test_db66_the_first_batch_is_whole_however_large() -> None:
     append(log, batch(3, value=b"x" * 500))
     append(log, batch(1))
     large, small = all_batches(log)
-    assert log.read(0, 1, 4) == large
-    assert log.read(1, 0, 4) == large
-    assert log.read(0, len(large) - 1, 4, min_one_batch=False) == b""
-    assert log.read(0, len(large), 4, min_one_batch=False) == large
-    assert log.read(0, len(large) + 10, 4) == large + small[:10]
-    assert log.read(0, 10_000, 4) == large + small
+    assert log.reader.read(0, 1, 4) == large
+    assert log.reader.read(1, 0, 4) == large
+    assert log.reader.read(0, 0, 4, min_one_batch=False) == b""
+    assert log.reader.read(0, 1, 4, min_one_batch=False) == b""
+    assert log.reader.read(0, len(large) - 1, 4, min_one_batch=False) == b""
+    assert log.reader.read(0, len(large), 4, min_one_batch=False) == large
+    assert log.reader.read(0, len(large) + 10, 4, min_one_batch=False) == large + small[:10]
+    assert log.reader.read(0, len(large) + 10, 4) == large + small[:10]
+    assert log.reader.read(0, 10_000, 4) == large + small
 
 
 def test_a_read_ends_where_the_batch_with_the_last_offset_begins() -> None:
@@ -103,9 +106,9 @@ def test_a_read_ends_where_the_batch_with_the_last_offset_begins() -> None:
     for _ in range(4):
         append(log, batch(2))
     batches = all_batches(log)
-    assert log.read(0, 10_000, 4) == b"".join(batches[:2])
-    assert log.read(2, 10_000, 8) == b"".join(batches[1:])
-    assert log.read(4, 10_000, 4) == b""
+    assert log.reader.read(0, 10_000, 4) == b"".join(batches[:2])
+    assert log.reader.read(2, 10_000, 8) == b"".join(batches[1:])
+    assert log.reader.read(4, 10_000, 4) == b""
 
 
 def test_log_append_time_takes_the_place_of_the_producers_and_has_a_crc_of_its_own() -> None:
@@ -123,9 +126,9 @@ def test_a_follower_takes_batches_as_the_leader_has_them() -> None:
     append(leader, batch(3), epoch=1)
     append(leader, batch(2), epoch=1)
     append(leader, batch(4), epoch=6)
-    data = leader.read(0, 10_000, 9)
+    data = leader.reader.read(0, 10_000, 9)
     assert follower.append_as_follower(data[:-1], NOW_MS) == 5, "a part of a batch is left out"
-    assert follower.append_as_follower(leader.read(5, 10_000, 9), NOW_MS) == 9
+    assert follower.append_as_follower(leader.reader.read(5, 10_000, 9), NOW_MS) == 9
     assert all_batches(follower) == all_batches(leader)
     assert follower.epochs.entries() == leader.epochs.entries() == ((1, 0), (6, 5))
 
@@ -136,10 +139,10 @@ def test_a_follower_refuses_what_is_damaged_or_out_of_place(change: int) -> None
     append(leader, batch(3))
     append(follower, batch(3))
     append(leader, batch(2))
-    data = bytearray(leader.read(3, 10_000, 5))
+    data = bytearray(leader.reader.read(3, 10_000, 5))
     data[change] ^= 0x80
     with pytest.raises(ApiError, match="CORRUPT_MESSAGE"):
         follower.append_as_follower(bytes(data), NOW_MS)
     with pytest.raises(ApiError, match="must not begin before offset 3"):
-        follower.append_as_follower(leader.read(0, 10_000, 5), NOW_MS)
+        follower.append_as_follower(leader.reader.read(0, 10_000, 5), NOW_MS)
     assert follower.log_end_offset == 3

@@ -98,10 +98,10 @@ def test_db73_an_aborted_transaction_is_found_by_the_readers_that_need_it() -> N
     append(log, marker(8, aborts=True))
     append(log, marker(9, aborts=True))
     append(log, produced(1, 0, 3))
-    assert log.aborted_transactions(0, log.log_end_offset) == [(8, 0, 4, 2), (9, 2, 5, 6)]
-    assert [entry.producer_id for entry in log.aborted_transactions(0, 2)] == [8]
-    assert [entry.producer_id for entry in log.aborted_transactions(5, 9)] == [9]
-    assert log.aborted_transactions(6, 9) == []
+    assert log.reader.aborted_transactions(0, log.log_end_offset) == [(8, 0, 4, 2), (9, 2, 5, 6)]
+    assert [entry.producer_id for entry in log.reader.aborted_transactions(0, 2)] == [8]
+    assert [entry.producer_id for entry in log.reader.aborted_transactions(5, 9)] == [9]
+    assert log.reader.aborted_transactions(6, 9) == []
 
 
 def test_db74_markers_of_older_coordinators_and_producers_are_fenced(log: PartitionLog) -> None:
@@ -139,7 +139,7 @@ def test_db75_producers_and_transactions_are_known_after_a_start(is_clean: bool,
         append(log, produced(7, index))
     append(log, marker(8, aborts=True))
     append(log, produced(9, 0, 2, attributes=TRANSACTIONAL))
-    expected = log.aborted_transactions(0, 100)
+    expected = log.reader.aborted_transactions(0, 100)
     if is_clean:
         directory.close(broker_epoch=1)
     files.end_process()
@@ -155,7 +155,7 @@ def test_db75_producers_and_transactions_are_known_after_a_start(is_clean: bool,
     refused(log, produced(9, 2), ErrorCode.INVALID_TXN_STATE)
     log.advance_high_watermark(log.log_end_offset)
     assert log.last_stable_offset == 13
-    assert log.aborted_transactions(0, 100) == expected
+    assert log.reader.aborted_transactions(0, 100) == expected
     assert len(expected) == 1
 
 
@@ -165,6 +165,6 @@ def test_a_truncation_takes_producers_back_to_where_they_were(log: PartitionLog)
     append(log, produced(8, 0, attributes=TRANSACTIONAL))
     append(log, marker(8, aborts=True))
     log.truncate(2)
-    assert log.aborted_transactions(0, 100) == []
+    assert log.reader.aborted_transactions(0, 100) == []
     assert append(log, produced(7, 2)) == 2
     assert log.producers.states.state_of(8) is None

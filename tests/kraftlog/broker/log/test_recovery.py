@@ -153,7 +153,7 @@ def test_in_a_compacted_log_a_gap_between_segments_is_no_loss() -> None:
     files.end_process()
     log = log_in(open_directory(files, config=PartitionLogConfig(segment_bytes=1300, is_compacted=True)))
     assert all_batches(log) == before[:1] + before[2:]
-    assert log.read(2, 10, log.log_end_offset)[:8] == before[2][:8], "a read goes on in the next segment"
+    assert log.reader.read(2, 10, log.log_end_offset)[:8] == before[2][:8], "a read goes on in the next segment"
 
 
 def lose_index(files: MemoryFileSystem, path: str) -> None:
@@ -278,8 +278,8 @@ def test_a_header_that_has_rotted_takes_its_partition_offline_when_it_is_read_an
     other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS)
     overwrite(files, FIRST, position_of(log, 1) + 16, b"\7")
     with pytest.raises(ApiError, match="its magic is 7") as raised:
-        log.read(11, 100, 12)
-        log.find_timestamp(NOW_MS + 1)
+        log.reader.read(11, 100, 12)
+        log.reader.find_timestamp(NOW_MS + 1)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "damaged at byte" in directory.damaged[CLICKS]
     with pytest.raises(ApiError, match="damaged at byte"):
@@ -291,7 +291,7 @@ def test_a_file_that_cannot_be_read_takes_the_directory_offline_and_is_named() -
     files, directory, log = written()
     files.failing_reads.add(FIRST)
     with pytest.raises(ApiError, match="input/output error") as raised:
-        log.read(0, 100, 12)
+        log.reader.read(0, 100, 12)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "data is offline" in directory.offline_reason
     with pytest.raises(ApiError, match="is offline"):

@@ -86,7 +86,7 @@ def test_deleted_records_stay_deleted_after_a_crash() -> None:
     log = open_log(files)
     assert log.log_start_offset == 4
     with pytest.raises(ApiError, match="OFFSET_OUT_OF_RANGE"):
-        log.read(3, 10, 4)
+        log.reader.read(3, 10, 4)
 
 
 def test_db83_a_log_starts_at_its_first_segment_if_that_is_later() -> None:

@@ -81,7 +81,7 @@ def test_a_log_rolls_when_offsets_would_be_too_far_from_its_first_one() -> None:
     log.append_as_follower(batch(1, base_offset=2**31 - 1, epoch=0), NOW_MS)
     log.append_as_follower(batch(1, base_offset=2**31, epoch=0), NOW_MS)
     assert base_offsets(log) == [0, 2**31]
-    assert read_header(log.read(11, 1, 2**40)).base_offset == 2**31 - 1
+    assert read_header(log.reader.read(11, 1, 2**40)).base_offset == 2**31 - 1
 
 
 def test_a_preallocated_segment_has_its_size_until_it_is_closed(files: FileSystem) -> None:
@@ -107,7 +107,7 @@ def test_every_offset_is_found_in_many_segments_with_few_open_files(files: FileS
     expected = {}
     for start, end in zip(starts, [*starts[1:], log.log_end_offset], strict=True):
         expected |= dict.fromkeys(range(start, end), start)
-    found = {offset: read_header(log.read(offset, 61, log.log_end_offset)).base_offset for offset in expected}
+    found = {offset: read_header(log.reader.read(offset, 61, log.log_end_offset)).base_offset for offset in expected}
     assert found == expected
     assert len(directory._handles) <= 2
 
@@ -136,22 +136,22 @@ def test_db51_a_timestamp_finds_the_first_record_that_is_not_older(
     asked: int, found: FoundRecord | None, segment_bytes: int
 ) -> None:
     log = timed(PartitionLogConfig(segment_bytes=segment_bytes, index_interval_bytes=0))
-    assert log.find_timestamp(asked) == found
+    assert log.reader.find_timestamp(asked) == found
 
 
 def test_db51_the_newest_record_is_that_with_the_largest_timestamp() -> None:
     log = timed()
-    assert log.find_newest() == FoundRecord(60, 5, 2)
+    assert log.reader.find_newest() == FoundRecord(60, 5, 2)
     log.truncate(5)
-    assert log.find_newest() == FoundRecord(50, 3, 1)
-    assert open_log(MemoryFileSystem()).find_newest() is None
+    assert log.reader.find_newest() == FoundRecord(50, 3, 1)
+    assert open_log(MemoryFileSystem()).reader.find_newest() is None
 
 
 def test_a_record_below_the_logs_start_is_not_found() -> None:
     log = timed()
     log.advance_high_watermark(6)
     log.delete_records(2)
-    assert log.find_timestamp(0) == FoundRecord(20, 2, 0)
+    assert log.reader.find_timestamp(0) == FoundRecord(20, 2, 0)
 
 
 def compressed(data: bytes, codec: int, body: bytes) -> bytes:
@@ -166,6 +166,6 @@ def test_records_in_gzip_are_opened_to_find_one_and_other_codecs_give_the_batch(
     plain = batch(3, timestamps=[10, 30, 20])
     append(log, compressed(plain, 1, gzip.compress(plain[61:])))
     append(log, compressed(batch(3, timestamps=[40, 60, 50]), 4, b"not opened here"))
-    assert log.find_timestamp(11) == FoundRecord(30, 1, 0)
-    assert log.find_timestamp(45) == FoundRecord(60, 3, 0)
-    assert log.find_newest() == FoundRecord(60, 5, 0)
+    assert log.reader.find_timestamp(11) == FoundRecord(30, 1, 0)
+    assert log.reader.find_timestamp(45) == FoundRecord(60, 3, 0)
+    assert log.reader.find_newest() == FoundRecord(60, 5, 0)

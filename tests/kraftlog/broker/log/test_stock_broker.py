@@ -115,7 +115,7 @@ def spans_of(log: PartitionLog) -> list[tuple[int, int]]:
     """First and end offset of each batch, through reads."""
     found: list[tuple[int, int]] = []
     offset = log.log_start_offset
-    while data := log.read(offset, 2**20, log.log_end_offset):
+    while data := log.reader.read(offset, 2**20, log.log_end_offset):
         found += [(read.base_offset, read.end_offset) for read in read_batches(data)]
         offset = found[-1][1]
     return found

@@ -1,0 +1,76 @@
+"""What a broker answers to Kafka's clients: every API's handler, over its partitions and its view of the cluster."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+
+from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi, FindCoordinatorApi
+from kraftlog.broker.apis.fetch import FetchApi
+from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
+from kraftlog.broker.apis.logs import DeleteRecordsApi, DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
+from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
+from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.broker import Broker
+from kraftlog.broker.dispatch import Dispatch
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.broker.producer_ids import ProducerIds
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.quotas.request_quota import RequestQuota
+from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.kafka.notation import Versions
+from raft.shell.runtime import Runtime
+
+
+class ClientApis:
+    """The handlers of one broker. For one thread."""
+
+    def __init__(
+        self, broker: Broker, producer_ids: ProducerIds, auto_create: AutoCreate | None, runtime: Runtime
+    ) -> None:
+        self._broker = broker
+        lookup = PartitionLookup(broker.partitions, broker.cluster)
+        usage = QuotaUsage(broker.quotas)
+        handlers: Mapping[str, Handler] = {
+            "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
+            "Fetch": FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage).handle,
+            "ListOffsets": ListOffsetsApi(lookup).handle,
+            "Metadata": MetadataApi(broker.cluster, auto_create).handle,
+            "FindCoordinator": FindCoordinatorApi().handle,
+            "DeleteRecords": DeleteRecordsApi(lookup).handle,
+            "InitProducerId": InitProducerIdApi(producer_ids).handle,
+            "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,
+            "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
+            "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
+            "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
+        }
+        self._dispatch = Dispatch(handlers, broker.cluster)
+        self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)
+
+    @property
+    def offered(self) -> Mapping[int, Versions]:
+        """The versions of each API that are answered, by the API's key."""
+        return self._dispatch.offered
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Have a request answered. A broker that does not serve yet closes the connection: the client tries again."""
+        if not self._broker.is_serving:
+            raise ConnectionRefused("the broker is starting")
+        self._within_quota.handle(request, reply)
+
+
+def _session_id() -> int:
+    """An id that nobody can guess: who knows it can change what its reader gets."""
+    return 1 + secrets.randbelow(2**31 - 1)
+
+
+def disk_space(path: str) -> DiskSpace:
+    """The size of the disk that a directory is on."""
+    try:
+        usage = shutil.disk_usage(path)
+    except OSError:
+        return DiskSpace()
+    return DiskSpace(usage.total, usage.free)

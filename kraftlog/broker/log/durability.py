@@ -1,0 +1,188 @@
+"""What of a log is durable, and the flushes that make it so.
+
+- A flush makes durable what was appended before it began, and raises the recovery point. One is under way at most; it
+  may run in another thread.
+- A roll flushes nothing: the next flush covers the segments before the last one, with their indexes.
+- The file of leader epochs is written by the flush that raises the recovery point past the epoch's first batch; what it
+  lacks before that, a start finds in the batches that it reads.
+"""
+
+from __future__ import annotations
+
+from kraftbase.checks import check
+from kraftbase.errors import OutOfSpace
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.epoch_file import write_epochs
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.flushes import PendingFlush
+from kraftlog.broker.log.leader_epochs import LeaderEpochs
+from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.segment import Segment
+from kraftlog.broker.log.segment_list import SegmentList
+
+
+class Durability:
+    """The recovery point, the segments that wait for a flush, and the flush that is under way. For one thread."""
+
+    def __init__(
+        self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
+        producers: ProducerHistory, recovery_point: int,
+    ) -> None:  # fmt: skip
+        """Of a log that was just opened, which a start has found to be durable below `recovery_point`."""
+        self.recovery_point = recovery_point
+        """Everything below is durable."""
+        self._handles = handles
+        self._directory = directory
+        self._segments = segments
+        self._epochs = epochs
+        self._producers = producers
+        self._unflushed = segments.from_offset(recovery_point)[:-1]
+        self._has_new_names = True
+        self._pending: PendingFlush | None = None
+        # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
+        self._waiting_since_ms = 0 if self.unflushed_count else None
+        self._flushing_since_ms: int | None = None
+        self._flushing_producer_files: set[str] = set()
+
+    # --- what is durable ----------------------------------------------------------------------------------------------
+
+    @property
+    def unflushed_count(self) -> int:
+        """How many offsets are not durable."""
+        return self._segments.last.end_offset - self.recovery_point
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether everything is durable."""
+        return self.unflushed_count <= 0 and not self._unflushed
+
+    @property
+    def recovery_point_to_save(self) -> int:
+        """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
+        return min([self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])])
+
+    @property
+    def pending(self) -> PendingFlush | None:
+        """The flush that is under way."""
+        return self._pending
+
+    def is_flush_due(self, config: PartitionLogConfig, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush to begin."""
+        since_ms = self._waiting_since_ms
+        is_late = since_ms is not None and now_ms - since_ms >= config.flush_ms
+        return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
+
+    # --- what makes it less so ----------------------------------------------------------------------------------------
+
+    def appended(self, now_ms: int) -> None:
+        """Something was appended."""
+        if self._waiting_since_ms is None:
+            self._waiting_since_ms = now_ms
+
+    def before_roll(self, closed: Segment, base_offset: int) -> None:
+        """The log will go on in a new segment at that offset.
+
+        The recovery point on disk may say that all of `closed` is flushed. A start after a crash would not read it
+        again once there is a next segment, so its indexes and its size must be durable before. That is little.
+        """
+        if self.recovery_point < base_offset:
+            return
+        for path in (*closed.paths, *sorted(self._producers.unflushed)):
+            self._handles.get(path).fsync()
+        self._producers.unflushed.clear()
+
+    def rolled(self, closed: Segment, base_offset: int) -> None:
+        """The log goes on in a new segment at that offset."""
+        self._has_new_names = True
+        if self.recovery_point < base_offset:
+            self._unflushed.append(closed)
+
+    def cut(self, end_offset: int) -> None:
+        """The log was cut at `end_offset`, durably."""
+        last_base_offset = self._segments.last.base_offset
+        self._unflushed = [segment for segment in self._unflushed if segment.base_offset < last_base_offset]
+        self.recovery_point = min(self.recovery_point, end_offset)
+        if self.is_flushed:
+            self._waiting_since_ms = None
+        if self._pending is not None:
+            self._pending.end_offset = min(self._pending.end_offset, self.recovery_point)
+
+    def removed_below(self, base_offset: int) -> None:
+        """The segments below were removed."""
+        self._unflushed = [segment for segment in self._unflushed if segment.base_offset >= base_offset]
+
+    def retire(self) -> None:
+        """The log is deleted: a flush that is under way has no consequences."""
+        if self._pending is not None:
+            self._pending.is_needed = False
+
+    # --- flushing -----------------------------------------------------------------------------------------------------
+
+    def start_flush(self) -> PendingFlush:
+        """Begin to flush all that was appended so far. InvariantViolation while another flush is under way.
+
+        Raises StorageError, also OutOfSpace; then none is under way.
+        """
+        check(self._pending is None, "one flush of a log is under way at most")
+        if self._epochs.is_changed:
+            # Not in the thread: by then the directory of a deleted log may be another log's. It syncs the directory.
+            self.save_epochs()
+            self._has_new_names = False
+        self._producers.write_aborted()
+        exists = self._handles.files.exists
+        paths = [path for segment in self._unflushed for path in segment.paths if exists(path)]
+        paths.append(self._segments.last.path)
+        paths += sorted(self._producers.unflushed)
+        self._flushing_producer_files = set(self._producers.unflushed)
+        self._producers.unflushed.clear()
+        self._pending = PendingFlush(
+            self._handles, self._directory, paths, self._segments.last.end_offset, tuple(self._unflushed),
+            has_new_names=self._has_new_names,
+        )  # fmt: skip
+        self._has_new_names = False
+        self._flushing_since_ms, self._waiting_since_ms = self._waiting_since_ms, None
+        return self._pending
+
+    def finish_flush(self, pending: PendingFlush) -> int:
+        """Note that `pending.run()` has returned. Returns the recovery point."""
+        check(pending is self._pending, "the flush that is finished is the one under way")
+        self._pending = None
+        pending.release()
+        self._unflushed = [segment for segment in self._unflushed if segment not in pending.segments]
+        self.recovery_point = max(self.recovery_point, min(pending.end_offset, self._segments.last.end_offset))
+        return self.recovery_point
+
+    def abandon_flush(self, pending: PendingFlush) -> None:
+        """Note that `pending.run()` has raised OutOfSpace, or was not called: it is to be tried again."""
+        check(pending is self._pending, "the flush that is abandoned is the one under way")
+        self._pending = None
+        pending.release()
+        self._has_new_names = True
+        exists = self._handles.files.exists
+        self._producers.unflushed |= {path for path in self._flushing_producer_files if exists(path)}
+        if self._flushing_since_ms is not None:
+            self._waiting_since_ms = self._flushing_since_ms
+
+    def flush(self) -> int:
+        """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""
+        if not self.is_flushed or self._epochs.is_changed or self._producers.unflushed:
+            pending = self.start_flush()
+            try:
+                pending.run()
+            except OutOfSpace:
+                self.abandon_flush(pending)
+                raise
+            self.finish_flush(pending)
+        return self.recovery_point
+
+    def flush_whole(self) -> None:
+        """Make everything durable, with what a start could do without. Raises FlushFailed, StorageError."""
+        self._producers.unflushed |= set(self._segments.last.paths)
+        self._has_new_names = True
+        self._epochs.is_changed = True
+        self.flush()
+
+    def save_epochs(self) -> None:
+        """Write the file of leader epochs, durably, if it is behind. Raises StorageError."""
+        if self._epochs.is_changed:
+            write_epochs(self._handles.files, self._directory, self._epochs)

@@ -1,0 +1,45 @@
+"""Log lines about clients: bounded in length and in number, whatever clients do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from kraftlog.broker.network.counters import Closed
+
+LINES_MAX: Final = 10
+"""Lines for each reason in an interval; the first line of the next one says how many were left out."""
+
+INTERVAL_SECONDS: Final = 60.0
+TEXT_CHARACTERS_MAX: Final = 300
+
+logger = structlog.get_logger(__name__)
+
+
+class Complaints:
+    """Logs why connections are closed. `now` is a clock in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._since: dict[Closed, float] = {}
+        self._lines: dict[Closed, int] = {}
+
+    def log(self, reason: Closed, address: str, error: BaseException | None = None, **more: Any) -> None:
+        """Log one connection's end, with the error that caused it."""
+        now = self._now()
+        left_out = 0
+        if now - self._since.get(reason, -INTERVAL_SECONDS) >= INTERVAL_SECONDS:
+            left_out = max(0, self._lines.get(reason, 0) - LINES_MAX)
+            self._since[reason] = now
+            self._lines[reason] = 0
+        self._lines[reason] += 1
+        if self._lines[reason] > LINES_MAX:
+            return
+        if left_out:
+            more["left_out_before"] = left_out
+        if error is not None:
+            more["error"] = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS_MAX]
+        traceback = {"exc_info": error} if reason is Closed.FAILED else {}
+        logger.warning("a client's connection is closed", reason=str(reason), address=address, **more, **traceback)

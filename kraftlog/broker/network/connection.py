@@ -1,0 +1,356 @@
+"""One connection's socket. What is said over it is in `conversation.py`; here is when it is read, and when closed.
+
+It is read while all that was read is handed to the handler, and more may be. Each event ends in `_settle`, which
+works out anew whether that is so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from kraftlog.broker.network.connections import Connections
+from kraftlog.broker.network.conversation import Conversation, Exchange
+from kraftlog.broker.network.counters import Closed
+from kraftlog.broker.network.shared_bytes import SharedBytes
+from kraftlog.broker.network.watch import Duty
+from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer, Message
+
+REQUESTS_PER_TURN: Final = 32
+"""So many requests of one connection are handled before others have their turn."""
+
+
+class ReplyTo:
+    """Answers one request: a `Reply`."""
+
+    __slots__ = ("_connection", "_exchange")
+
+    def __init__(self, connection: Connection, exchange: Exchange) -> None:
+        self._connection = connection
+        self._exchange = exchange
+
+    def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
+        """Answer it. Never raises: what cannot be written closes the connection."""
+        self._connection.answer(self._exchange, response, throttle_ms)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection of one client, for one event loop."""
+
+    def __init__(self, connections: Connections, listener_name: str) -> None:
+        self._connections = connections
+        self._limits = connections.limits
+        self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
+        self._client = Client("", listener_name)
+        self._transport: asyncio.Transport
+        self._is_member = False
+        self._closed: Closed | None = None
+        self._is_at_end = False
+        self._is_reading = True
+        self._is_taking_turn = False
+        self._next_turn: asyncio.Handle | None = None
+        self._muted_until = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._outgoing: list[Buffer] = []
+        self._outgoing_bytes = 0
+        self._bytes_in = 0
+        self._bytes_out = 0
+        self._unsent_bytes = 0
+        self._queued_bytes = 0
+        self._waits_for_queue = False
+
+    # --- what the event loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Let it in, or close it at once."""
+        self._transport = cast(asyncio.Transport, transport)
+        peer = transport.get_extra_info("peername")
+        self._client = Client(str(peer[0]) if peer else "", self._client.listener_name)
+        # Told when something is left unsent, and when nothing is: bytes are counted between the two.
+        self._transport.set_write_buffer_limits(high=0, low=0)
+        refusal = self._connections.admit(self, self._client.address)
+        if refusal is None:
+            self._is_member = True
+            return
+        self._closed = refusal
+        self._connections.complaints.log(refusal, self._client.address)
+        self._transport.abort()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes are to be put."""
+        return self._conversation.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes were put there."""
+        if self._closed is not None:
+            return
+        self._bytes_in += nbytes
+        self._connections.counters.bytes_in += nbytes
+        self._connections.watch.active(self)
+        self._conversation.received(nbytes)
+        self._take_turn()
+
+    def eof_received(self) -> bool:
+        """The client sends nothing more: close when all that it has asked is answered."""
+        self._is_at_end = True
+        self._is_reading = False
+        self._settle()
+        return True
+
+    def pause_writing(self) -> None:
+        """Some bytes could not be sent at once."""
+        self._measure_unsent()
+
+    def resume_writing(self) -> None:
+        """All bytes are sent."""
+        self._measure_unsent()
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        if not self._is_member:
+            return
+        self._release()
+        self._count_unsent(0)
+        self._is_member = False
+        self._connections.left(self, self._closed or Closed.BY_CLIENT)
+        self._closed = self._closed or Closed.BY_CLIENT
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _take_turn(self) -> None:
+        """Handle what was read, as far as it may be handled now."""
+        self._next_turn = None
+        if self._closed is not None:
+            return
+        self._is_taking_turn = True
+        try:
+            for _ in range(REQUESTS_PER_TURN):
+                if not self._may_handle() or not self._handle_next():
+                    break
+        finally:
+            self._is_taking_turn = False
+        self._write()
+        self._settle()
+
+    def _may_handle(self) -> bool:
+        """Whether the client may have one more request handled. If all clients together may not, it will be told."""
+        return (
+            self._closed is None
+            and self._unmuting is None
+            and self._conversation.unanswered < self._limits.connection_requests_max
+            and self._unsent_bytes + self._outgoing_bytes <= self._limits.connection_unsent_bytes_max
+            and self._connections.unsent.try_hold(self, 0)
+        )
+
+    def _handle_next(self) -> bool:
+        """Hand the next request to the handler, if there is one."""
+        try:
+            exchange = self._conversation.next_exchange()
+            if exchange is None:
+                return False
+            asked = exchange.request
+            self._connections.counters.requests += 1
+            self._connections.handler(
+                ClientRequest(
+                    asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes
+                ),
+                ReplyTo(self, exchange),
+            )
+        except BaseException as error:
+            self._failed(error)
+        return self._closed is None
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int) -> None:
+        """Answer a request. If its turn has come it is sent at once, with those that waited for it."""
+        if self._closed is not None:
+            self._connections.counters.answers_unwanted += 1
+            return
+        try:
+            self._conversation.answer(exchange, response)
+            for pieces in self._conversation.data_to_send():
+                self._outgoing += pieces
+                self._outgoing_bytes += sum(map(len, pieces))
+        except BaseException as error:
+            self._failed(error)
+            return
+        if throttle_ms > 0:
+            self._mute(throttle_ms)
+        if not self._is_taking_turn:
+            self._connections.watch.active(self)
+            self._write()
+            self._settle()
+
+    def _write(self) -> None:
+        if not self._outgoing or self._transport.is_closing():
+            return
+        pieces, self._outgoing = self._outgoing, []
+        size_bytes, self._outgoing_bytes = self._outgoing_bytes, 0
+        self._bytes_out += size_bytes
+        self._connections.counters.bytes_out += size_bytes
+        self._transport.writelines(pieces)
+        self._measure_unsent()
+
+    def _measure_unsent(self) -> None:
+        self._count_unsent(self._transport.get_write_buffer_size())
+
+    def _count_unsent(self, unsent_bytes: int) -> None:
+        more_bytes = unsent_bytes - self._unsent_bytes
+        self._unsent_bytes = unsent_bytes
+        if more_bytes > 0:
+            self._connections.unsent.hold(more_bytes)
+        elif more_bytes < 0:
+            self._connections.unsent.give_back(-more_bytes)
+        self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Handle and read nothing for so long. One timer is enough, however often that is said."""
+        self._muted_until = max(self._muted_until, self._connections.loop.time() + throttle_ms / 1000)
+        if self._unmuting is None:
+            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        if self._connections.loop.time() < self._muted_until:
+            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
+            return
+        self._connections.watch.active(self)
+        self._settle()
+
+    # --- whether to read ----------------------------------------------------------------------------------------------
+
+    def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
+        """Others hold fewer bytes now, and this connection may go on."""
+        if bound is self._connections.queued:
+            self._queued_bytes += size_bytes
+            self._waits_for_queue = False
+        self._schedule_turn()
+
+    def _schedule_turn(self) -> None:
+        """Never at once: a handler is not to be called by what it, or another one, calls."""
+        if self._next_turn is None and self._closed is None:
+            self._next_turn = self._connections.loop.call_soon(self._take_turn)
+
+    def _settle(self) -> None:
+        """Go on with what can go on, now that something has changed."""
+        if self._closed is not None:
+            return
+        self._hold_queued()
+        if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
+            self.close(Closed.BY_CLIENT)
+            return
+        may_handle = self._may_handle()
+        if self._conversation.has_next:
+            if may_handle:
+                self._schedule_turn()
+            self._read(False)
+        else:
+            self._read(may_handle and not self._is_at_end and self._has_queue_room())
+
+    def _hold_queued(self) -> None:
+        """Have the bytes of all requests counted; if there is no room for more of them, it waits."""
+        more_bytes = self._conversation.queued_bytes - self._queued_bytes
+        if more_bytes > 0:
+            self._waits_for_queue = not self._connections.queued.try_hold(self, more_bytes)
+            self._queued_bytes += 0 if self._waits_for_queue else more_bytes
+            return
+        if self._waits_for_queue:
+            self._waits_for_queue = False
+            self._connections.queued.forget(self)
+        if more_bytes < 0:
+            self._queued_bytes += more_bytes
+            self._connections.queued.give_back(-more_bytes)
+
+    def _has_queue_room(self) -> bool:
+        """One request always has, or it would never be whole."""
+        return not self._waits_for_queue and (
+            self._queued_bytes <= self._limits.connection_queued_bytes_max or not self._conversation.unanswered
+        )
+
+    def _read(self, is_reading: bool) -> None:
+        if is_reading != self._is_reading and not self._is_at_end:
+            self._is_reading = is_reading
+            if is_reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        self._watch_for(Duty.SEND_REST, self._is_reading and self._conversation.is_in_large_request)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _failed(self, error: BaseException) -> None:
+        """What a request or an answer has raised closes its connection only, unless it must end the process."""
+        match error:
+            case KeyboardInterrupt() | SystemExit():
+                raise error
+            case ConnectionRefused():
+                self.close(Closed.BY_HANDLER)
+            case MalformedBytes():
+                self.close(Closed.MALFORMED, error)
+            case Exception() | asyncio.CancelledError():
+                self.close(Closed.FAILED, error)
+            case _:
+                self.close(Closed.FAILED, error)
+                self._connections.on_fatal(error)
+
+    def close(self, reason: Closed, error: BaseException | None = None) -> None:
+        """Handle and read nothing more, and close the connection when all that is written is sent."""
+        if self._closed is not None:
+            return
+        self._write()
+        self._closed = reason
+        if error is not None:
+            self._connections.complaints.log(reason, self._client.address, error)
+        self._release()
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Close it at once."""
+        self._transport.abort()
+
+    def _release(self) -> None:
+        """Give back what it holds of what is shared, but for bytes that are still being sent."""
+        for handle in (self._next_turn, self._unmuting):
+            if handle is not None:
+                handle.cancel()
+        self._connections.queued.forget(self)
+        self._connections.unsent.forget(self)
+        self._connections.queued.give_back(self._queued_bytes)
+        self._queued_bytes = 0
+        self._conversation.forget()
+        self._watch_for(Duty.SEND_REST, False)
+
+    # --- idle and slow ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the broker has to do something before the client can."""
+        return bool(self._conversation.unanswered) or self._unmuting is not None
+
+    def moved_bytes(self, duty: Duty) -> int:
+        """How much of its duty the client has done."""
+        if duty is Duty.SEND_REST:
+            return self._bytes_in
+        return self._bytes_out - self._transport.get_write_buffer_size()
+
+    def close_idle(self) -> None:
+        """Nothing was asked for too long."""
+        self.close(Closed.IDLE)
+
+    def close_slow(self, duty: Duty) -> None:
+        """Others cannot have the memory that it holds: drop what it does not take."""
+        what = "has not taken its answers" if duty is Duty.TAKE_ANSWERS else "has not sent the rest of its request"
+        self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
+        self.close(Closed.SLOW)
+        self._transport.abort()
+
+    def _watch_for(self, duty: Duty, has_to: bool) -> None:
+        watch: Callable[[Connection, Duty], None] = (
+            self._connections.watch.has_to if has_to else self._connections.watch.is_free
+        )
+        watch(self, duty)

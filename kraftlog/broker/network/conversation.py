@@ -1,0 +1,138 @@
+"""One connection without its socket: bytes in, requests out; answers in, in any order, bytes out, in order.
+
+    conversation.receive_data(bytes from the client)
+    while (exchange := conversation.next_exchange()) is not None:
+        ...  now, or later:  conversation.answer(exchange, response)
+    for pieces in conversation.data_to_send(): ...  to the client
+
+No clock and no I/O, so that the simulator runs it, too. After an error the connection is to be closed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from kraftbase.errors import KraftlogError
+from kraftlog.kafka.connections import Request, ServerConnection
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer, Message, Versions
+
+
+class AnsweredTwice(KraftlogError):
+    """A handler has answered a request that it had answered before."""
+
+
+class Exchange:
+    """A request and its answer."""
+
+    __slots__ = ("is_answered", "request", "response")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.response: Message | None = None
+        self.is_answered = False
+
+
+class Conversation:
+    """What a client asks over one connection, and what it is answered."""
+
+    def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int) -> None:
+        self._server = ServerConnection(offered, request_bytes_max)
+        self._frames = self._server.frames
+        self._exchanges: deque[Exchange] = deque()
+        self._unanswered_bytes = 0
+        self._malformed: MalformedBytes | None = None
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def space(self) -> memoryview:
+        """Where the next bytes of the client are to be put."""
+        return self._frames.space()
+
+    def received(self, count: int) -> None:
+        """`count` bytes were put there. Bytes that no frame can begin with show in `next_exchange`, in their turn."""
+        if self._malformed is None:
+            try:
+                self._frames.received(count)
+            except MalformedBytes as error:
+                self._malformed = error
+
+    def receive_data(self, data: Buffer) -> None:
+        """Take bytes of the client, as `received`."""
+        view = memoryview(data)
+        while view and self._malformed is None:
+            space = self.space()
+            count = min(len(space), len(view))
+            space[:count] = view[:count]
+            self.received(count)
+            view = view[count:]
+
+    def next_exchange(self) -> Exchange | None:
+        """The next request, or None until there are more bytes.
+
+        Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered: now and ever after.
+        """
+        if not self._frames.has_frame:
+            if self._malformed is not None:
+                raise self._malformed
+            return None
+        try:
+            request = self._server.next_event()
+        except MalformedBytes as error:
+            self._malformed = error
+            while self._frames.next_frame() is not None:
+                pass
+            raise
+        if request is None:
+            return None
+        exchange = Exchange(request)
+        self._exchanges.append(exchange)
+        self._unanswered_bytes += request.size_bytes
+        return exchange
+
+    @property
+    def has_next(self) -> bool:
+        """Whether `next_exchange` gives a request, or raises."""
+        return self._frames.has_frame or self._malformed is not None
+
+    @property
+    def is_in_large_request(self) -> bool:
+        """Whether memory is held for the rest of a request that is not there yet."""
+        return self._frames.is_in_large_frame
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
+        return self._frames.waiting_bytes + self._unanswered_bytes
+
+    def forget(self) -> None:
+        """Hold no request any more: the connection is closed, and handlers may hold on to this."""
+        while self._frames.next_frame() is not None:
+            pass
+        self._exchanges.clear()
+        self._unanswered_bytes = 0
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def unanswered(self) -> int:
+        """How many requests were given and not answered, or wait for the answers to earlier ones."""
+        return len(self._exchanges)
+
+    def answer(self, exchange: Exchange, response: Message | None) -> None:
+        """Answer a request; None sends nothing, for a Produce with acks=0. Raises AnsweredTwice."""
+        if exchange.is_answered:
+            raise AnsweredTwice(f"{exchange.request.api.name}: a request was answered twice; answer it once")
+        exchange.response = response
+        exchange.is_answered = True
+
+    def data_to_send(self) -> Iterator[list[Buffer]]:
+        """The bytes of each answer whose turn it is, in pieces. Raises UnwritableValue in its turn."""
+        while self._exchanges and self._exchanges[0].is_answered:
+            exchange = self._exchanges.popleft()
+            self._unanswered_bytes -= exchange.request.size_bytes
+            if exchange.response is None:
+                self._server.leave_unanswered(exchange.request)
+            else:
+                yield self._server.send(exchange.request, exchange.response)

@@ -1,0 +1,69 @@
+"""Where a broker listens, and the limits on its clients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ConfigurationError
+from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN
+from kraftlog.kafka.frames import FRAME_BYTES_MAX
+
+_MIB: Final = 1024 * 1024
+_INT_MAX: Final = 2**31 - 1
+
+
+class Listener(NamedTuple):
+    """Where a broker listens."""
+
+    name: str
+    """What clients' endpoints in the metadata are named after, such as PLAINTEXT."""
+    host: str
+    """A name or an address; empty for all addresses of this machine."""
+    port: int
+    """0 is any port that is free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a client may use. Where Kafka has the limit, the default is Kafka's.
+
+    A connection that reaches a limit is not read until it is below it again. Those that say so close connections.
+    Raises ConfigurationError if a value is out of range.
+    """
+
+    connections_max: int = _INT_MAX
+    """Connections at a time, of all listeners; a further one is closed. Kafka's `max.connections`."""
+    address_connections_max: int = _INT_MAX
+    """The same from one IP address. Kafka's `max.connections.per.ip`."""
+    request_bytes_max: int = FRAME_BYTES_MAX
+    """A request above this closes its connection. Kafka's `socket.request.max.bytes`."""
+    connection_requests_max: int = 100
+    """Requests of a connection that are not answered yet; Kafka has one."""
+    connection_queued_bytes_max: int = 128 * _MIB
+    """Bytes of a connection's requests that are being read or are not answered yet. One request always fits."""
+    queued_bytes_max: int = 512 * _MIB
+    """The same of all connections. One request always fits. Kafka's `queued.max.request.bytes` has no limit."""
+    connection_unsent_bytes_max: int = 16 * _MIB
+    """Bytes of answers that a client has not taken yet. One answer always fits."""
+    unsent_bytes_max: int = 512 * _MIB
+    """The same of all connections."""
+    idle_timeout_ms: int = 600_000
+    """A connection without a request for so long is closed. Kafka's `connections.max.idle.ms`."""
+    slow_timeout_ms: int = 30_000
+    """In this time a client has to take 64 KiB of answers that wait for it, or all, or else its connection is closed.
+
+    The same holds for sending the rest of a large request. While a limit on all connections is reached others wait for
+    this memory, and the time is a tenth.
+    """
+    drain_timeout_ms: int = 1_000
+    """How long the end waits until clients have taken the answers that were sent."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            least = REQUEST_HEADER_BYTES_MIN if field.name == "request_bytes_max" else 1
+            value = getattr(self, field.name)
+            if value < least:
+                raise ConfigurationError(f"{field.name} is {value}; it must be at least {least}")
+        if self.request_bytes_max > _INT_MAX:
+            raise ConfigurationError(f"request_bytes_max is {self.request_bytes_max}; it must be at most {_INT_MAX}")

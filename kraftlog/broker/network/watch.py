@@ -1,0 +1,115 @@
+"""Which connections are idle, and which clients are slow: one timer looks, as long as there are connections.
+
+Idle connections are at the front of a queue in which each request puts its connection at the end. For slowness only
+those are looked at whose client has to do something, with the broker's memory held until then.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final, Protocol
+
+PROGRESS_BYTES: Final = 64 * 1024
+"""A client that moves so many bytes is not slow."""
+
+PRESSED_DIVISOR: Final = 10
+"""Slow clients have this part of the time while others wait for the memory that they hold."""
+
+LOOKS_PER_TIMEOUT: Final = 20
+INTERVAL_SECONDS_MAX: Final = 1.0
+INTERVAL_SECONDS_MIN: Final = 0.01
+
+
+class Duty(Enum):
+    """What a client has to do, so that memory of the broker is free again."""
+
+    TAKE_ANSWERS = auto()
+    SEND_REST = auto()
+
+
+class Watched(Protocol):
+    """A connection, as it is watched."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the broker, and not the client, has to do something."""
+        ...
+
+    def moved_bytes(self, duty: Duty) -> int:
+        """How many bytes the client has taken, or sent, since the connection was made."""
+        ...
+
+    def close_idle(self) -> None:
+        """It is idle for too long."""
+        ...
+
+    def close_slow(self, duty: Duty) -> None:
+        """Its client is too slow."""
+        ...
+
+
+@dataclass(slots=True)
+class _Mark:
+    """How much a client had moved at a time."""
+
+    moved_bytes: int
+    at: float
+
+
+class Watch:
+    """Looks after all connections. `now` is a clock in seconds; `look` is to be called every `interval_seconds`."""
+
+    def __init__(self, now: Callable[[], float], idle_seconds: float, slow_seconds: float) -> None:
+        self._now = now
+        self._idle_seconds = idle_seconds
+        self._slow_seconds = slow_seconds
+        self._active_at: OrderedDict[Watched, float] = OrderedDict()
+        self._duties: dict[tuple[Watched, Duty], _Mark] = {}
+        shortest = min(idle_seconds, slow_seconds / PRESSED_DIVISOR)
+        self.interval_seconds = min(INTERVAL_SECONDS_MAX, max(INTERVAL_SECONDS_MIN, shortest / LOOKS_PER_TIMEOUT))
+
+    def active(self, connection: Watched) -> None:
+        """A connection was made, or something happened on it."""
+        self._active_at[connection] = self._now()
+        self._active_at.move_to_end(connection)
+
+    def has_to(self, connection: Watched, duty: Duty) -> None:
+        """From now on the client has to do that, if it had not to before."""
+        if (connection, duty) not in self._duties:
+            self._duties[connection, duty] = _Mark(connection.moved_bytes(duty), self._now())
+
+    def is_free(self, connection: Watched, duty: Duty) -> None:
+        """The client has done it, or cannot do it now."""
+        self._duties.pop((connection, duty), None)
+
+    def forget(self, connection: Watched) -> None:
+        """The connection is gone."""
+        self._active_at.pop(connection, None)
+        for duty in Duty:
+            self.is_free(connection, duty)
+
+    def look(self, pressed: frozenset[Duty]) -> None:
+        """Close what is idle or slow. Others wait for the memory that those with a duty of `pressed` hold."""
+        now = self._now()
+        self._close_idle(now)
+        for (connection, duty), mark in list(self._duties.items()):
+            moved_bytes = connection.moved_bytes(duty)
+            if moved_bytes - mark.moved_bytes >= PROGRESS_BYTES:
+                mark.moved_bytes = moved_bytes
+                mark.at = now
+            elif now - mark.at >= self._slow_seconds / (PRESSED_DIVISOR if duty in pressed else 1):
+                connection.close_slow(duty)
+
+    def _close_idle(self, now: float) -> None:
+        while self._active_at:
+            connection, active_at = next(iter(self._active_at.items()))
+            if now - active_at < self._idle_seconds:
+                return
+            if connection.is_busy:
+                self.active(connection)
+            else:
+                del self._active_at[connection]
+                connection.close_idle()

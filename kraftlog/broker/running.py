@@ -1,0 +1,257 @@
+"""A data broker as a whole: its directories, its copy of the metadata, its partitions and its listeners.
+
+    async with running(settings, endpoints, tell) as broker:
+        await broker.ended()
+
+How it starts, in this order:
+
+1. Its own directory is locked, and its log directories are opened and recovered.
+2. It follows the metadata log, listens (without answering), and registers.
+3. When it has applied its own registration it takes its partitions over. Not earlier: consider a topic that was deleted
+   and made again under its name while the broker was down. By metadata from before, the new topic's log would be
+   deleted, or the old one's served.
+4. It answers clients, and tells the controller how far it has applied the metadata; so it is unfenced.
+
+At its end the controller gives its partitions other leaders first. Then it closes its connections and its logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, asynccontextmanager, closing
+from dataclasses import dataclass
+from typing import Final
+from uuid import UUID
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.files.files import join
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.uuids import random_uuid, uuid_to_text
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.broker import Broker
+from kraftlog.broker.clients import ClientApis
+from kraftlog.broker.controller_errands import ControllerErrands
+from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.broker.directory_assignments import DirectoryAssignments
+from kraftlog.broker.lifecycle import BrokerLifecycle
+from kraftlog.broker.log.loading import RecoveryProgress
+from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.network.serving import Limits, Listener, serving
+from kraftlog.broker.settings import (
+    ALLOW_PLAINTEXT,
+    AUTO_CREATE_TOPICS,
+    CHECKPOINT_INTERVAL,
+    CONNECTIONS_MAX_IDLE,
+    HEARTBEAT_INTERVAL,
+    QUEUED_BYTES,
+    REQUEST_BYTES,
+    RETENTION_CHECK_INTERVAL,
+    BrokerSettings,
+)
+from raft.observe import observe
+from raft.shell.runtime import AsyncioRuntime, awaited
+from raft.storage.directory import META_NAME
+from statemachine.apply.machine_listener import MachineListener, machine_on_loop
+from statemachine.store.store import MetadataStore
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
+
+METADATA_NAME: Final = "metadata.db"
+
+STOP_TIMEOUT_MS: Final = 10_000
+"""How long its controlled shutdown may take. Without a majority no controller answers: then it just ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callbacks:
+    """Whom a broker tells what."""
+
+    tell: Callable[[str], None] = lambda line: None
+    """Called with a message when the broker has to wait for longer than a moment, and when the wait has ended."""
+    on_progress: Callable[[RecoveryProgress], None] = lambda progress: None
+    """Called while logs are recovered, in a thread."""
+
+
+@asynccontextmanager
+async def running(
+    settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks = Callbacks()
+) -> AsyncIterator[Broker]:
+    """A broker that is unfenced within the block, and shuts down controlled at its end.
+
+    `endpoints` are nodes of the cluster. Raises ApiError, DirectoryError, StorageError, and OSError if a port is taken.
+    """
+    async with AdminClient(endpoints) as client:
+        directory = BrokerDirectory.open(PosixFileSystem(), str(settings.directory), settings.broker_id)
+        try:
+            cluster_id = directory.cluster_id or await client.cluster_id()
+            directory.claim(cluster_id, directory.directory_id or random_uuid())
+            with (
+                ThreadPoolExecutor(1, thread_name_prefix="kraftlog-logs") as executor,
+                closing(MetadataStore.open(settings.directory / METADATA_NAME, cluster_id)) as store,
+                machine_on_loop(store) as machine,
+            ):
+                runtime = AsyncioRuntime(executor)
+                logs = await _open_logs(settings, directory, cluster_id, runtime, callbacks)
+                broker = Broker(settings, cluster_id, logs, machine)
+                following = observe(
+                    endpoints,
+                    MachineListener(machine),
+                    start_offset=store.applied_end_offset or None,
+                    cluster_id=cluster_id,
+                    name=f"broker-{settings.broker_id}",
+                )
+                broker.run(asyncio.create_task(_endless(following)))
+                try:
+                    async with _serving(broker, client, directory, runtime, callbacks):
+                        yield broker
+                finally:
+                    await broker.stop_tasks()
+        finally:
+            # Once it has registered, `BrokerLifecycle.stop` has closed it. Before that nothing has changed.
+            directory.close(directory.clean_epoch if directory.is_open else None)
+
+
+async def _open_logs(
+    settings: BrokerSettings,
+    directory: BrokerDirectory,
+    cluster_id: str,
+    runtime: AsyncioRuntime,
+    callbacks: Callbacks,
+) -> LogManager:
+    configs = TopicConfigs(settings.broker_id, settings.broker_configs)
+    opening = functools.partial(
+        LogManager.open,
+        PosixFileSystem(),
+        settings.log_paths,
+        runtime,
+        cluster_id=cluster_id,
+        node_id=settings.broker_id,
+        config_of=lambda partition: configs.log_config(partition.topic),
+        on_progress=callbacks.on_progress,
+        new_id=_directory_ids(settings, directory).__next__,
+    )
+    logs = await asyncio.to_thread(opening)
+    if not logs.online:
+        reasons = "; ".join([*logs.failed.values(), *(of.offline_reason for of in logs.directories)])
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")
+    return logs
+
+
+def _directory_ids(settings: BrokerSettings, directory: BrokerDirectory) -> Iterator[UUID]:
+    """For new log directories: the first of a broker has the id that the broker's own directory has.
+
+    A broker of an earlier version has registered that one, and its partitions are assigned to it.
+    """
+    files = PosixFileSystem()
+    is_first = not any(files.exists(join(path, META_NAME)) for path in settings.log_paths)
+    if is_first and directory.directory_id is not None:
+        yield directory.directory_id
+    while True:
+        yield random_uuid()
+
+
+@asynccontextmanager
+async def _serving(
+    broker: Broker, client: AdminClient, directory: BrokerDirectory, runtime: AsyncioRuntime, callbacks: Callbacks
+) -> AsyncIterator[None]:
+    """Registered and unfenced within the block."""
+    settings = broker.settings
+    listening = AsyncExitStack()
+    errands = ControllerErrands(client, settings.broker_id, lambda: broker.epoch)
+    apis = ClientApis(broker, errands.producer_ids, errands if settings.is_on(AUTO_CREATE_TOPICS) else None, runtime)
+    life: BrokerLifecycle | None = None
+    try:
+        listeners = [Listener(of.name, of.host, of.port) for of in settings.listeners]
+        network = await listening.enter_async_context(
+            serving(
+                apis.handle,
+                listeners,
+                _limits(settings),
+                apis.offered,
+                on_fatal=broker.fail,
+                allow_plaintext=settings.is_on(ALLOW_PLAINTEXT),
+            )
+        )
+        broker.ports.update(network.ports)
+        life = _lifecycle(broker, client, directory, callbacks)
+        life.start()
+        broker.run(asyncio.create_task(_endless(life.ended())))
+        await broker.unless_ended(asyncio.create_task(_take_over(broker, client, life)))
+        broker.is_serving = True
+        await broker.unless_ended(asyncio.create_task(life.unfenced()))
+        yield
+        await life.shut_down(STOP_TIMEOUT_MS)
+    finally:
+        await listening.aclose()
+        await errands.close()
+        while not all(directory.commits.is_idle for directory in broker.logs.online):
+            await awaited(functools.partial(runtime.run_on_disk, lambda: None))
+        is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)
+        if life is not None:
+            await life.stop(is_clean=is_clean)
+
+
+def _limits(settings: BrokerSettings) -> Limits:
+    return Limits(
+        connections_max=int(settings.broker_value(CONNECTIONS_MAX)),
+        address_connections_max=int(settings.broker_value(MAX_CONNECTIONS_PER_IP)),
+        request_bytes_max=settings.whole(REQUEST_BYTES),
+        queued_bytes_max=settings.whole(QUEUED_BYTES),
+        idle_timeout_ms=settings.whole(CONNECTIONS_MAX_IDLE),
+    )
+
+
+def _lifecycle(
+    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks
+) -> BrokerLifecycle:
+    settings = broker.settings
+    return BrokerLifecycle(
+        client,
+        broker_id=settings.broker_id,
+        listeners=[settings.advertised_as(name, port) for name, port in broker.ports.items()],
+        rack=settings.rack,
+        log_dirs=[uuid_to_text(of.directory_id) for of in broker.logs.online],
+        heartbeat_interval_ms=settings.whole(HEARTBEAT_INTERVAL),
+        metadata_offset=broker.applied_end_offset,
+        directory=directory,
+        offline_log_dirs=broker.offline_directories,
+        tell=callbacks.tell,
+    )
+
+
+async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle) -> None:
+    await life.registered()
+    broker.epoch_of = lambda: life.broker_epoch
+    assignments = DirectoryAssignments(client, broker.settings.broker_id, lambda: broker.epoch)
+    broker.partitions.on_created = assignments.placed
+
+    def log_lost() -> None:
+        broker.log_lost()
+        life.tell_now()
+
+    for directory in broker.logs.directories:
+        directory.on_lost = functools.partial(asyncio.get_running_loop().call_soon, log_lost)
+    await broker.take_over(life.broker_epoch)
+    for work in (assignments.run(), _maintain(broker), _checkpoint(broker)):
+        broker.run(asyncio.create_task(work))
+
+
+async def _maintain(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
+        broker.logs.maintain()
+        broker.partitions.check_logs()
+
+
+async def _checkpoint(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(CHECKPOINT_INTERVAL) / 1000)
+        broker.logs.checkpoint()
+
+
+async def _endless(work: Awaitable[object]) -> None:
+    await work

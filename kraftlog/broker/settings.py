@@ -1,0 +1,167 @@
+"""What a broker is started with: who it is, where it listens and keeps data, and its own configs.
+
+Configs that can be changed while it runs are Kafka's of brokers (`statemachine.words.config_definitions`): what is
+given here applies where the cluster's metadata has no value. The others are listed here, with Kafka's names and
+defaults.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kraftbase.errors import ConfigurationError
+from statemachine.query.descriptions import BrokerListener
+from statemachine.words.config_definitions import BROKER_CONFIGS, check_config
+from statemachine.words.config_kinds import Flag, Kind, Whole
+from statemachine.words.resources import ResourceType
+
+ALLOW_PLAINTEXT: Final = "allow.plaintext"
+AUTO_CREATE_TOPICS: Final = "auto.create.topics.enable"
+CHECKPOINT_INTERVAL: Final = "log.flush.offset.checkpoint.interval.ms"
+CONNECTIONS_MAX_IDLE: Final = "connections.max.idle.ms"
+HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
+QUEUED_BYTES: Final = "queued.max.request.bytes"
+REQUEST_BYTES: Final = "socket.request.max.bytes"
+RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
+
+_INT_MAX: Final = 2**31 - 1
+_DAY_MS: Final = 86_400_000
+
+
+@dataclass(frozen=True, slots=True)
+class StaticConfig:
+    """A config that applies from a broker's start to its end."""
+
+    kind: Kind
+    default: str
+    meaning: str
+
+
+STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
+    ALLOW_PLAINTEXT: StaticConfig(
+        Flag(), "false", "Listen at addresses that other machines reach, although nothing is encrypted. Our own."
+    ),
+    AUTO_CREATE_TOPICS: StaticConfig(Flag(), "false", "Make a topic that a client asks for and that is not there."),
+    HEARTBEAT_INTERVAL: StaticConfig(Whole(1, _DAY_MS), "2000", "How often the broker tells the controller it lives."),
+    CONNECTIONS_MAX_IDLE: StaticConfig(
+        Whole(1, 2**63 - 1), "600000", "A connection on which nothing happens for this long is closed."
+    ),
+    CHECKPOINT_INTERVAL: StaticConfig(
+        Whole(1, _DAY_MS), "60000", "How often the broker writes down how far its logs are flushed."
+    ),
+    RETENTION_CHECK_INTERVAL: StaticConfig(
+        Whole(1, _DAY_MS), "300000", "How often the broker looks for segments that retention no longer keeps."
+    ),
+    QUEUED_BYTES: StaticConfig(
+        Whole(1, 2**63 - 1), "536870912", "Bytes of requests in hand, of all connections; then nothing more is read."
+    ),
+    REQUEST_BYTES: StaticConfig(Whole(1, _INT_MAX), "104857600", "A request above this closes its connection."),
+}
+"""Kafka's, but for the first one. `queued.max.request.bytes` is unlimited in Kafka."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """Raises ConfigurationError if a config is unknown, or has no such value."""
+
+    broker_id: int
+    directory: Path
+    """Where the broker keeps what is its own: its metadata, and how it was shut down."""
+    listeners: tuple[BrokerListener, ...]
+    """Where it listens. Port 0 is any that is free."""
+    advertised: tuple[BrokerListener, ...] = ()
+    """Where clients reach it; a listener that is not among them is reached where it listens."""
+    log_dirs: tuple[Path, ...] = ()
+    """Where it keeps partitions; none: `partitions` in its directory."""
+    rack: str | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.listeners:
+            raise ConfigurationError("a broker needs a listener, such as PLAINTEXT://localhost:9092")
+        names = [listener.name for listener in self.listeners]
+        if len(set(names)) < len(names):
+            raise ConfigurationError(f"listeners {', '.join(names)}: give each a name of its own")
+        for listener in self.listeners:
+            if _is_wildcard(listener.host) and listener.name not in {of.name for of in self.advertised}:
+                raise ConfigurationError(
+                    f"{listener.name} is bound to {listener.host}, which no client can connect to; advertise an address"
+                    " for it"
+                )
+        for listener in self.advertised:
+            if listener.name not in names:
+                raise ConfigurationError(
+                    f"{listener.name} is advertised, and the broker's listeners are {', '.join(names)}; advertise one"
+                    " of these"
+                )
+        if len(set(self.log_dirs)) < len(self.log_dirs):
+            raise ConfigurationError("a log directory is given twice; give each once")
+        for name, value in self.configs.items():
+            _check(name, value)
+
+    @property
+    def log_paths(self) -> tuple[str, ...]:
+        """Its log directories."""
+        return tuple(map(str, self.log_dirs)) or (str(self.directory / "partitions"),)
+
+    @property
+    def broker_configs(self) -> dict[str, str]:
+        """The given ones that the cluster's metadata may override."""
+        return {name: value for name, value in self.configs.items() if name in BROKER_CONFIGS}
+
+    def broker_value(self, name: str) -> str:
+        """The value of one of `BROKER_CONFIGS` at the start, if the metadata has none."""
+        return self.configs.get(name, BROKER_CONFIGS[name].default)
+
+    def static_value(self, name: str) -> str:
+        """The value of one of `STATIC_CONFIGS`."""
+        return self.configs.get(name, STATIC_CONFIGS[name].default)
+
+    def whole(self, name: str) -> int:
+        """The value of one that is a number."""
+        return int(self.static_value(name))
+
+    def is_on(self, name: str) -> bool:
+        """The value of one that is true or false."""
+        return self.static_value(name).lower() == "true"
+
+    def advertised_as(self, name: str, port: int) -> BrokerListener:
+        """Where clients reach a listener that is bound to `port`."""
+        for listener in self.listeners:
+            if _is_wildcard(listener.host) and listener.name not in {of.name for of in self.advertised}:
+                raise ConfigurationError(
+                    f"{listener.name} is bound to {listener.host}, which no client can connect to; advertise an address"
+                    " for it"
+                )
+        for listener in self.advertised:
+            if listener.name == name:
+                return listener
+        bound = next(listener for listener in self.listeners if listener.name == name)
+        return bound._replace(port=port)
+
+
+def _is_wildcard(host: str) -> bool:
+    """Whether it stands for all addresses of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def _check(name: str, value: str) -> None:
+    static = STATIC_CONFIGS.get(name)
+    if static is not None:
+        problem = static.kind.problem(value)
+        if problem is not None:
+            raise ConfigurationError(f"{value!r} is no value for {name}: {problem}")
+        return
+    if name not in BROKER_CONFIGS:
+        near = difflib.get_close_matches(name, [*BROKER_CONFIGS, *STATIC_CONFIGS], 1)
+        hint = f"; is {near[0]} meant?" if near else "; docs/operations/brokers.md lists them"
+        raise ConfigurationError(f"{name} is no config of a broker{hint}")
+    check_config(ResourceType.BROKER, name, value)

@@ -1,0 +1,101 @@
+"""Which replicas a broker has, and what becomes of their logs, as the metadata changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kraftbase.errors import ErrorCode
+from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
+from tests.kraftlog.broker.log.builders import batch
+from tests.statemachine.builders import batch as metadata_batch
+from tests.statemachine.builders import config, remove_topic
+
+
+def test_a_partition_of_a_topic_that_was_elsewhere_comes_to_this_broker(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(index=0, on=[2])])
+    world.commit(replicas(index=1))
+    world.send((1, batch(1)), acks=1)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    assert list(world.partitions) == [world.replica(1)]
+
+
+def test_configs_that_a_snapshot_brings_apply_to_the_logs_that_are_open(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.tables.apply([metadata_batch(2, [config("clicks", "max.message.bytes", "10")])])
+    world.begin_anew()
+    world.send((0, batch(1)))
+    assert world.produced_codes() == [ErrorCode.MESSAGE_TOO_LARGE]
+
+
+def world_with_two_directories(tmp_path: Path, *parts: MetadataRecord) -> BrokerWorld:
+    return BrokerWorld(tmp_path, [topic("clicks"), *parts], log_paths=("first", "second"))
+
+
+def restarted(world: BrokerWorld, tmp_path: Path, *parts: MetadataRecord) -> BrokerWorld:
+    """The broker after a kill, with what is on its disks."""
+    world.files.end_process()
+    return BrokerWorld(
+        tmp_path / "again", [topic("clicks"), *parts], log_paths=("first", "second"), files=world.files
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("is_assigned", [True, False])
+def test_a_partition_whose_directory_cannot_be_opened_is_offline_and_not_made_anew(
+    tmp_path: Path, is_assigned: bool
+) -> None:
+    (tmp_path / "again").mkdir()
+    world = world_with_two_directories(tmp_path, replicas())
+    placed = world.placed[0][1]
+    world.files.failing_reads.add("first/meta.properties")
+    again = restarted(world, tmp_path, replicas(directory=placed.bytes if is_assigned else None))
+    assert again.logs.failed
+    again.send((0, batch(1)), acks=1)
+    again.read((0, 0))
+    assert [part.error_code for part in again.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert again.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert again.logs.directory_of(again.replica().name) is None
+    assert again.placed == []
+
+
+def test_a_new_partition_is_made_in_the_directory_that_is_left(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    world = world_with_two_directories(tmp_path)
+    world.files.failing_reads.add("first/meta.properties")
+    again = restarted(world, tmp_path, replicas(directory=UNASSIGNED_DIRECTORY))
+    again.send((0, batch(1)), acks=1)
+    again.runtime.run()
+    assert again.produced_codes() == [ErrorCode.NONE]
+
+
+def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.logs.directories[0].partition_damaged(world.replica().name, "damaged")
+    world.partitions.check_logs()
+    world.read((0, 0))
+    assert [part.error_code for part in world.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.commit(remove_topic(1))
+    world.logs.maintain()
+    assert [name for name in world.files.list_directory("data") if name.startswith("clicks")] == []
+    assert world.partitions.strays() == []
+
+
+def test_a_log_for_which_there_was_no_room_is_made_when_there_is(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path)
+    world.files.space_limit = world.files.used_bytes()
+    world.commit(topic("clicks"), replicas(epoch=4))
+    world.send((0, batch(1)), acks=1)
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.partitions.check_logs()
+    world.send((0, batch(1)), acks=1)
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.files.space_limit = None
+    world.partitions.check_logs()
+    world.send((0, batch(1)), acks=1)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    assert world.replica().online_log().epochs.entries() == ((4, 0),)
