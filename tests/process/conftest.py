@@ -13,7 +13,7 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from tests.kraftlog.command_line import Finished, Run, run, running_brokers
+from tests.kraftlog.command_line import Finished, Run, kraftlog, run, running_brokers
 
 __all__ = ["run"]
 
@@ -40,6 +40,13 @@ def ask(run: Run, cluster: LocalCluster):
         return run(*arguments, "--bootstrap-server", addresses(cluster))
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def kafka_servers(cluster: LocalCluster) -> str:
+    """`bootstrap.servers` of the cluster's brokers."""
+    brokers = kraftlog("brokers", "list", "--bootstrap-server", addresses(cluster), "--output", "json").json()
+    return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in brokers)
 
 
 def addresses(cluster: LocalCluster) -> str:

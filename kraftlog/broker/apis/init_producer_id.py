@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
 
 
 class InitProducerIdApi:
@@ -20,7 +23,8 @@ class InitProducerIdApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is an id: a new one each time, with epoch 0, whatever the producer had before."""
         body = cast(InitProducerIdRequest, request.body)
-        if body.transactional_id == "":
+        is_half_known = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH)
+        if body.transactional_id == "" or is_half_known:
             reply(_refusal(ErrorCode.INVALID_REQUEST))
         elif body.transactional_id is not None:
             reply(_refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -37,4 +41,4 @@ def _answer(reply: Reply, producer_id: int, error: ApiError | None) -> None:
 
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

@@ -53,8 +53,8 @@ class Limits:
     slow_timeout_ms: int = 30_000
     """In this time a client has to take 64 KiB of answers that wait for it, or all, or else its connection is closed.
 
-    The same holds for sending the rest of a large request. While a limit on all connections is reached others wait for
-    this memory, and the time is a tenth.
+    The same holds for sending the rest of a large request. While other connections wait for the memory that this takes
+    the time is a tenth, in which a client has to move a tenth of what it holds, too.
     """
     drain_timeout_ms: int = 1_000
     """How long the end waits until clients have taken the answers that were sent."""
