@@ -17,7 +17,7 @@ import typer
 
 from kraftlog.cli.broker_options import INT32_MAX, BrokerServers, ChecksumOption, TopicArgument
 from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument
-from kraftlog.cli.output import complain, print_fields
+from kraftlog.cli.output import complain, note, print_fields
 from kraftlog.cli.progress import late_progress
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LINGER_MS_MAX: Final = 60_000
 BATCH_BYTES_MAX: Final = 2**31 - 1
+WAITING_NOTE_SECONDS: Final = 5.0
+"""After this long without an acknowledgment of all that was read, it is said that they are waited for."""
 
 
 class Acks(StrEnum):
@@ -165,7 +167,7 @@ def _write(
     with _progress(stream) as progress:
         try:
             write_lines(producer, stream, parse, partition, progress)
-        except (ApiError, KeyboardInterrupt) as error:
+        except (ApiError, OSError, KeyboardInterrupt) as error:
             ended_by = error
         ended_by = _finish(producer) or ended_by
     _report(producer, time.monotonic() - started, output)
@@ -178,7 +180,9 @@ def _write(
 def _finish(producer: RecordProducer) -> KeyboardInterrupt | None:
     """Wait until each record is written or has failed. Ctrl-C ends that, and is returned."""
     try:
-        producer.finish()
+        if not producer.finish(WAITING_NOTE_SECONDS):
+            note(f"waiting for {producer.waiting} records that are not acknowledged yet; Ctrl-C abandons them")
+            producer.finish()
     except KeyboardInterrupt as interrupted:
         producer.abandon()
         return interrupted
