@@ -106,7 +106,6 @@ def produce(
     is_idempotent = _is_idempotent(idempotence, acks)
     parse = _parser(key_separator, is_json=json, has_headers=headers)
     require_confluent_kafka()
-    _check_topic(bootstrap_server, topic, partition)
     from kraftlog.admin.client.time_limit import allowed_seconds
     from kraftlog.clients.producing import DELIVERY_TIMEOUT_SECONDS, ProduceOptions, RecordProducer
 
@@ -114,6 +113,7 @@ def produce(
         acks, compression, is_idempotent, linger_ms, batch_bytes, allowed_seconds(DELIVERY_TIMEOUT_SECONDS)
     )
     with _opened(file) as stream:
+        _check_topic(bootstrap_server, topic, partition)
         producer = RecordProducer(endpoints(bootstrap_server), topic, options, complain, has_digest=checksum)
         _write(producer, stream, parse, partition, output)
 

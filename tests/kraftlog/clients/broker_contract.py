@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kraftbase.errors import ErrorCode
-from tests.kraftlog.clients.brokers import Broker
+from tests.kraftlog.clients.brokers import Broker, KafkaBroker
 from tests.kraftlog.clients.contract import JSON, Client, ClientsContract, check_done, numbered
+from tests.kraftlog.command_line import environment
+from tests.paths import ROOT
 
 MINUTE_MS = 60_000
+PAGE = (ROOT / "docs" / "operations" / "clients.md").read_text()
+SH_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def shown_at_work(block: str, broker: Broker, directory: Path) -> str:
+    """Run a block of the page as a user does; what it printed."""
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    finished = subprocess.run(
+        ["bash", "-eu", "-o", "pipefail", "-c", block],
+        cwd=directory, env=environment(PATH=path, KRAFTLOG_BROKERS=broker.address),
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
 
 
 def json_lines(*timestamps_ms: int) -> str:
@@ -76,6 +96,26 @@ class BrokerContract(ClientsContract):
         of_all = client.run("log-dirs", "--broker", filled["Broker"], *JSON).json()
         assert {topic, other} <= {row["Topic"] for row in of_all}
         assert client.run("log-dirs", "--topic", other, "--topic", topic).output.count(f" {topic} ") == 2
+
+    @pytest.mark.process
+    def test_what_the_page_for_users_tells_to_do(self, broker: KafkaBroker, tmp_path: Path) -> None:
+        for topic in ("clicks", "copy"):
+            broker.create(topic, 2)
+        blocks = [shown_at_work(block, broker, tmp_path) for block in re.findall(SH_BLOCK, PAGE)]
+        written, read, copied, compared, directories = blocks
+        assert [line.split()[1] for line in written.splitlines() if line.startswith("Records:")] == [
+            "1000",
+            "2",
+            "1",
+            "1",
+        ]
+        *_, last = read.splitlines()
+        assert {"partition", "offset", "key"} <= json.loads(last).keys()
+        assert any(line.split("\t")[2:] == ["trace:a1,from:web", "user-1", "paid"] for line in read.splitlines())
+        assert json.loads(copied)["Records"] == 1_004
+        checksums = set(re.findall(r"\b[0-9a-f]{32}\b", compared))
+        assert len(checksums) == 3  # each partition's and the sum: the copy has the same
+        assert len(re.findall(r'"Topic": "clicks"', directories)) == 2
 
     def test_log_directories_of_what_is_not_there(self, client: Client, broker: Broker) -> None:
         unknown = client.run("log-dirs", "--broker", 4711)

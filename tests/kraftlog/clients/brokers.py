@@ -38,7 +38,10 @@ class KafkaBroker:
         self._endpoint: Endpoint = parse_endpoint(address)
 
     def new_topic(self, partitions: int = 1, **configs: object) -> str:
-        name = f"topic-{next(_numbers)}"
+        return self.create(f"topic-{next(_numbers)}", partitions, **configs)
+
+    def create(self, name: str, partitions: int, **configs: object) -> str:
+        """Create a topic, and wait until the broker knows it; its name."""
         topic = CreatableTopic(
             name=name,
             num_partitions=partitions,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -283,6 +284,19 @@ class ClientsContract:
             assert process.stdout.readline() == "a\n"
             process.stdout.close()
             assert (process.wait(), process.stderr.read()) == (EXIT_READER_GONE, "")
+
+    @pytest.mark.process
+    def test_a_terminal_is_shown_what_it_would_obey(self, client: Client, broker: Broker) -> None:
+        topic = broker.new_topic()
+        check_done(client.produce(topic, b"\x1b[31m\xff\n", "--partition", 0))
+        terminal, its_end = os.openpty()
+        with os.fdopen(terminal, "rb", 0) as shown:
+            line = command("consume", topic, "--count", 1, *client.at)
+            try:
+                subprocess.run(line, stdin=its_end, stdout=its_end, stderr=its_end, timeout=60, check=True)
+                assert shown.read(100) == rb"\x1b[31m\xff" + b"\r\n"
+            finally:
+                os.close(its_end)
 
     @pytest.mark.process
     def test_a_pipe_from_one_to_the_other(self, client: Client, broker: Broker) -> None:

@@ -32,7 +32,7 @@ def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockBroker]:
 
 
 @pytest.fixture
-def broker(stock: StockBroker) -> Broker:
+def broker(stock: StockBroker) -> KafkaBroker:
     return KafkaBroker(f"localhost:{stock.port}")
 
 
