@@ -19,6 +19,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.cli.main import main
 from tests.paths import ROOT
 
+SERVERS = ("KRAFTLOG_BOOTSTRAP_SERVER", "KRAFTLOG_BROKERS")
 ERROR_LINE = re.compile(r"error: (?P<name>[A-Z_]+): .+")
 
 
@@ -51,7 +52,7 @@ class Run(Protocol):
 
 
 def environment(**changes: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "KRAFTLOG_BOOTSTRAP_SERVER"}
+    kept = {name: value for name, value in os.environ.items() if name not in SERVERS}
     return {**kept, "PYTHONPATH": str(ROOT), **changes}
 
 
@@ -103,7 +104,8 @@ def _running_broker(addresses: object, broker_id: int, options: tuple[object, ..
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a command in this process, which is much quicker than to start one."""
-    monkeypatch.delenv("KRAFTLOG_BOOTSTRAP_SERVER", raising=False)
+    for name in SERVERS:
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: object) -> Finished:
         code = main([str(argument) for argument in arguments])
