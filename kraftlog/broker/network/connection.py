@@ -154,7 +154,13 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.counters.requests += 1
             self._connections.handler(
                 ClientRequest(
-                    asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes
+                    asked.api,
+                    asked.version,
+                    asked.client_id or "",
+                    asked.body,
+                    self._client,
+                    asked.size_bytes,
+                    exchange.on_gone,
                 ),
                 ReplyTo(self, exchange),
             )
@@ -328,7 +334,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading:
             self._is_reading = True
             self._connections.counters.connections_paused -= 1
-        self._conversation.forget()
+        for told in self._conversation.forget():
+            self._connections.loop.call_soon(told)
         self._watch_for(Duty.SEND_REST, False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------

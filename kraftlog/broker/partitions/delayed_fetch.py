@@ -34,6 +34,11 @@ class DelayedFetch:
         """While it waits: how many bytes each partition has."""
         self._available_bytes = 0
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is neither answered nor abandoned."""
+        return not self._is_done
+
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
         """Answer now, or when there is enough, or after `max_wait_ms`."""
         located = self._locate()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from functools import partial
 
 import pytest
 
@@ -311,3 +312,20 @@ async def test_small_answers_are_sent_without_delay() -> None:
         async with network(answer_at_once) as served, await RawClient.connect(served) as client:
             assert await client.ask("x") == "x"
     assert all(found) and len(found) == 2
+
+
+async def test_who_keeps_a_request_waiting_is_told_when_its_client_is_gone() -> None:
+    asked = Asked()
+    told: list[str] = []
+    async with network(asked) as served, await RawClient.connect(served) as client:
+        client.send(ask("answered"), ask("waits"))
+        for name in ("answered", "waits"):
+            request, reply = await asked.next()
+            request.on_gone.append(partial(told.append, name))
+            if name == "answered":
+                reply(named("here"))
+        await client.receive()
+        client.writer.transport.abort()
+        await until(lambda: bool(told))
+        assert told == ["waits"]
+        reply(named("nobody hears it"))
