@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import resource
 
 import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import ConfigurationError
 from kraftlog.broker.network.counters import Closed
-from kraftlog.broker.network.serving import Limits, Network
+from kraftlog.broker.network.serving import FILES_KEPT, Limits, Network
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.fetch import FetchRequest
 from tests.kraftlog.broker.network.clients import (
@@ -74,6 +75,22 @@ async def test_addresses_are_counted_each_by_itself() -> None:
         )
         async with RawClient(reader, writer) as other:
             assert await other.ask("2") == "2"
+
+
+async def test_connections_leave_open_files_to_the_logs() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_KEPT + 1, before[1]))
+    try:
+        async with (
+            network(answer_at_once) as served,
+            await RawClient.connect(served) as client,
+        ):
+            assert await client.ask("one") == "one"
+            async with await RawClient.connect(served) as other:
+                assert await other.is_closed()
+            assert served.counters.connections_closed == {Closed.TOO_MANY: 1}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 async def test_an_idle_connection_is_closed() -> None:
@@ -329,7 +346,7 @@ async def test_a_throttled_client_is_answered_and_not_read_for_that_long() -> No
         assert [name_of(await client.receive()) for _ in range(2)] == ["first", "second"]
         client.send(ask())
         (await asked.reply())(named("third"))
-        assert loop.time() - begun >= 0.06
+        assert round(loop.time() - begun, 6) >= 0.06
         assert name_of(await client.receive()) == "third"
         assert served.counters.connections_paused == 0
 
@@ -346,7 +363,7 @@ async def test_requests_that_were_read_wait_as_well_while_their_client_is_thrott
         client.send(ask(), ask(), ask())
         for _ in range(3):
             await client.receive()
-        assert [later - earlier >= 0.03 for earlier, later in itertools.pairwise(seen)] == [True, True]
+        assert [round(later - earlier, 6) >= 0.03 for earlier, later in itertools.pairwise(seen)] == [True, True]
 
 
 async def test_a_throttled_client_costs_others_nothing_and_the_end_does_not_wait_for_it() -> None:
