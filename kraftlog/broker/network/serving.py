@@ -84,7 +84,7 @@ async def serving(
 
 
 def _affordable(limits: Limits) -> Limits:
-    """The limits with no more connections than the process may have files: else clients could take those of the logs."""
+    """The limits, without connections that would take the open files of the logs."""
     files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files_max == resource.RLIM_INFINITY:
         return limits

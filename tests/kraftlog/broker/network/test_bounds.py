@@ -95,7 +95,7 @@ async def test_connections_leave_open_files_to_the_logs() -> None:
 
 async def test_an_idle_connection_is_closed() -> None:
     asked = Asked()
-    async with network(asked, idle_timeout_ms=1) as served, await RawClient.connect(served) as client:
+    async with network(asked, idle_timeout_ms=300) as served, await RawClient.connect(served) as client:
         client.send(ask())
         reply = await asked.reply()
         async with await RawClient.connect(served) as idle:
@@ -235,12 +235,13 @@ async def test_who_waits_for_room_and_is_gone_waits_no_more() -> None:
 
 async def test_a_request_whose_rest_does_not_come_while_others_wait_for_its_memory() -> None:
     async with (
-        network(answer_at_once, queued_bytes_max=MIB, slow_timeout_ms=10) as served,
+        network(answer_at_once, queued_bytes_max=MIB, slow_timeout_ms=100) as served,
         await RawClient.connect(served) as slow,
         await RawClient.connect(served) as other,
     ):
         slow.writer.write(slow.bytes_of(produce(MIB))[: 100 * KIB])
-        await until(lambda: served.counters.queued_bytes > MIB)
+        counters = served.counters
+        await until(lambda: counters.queued_bytes > MIB or counters.connections_closed[Closed.SLOW] == 1)
         other.send(produce(200 * KIB), ask("served"))
         assert name_of(await other.receive()) == "served"
         assert await slow.is_closed()
