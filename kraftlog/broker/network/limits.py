@@ -33,7 +33,10 @@ class Limits:
     """
 
     connections_max: int = _INT_MAX
-    """Connections at a time, of all listeners; a further one is closed. Kafka's `max.connections`."""
+    """Connections at a time, of all listeners; a further one is closed. Kafka's `max.connections`.
+
+    There are never more than the process may have open files, without those that the rest of the broker needs.
+    """
     address_connections_max: int = _INT_MAX
     """The same from one IP address. Kafka's `max.connections.per.ip`."""
     request_bytes_max: int = FRAME_BYTES_MAX

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import resource
 
 import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import ConfigurationError
 from kraftlog.broker.network.counters import Closed
-from kraftlog.broker.network.serving import Limits, Network
+from kraftlog.broker.network.serving import FILES_KEPT, Limits, Network
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.fetch import FetchRequest
 from tests.kraftlog.broker.network.clients import (
@@ -76,9 +77,25 @@ async def test_addresses_are_counted_each_by_itself() -> None:
             assert await other.ask("2") == "2"
 
 
+async def test_connections_leave_open_files_to_the_logs() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (FILES_KEPT + 1, before[1]))
+    try:
+        async with (
+            network(answer_at_once) as served,
+            await RawClient.connect(served) as client,
+        ):
+            assert await client.ask("one") == "one"
+            async with await RawClient.connect(served) as other:
+                assert await other.is_closed()
+            assert served.counters.connections_closed == {Closed.TOO_MANY: 1}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 async def test_an_idle_connection_is_closed() -> None:
     asked = Asked()
-    async with network(asked, idle_timeout_ms=1) as served, await RawClient.connect(served) as client:
+    async with network(asked, idle_timeout_ms=300) as served, await RawClient.connect(served) as client:
         client.send(ask())
         reply = await asked.reply()
         async with await RawClient.connect(served) as idle:
@@ -218,12 +235,13 @@ async def test_who_waits_for_room_and_is_gone_waits_no_more() -> None:
 
 async def test_a_request_whose_rest_does_not_come_while_others_wait_for_its_memory() -> None:
     async with (
-        network(answer_at_once, queued_bytes_max=MIB, slow_timeout_ms=10) as served,
+        network(answer_at_once, queued_bytes_max=MIB, slow_timeout_ms=100) as served,
         await RawClient.connect(served) as slow,
         await RawClient.connect(served) as other,
     ):
         slow.writer.write(slow.bytes_of(produce(MIB))[: 100 * KIB])
-        await until(lambda: served.counters.queued_bytes > MIB)
+        counters = served.counters
+        await until(lambda: counters.queued_bytes > MIB or counters.connections_closed[Closed.SLOW] == 1)
         other.send(produce(200 * KIB), ask("served"))
         assert name_of(await other.receive()) == "served"
         assert await slow.is_closed()
@@ -329,7 +347,7 @@ async def test_a_throttled_client_is_answered_and_not_read_for_that_long() -> No
         assert [name_of(await client.receive()) for _ in range(2)] == ["first", "second"]
         client.send(ask())
         (await asked.reply())(named("third"))
-        assert loop.time() - begun >= 0.06
+        assert round(loop.time() - begun, 6) >= 0.06
         assert name_of(await client.receive()) == "third"
         assert served.counters.connections_paused == 0
 
@@ -346,7 +364,7 @@ async def test_requests_that_were_read_wait_as_well_while_their_client_is_thrott
         client.send(ask(), ask(), ask())
         for _ in range(3):
             await client.receive()
-        assert [later - earlier >= 0.03 for earlier, later in itertools.pairwise(seen)] == [True, True]
+        assert [round(later - earlier, 6) >= 0.03 for earlier, later in itertools.pairwise(seen)] == [True, True]
 
 
 async def test_a_throttled_client_costs_others_nothing_and_the_end_does_not_wait_for_it() -> None:
