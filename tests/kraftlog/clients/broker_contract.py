@@ -1,4 +1,4 @@
-"""What the clients' commands do on every broker: its times, limits and directories, and what the page for users shows."""
+"""What the clients' commands do on every broker: times, limits and directories, and what the page for users shows."""
 
 from __future__ import annotations
 
