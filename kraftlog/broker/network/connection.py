@@ -336,7 +336,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether the broker has to do something before the client can."""
-        return bool(self._conversation.unanswered) or self._unmuting is not None
+        return bool(self._conversation.unanswered) or not self._is_reading
 
     def held_bytes(self, duty: Duty) -> int:
         """What is held until the client has done its duty."""
