@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,17 @@ def kafka_servers(cluster: LocalCluster) -> str:
     """`bootstrap.servers` of the cluster's brokers."""
     brokers = kraftlog("brokers", "list", "--bootstrap-server", addresses(cluster), "--output", "json").json()
     return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in brokers)
+
+
+@contextmanager
+def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """With a leader."""
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
 
 
 def addresses(cluster: LocalCluster) -> str:
