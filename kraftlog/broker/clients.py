@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Mapping
 
+from kraftlog.broker.administration import administration
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi, FindCoordinatorApi
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
@@ -15,6 +16,7 @@ from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.broker import Broker
+from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.producer_ids import ProducerIds
@@ -29,7 +31,12 @@ class ClientApis:
     """The handlers of one broker. For one thread."""
 
     def __init__(
-        self, broker: Broker, producer_ids: ProducerIds, auto_create: AutoCreate | None, runtime: Runtime
+        self,
+        broker: Broker,
+        controller: ControllerChannel,
+        producer_ids: ProducerIds,
+        auto_create: AutoCreate | None,
+        runtime: Runtime,
     ) -> None:
         self._broker = broker
         lookup = PartitionLookup(broker.partitions, broker.cluster)
@@ -46,6 +53,7 @@ class ClientApis:
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
+            **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)
         self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)

@@ -42,8 +42,8 @@ class ClientRequest:
     client: Client
     size_bytes: int
     """Its size on the wire."""
-    on_gone: list[Callable[[], None]] = field(default_factory=list)
-    """Called if the client is gone before the answer: who keeps the request waiting lets go of it."""
+    on_client_done: list[Callable[[], None]] = field(default_factory=list)
+    """Called if the client sends nothing more, or is gone, before the answer: what waits for more is answered now."""
 
 
 class Reply(Protocol):

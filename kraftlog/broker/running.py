@@ -34,6 +34,7 @@ from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.clients import ClientApis
+from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.controller_errands import ControllerErrands
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.directory_assignments import DirectoryAssignments
@@ -106,7 +107,8 @@ async def running(
                 )
                 broker.run(asyncio.create_task(_endless(following)))
                 try:
-                    async with _serving(broker, client, directory, runtime, callbacks):
+                    controller = ControllerChannel(client, endpoints)
+                    async with _serving(broker, client, controller, directory, runtime, callbacks):
                         yield broker
                 finally:
                     await broker.stop_tasks()
@@ -156,13 +158,19 @@ def _directory_ids(settings: BrokerSettings, directory: BrokerDirectory) -> Iter
 
 @asynccontextmanager
 async def _serving(
-    broker: Broker, client: AdminClient, directory: BrokerDirectory, runtime: AsyncioRuntime, callbacks: Callbacks
+    broker: Broker,
+    client: AdminClient,
+    controller: ControllerChannel,
+    directory: BrokerDirectory,
+    runtime: AsyncioRuntime,
+    callbacks: Callbacks,
 ) -> AsyncIterator[None]:
-    """Registered and unfenced within the block."""
+    """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
     errands = ControllerErrands(client, settings.broker_id, lambda: broker.epoch)
-    apis = ClientApis(broker, errands.producer_ids, errands if settings.is_on(AUTO_CREATE_TOPICS) else None, runtime)
+    auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
+    apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
     try:
         listeners = [Listener(of.name, of.host, of.port) for of in settings.listeners]
@@ -186,6 +194,7 @@ async def _serving(
         yield
         await life.shut_down(STOP_TIMEOUT_MS)
     finally:
+        await controller.close()  # while the answers can still be sent
         await listening.aclose()
         await errands.close()
         while not all(directory.commits.is_idle for directory in broker.logs.online):

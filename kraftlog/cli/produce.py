@@ -192,12 +192,9 @@ def _finish(producer: RecordProducer) -> KeyboardInterrupt | None:
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the bytes that are read. A user who types is shown nothing."""
-    if stream.isatty():
-        yield lambda _: None
-        return
     status = os.fstat(stream.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else None
-    with late_progress("producing") as progress:
+    with late_progress("producing", is_wanted=not stream.isatty()) as progress:
         yield lambda done: progress(done, total)
 
 

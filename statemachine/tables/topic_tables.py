@@ -167,3 +167,10 @@ IN_DIRECTORIES: Final = Condition[PartitionRecord](
     "directories != '[]'", (), lambda partition: bool(partition.directories)
 )
 """Of partitions: they name the log directories of their replicas."""
+
+REASSIGNING: Final = Condition[PartitionRecord](
+    "adding_replicas || removing_replicas != '[][]'",
+    (),
+    lambda partition: bool(partition.adding_replicas or partition.removing_replicas),
+)
+"""Of partitions: a reassignment is in progress."""

@@ -76,7 +76,7 @@ class FetchApi:
         )
         fetch.begin(self._runtime, 0 if has_error else body.max_wait_ms)
         if fetch.is_waiting:
-            request.on_gone.append(fetch.abandon)
+            request.on_client_done.append(fetch.expire)
 
     def _wanted(self, version: int, key: PartitionKey, position: FetchPosition) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)

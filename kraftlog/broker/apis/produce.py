@@ -227,17 +227,6 @@ class _PendingProduce:
         self._part_done()
         if not self._is_answered:
             self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
-            self._request.on_gone.append(self.abandon)
-
-    def abandon(self) -> None:
-        """Nobody waits for the answer any more. What was appended stays."""
-        self._is_answered = True
-        if self._timer is not None:
-            self._timer.cancel()
-        for part in (part for topic in self._topics for part in topic.parts):
-            part.is_done = True
-            if part.partition is not None:
-                part.partition.unwatch(self)
 
     def flushed(self, part: _Part, error: ApiError | None) -> None:
         """The leader has it on its disk, or has not."""

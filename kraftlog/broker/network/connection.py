@@ -95,8 +95,14 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends nothing more: close when all that it has asked is answered."""
         self._is_at_end = True
+        self._hurry()
         self._settle()
         return True
+
+    def _hurry(self) -> None:
+        """Have answered what waits for more: the client, or whoever was it, needs no more."""
+        for told in self._conversation.waiting():
+            self._connections.loop.call_soon(told)
 
     def pause_writing(self) -> None:
         """Some bytes could not be sent at once."""
@@ -160,7 +166,7 @@ class Connection(asyncio.BufferedProtocol):
                     asked.body,
                     self._client,
                     asked.size_bytes,
-                    exchange.on_gone,
+                    exchange.on_client_done,
                 ),
                 ReplyTo(self, exchange),
             )
@@ -334,8 +340,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_reading:
             self._is_reading = True
             self._connections.counters.connections_paused -= 1
-        for told in self._conversation.forget():
-            self._connections.loop.call_soon(told)
+        self._hurry()
+        self._conversation.forget()
         self._watch_for(Duty.SEND_REST, False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------

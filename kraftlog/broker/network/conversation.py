@@ -26,14 +26,14 @@ class AnsweredTwice(KraftlogError):
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("is_answered", "on_gone", "request", "response")
+    __slots__ = ("is_answered", "on_client_done", "request", "response")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.response: Message | None = None
         self.is_answered = False
-        self.on_gone: list[Callable[[], None]] = []
-        """For `ClientRequest.on_gone`."""
+        self.on_client_done: list[Callable[[], None]] = []
+        """For `ClientRequest.on_client_done`."""
 
 
 class Conversation:
@@ -108,17 +108,16 @@ class Conversation:
         """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
         return self._frames.waiting_bytes + self._unanswered_bytes
 
-    def forget(self) -> list[Callable[[], None]]:
-        """Hold no request any more: the connection is closed, and handlers may hold on to this.
+    def waiting(self) -> list[Callable[[], None]]:
+        """Those who keep a request waiting, and are to be told when the client is done."""
+        return [told for exchange in self._exchanges if not exchange.is_answered for told in exchange.on_client_done]
 
-        Returns those who are to be told, as they keep a request waiting.
-        """
+    def forget(self) -> None:
+        """Hold no request any more: the connection is closed, and handlers may hold on to this."""
         while self._frames.next_frame() is not None:
             pass
-        waiting = [told for exchange in self._exchanges if not exchange.is_answered for told in exchange.on_gone]
         self._exchanges.clear()
         self._unanswered_bytes = 0
-        return waiting
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ class DelayedFetch:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is neither answered nor abandoned."""
+        """Whether it is not answered yet."""
         return not self._is_done
 
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
@@ -73,10 +73,6 @@ class DelayedFetch:
         """Answer with what there is."""
         if not self._is_done:
             self._finish(self._locate())
-
-    def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._end()
 
     def _locate(self) -> list[Located]:
         """Share the request's bytes out, in the order of the partitions."""

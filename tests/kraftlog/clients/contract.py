@@ -18,7 +18,7 @@ from kraftlog.clients import producing
 from kraftlog.clients.producing import ProduceOptions, RecordProducer
 from kraftlog.clients.records import Record
 from kraftlog.config.endpoints import parse_endpoints
-from tests.kraftlog.clients.brokers import Broker
+from tests.kraftlog.clients.brokers import KafkaBroker
 from tests.kraftlog.command_line import Finished, Run, command, environment, kraftlog
 
 EXIT_INTERRUPTED = 130
@@ -37,7 +37,7 @@ LINES = [
 class Client:
     """Runs the commands on one broker."""
 
-    def __init__(self, run: Run, broker: Broker, directory: Path) -> None:
+    def __init__(self, run: Run, broker: KafkaBroker, directory: Path) -> None:
         self._run = run
         self._file = directory / "lines"
         self.at = ("--bootstrap-server", broker.address)
@@ -73,7 +73,7 @@ class Client:
 
 
 @pytest.fixture
-def client(run: Run, broker: Broker, tmp_path: Path) -> Client:
+def client(run: Run, broker: KafkaBroker, tmp_path: Path) -> Client:
     return Client(run, broker, tmp_path)
 
 
@@ -103,7 +103,7 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 class ClientsContract:
     """Every broker passes these tests."""
 
-    def test_lines_come_back_in_their_order(self, client: Client, broker: Broker) -> None:
+    def test_lines_come_back_in_their_order(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         produced = client.produce(topic, numbered(2_000), "--partition", 0)
         assert produced.lines()[:4] == [
@@ -111,12 +111,12 @@ class ClientsContract:
         ]  # fmt: skip
         assert client.consume(topic) == numbered(2_000).splitlines()
 
-    def test_a_line_without_an_end_an_empty_one_and_one_of_windows(self, client: Client, broker: Broker) -> None:
+    def test_a_line_without_an_end_an_empty_one_and_one_of_windows(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, "a\n\nb\r\nc", "--partition", 0))
         assert [record["value"] for record in client.records(topic)] == ["a", "", "b", "c"]
 
-    def test_keys_and_headers_as_text(self, client: Client, broker: Broker) -> None:
+    def test_keys_and_headers_as_text(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         text = "trace:a1,origin:web\tk=v\n\tk2=v=2\n"
         check_done(client.produce(topic, text, "--headers", "--key-separator", "=", "--partition", 0))
@@ -127,7 +127,7 @@ class ClientsContract:
         (first, _) = client.consume(topic, "--timestamps")
         assert first.split("\t")[0].isdigit()
 
-    def test_json_lines_go_back_as_they_came(self, client: Client, broker: Broker) -> None:
+    def test_json_lines_go_back_as_they_came(self, client: Client, broker: KafkaBroker) -> None:
         first, second = broker.new_topic(2), broker.new_topic(2)
         check_done(client.produce(first, "".join(map("{}\n".format, map(json.dumps, LINES))), "--json"))
         printed = client.consume(first, *JSON)
@@ -137,14 +137,14 @@ class ClientsContract:
         check_done(client.produce(second, "\n".join(printed), "--json"))
         assert sorted(client.consume(second, *JSON)) == sorted(printed)
 
-    def test_bytes_are_printed_as_they_are(self, client: Client, broker: Broker) -> None:
+    def test_bytes_are_printed_as_they_are(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, b"\xff\x1b[1m\n", "--partition", 0))
         with client.started("consume", topic, "--until-end") as process:
             assert process.stdout is not None
             assert process.stdout.buffer.read() == b"\xff\x1b[1m\n"
 
-    def test_checksums_of_what_was_written_and_read_agree(self, client: Client, broker: Broker) -> None:
+    def test_checksums_of_what_was_written_and_read_agree(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic(3)
         lines = "".join(f"key-{number}={number % 7}\n" for number in range(500))
         written = client.produce(topic, lines, "--key-separator", "=", "--checksum", *JSON).json()
@@ -163,7 +163,7 @@ class ClientsContract:
         assert again["Checksum"] != read["Checksum"]
 
     @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-    def test_compressed_batches(self, client: Client, broker: Broker, codec: str) -> None:
+    def test_compressed_batches(self, client: Client, broker: KafkaBroker, codec: str) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, numbered(300), "--partition", 0, "--compression", codec))
         assert client.consume(topic) == numbered(300).splitlines()
@@ -173,7 +173,7 @@ class ClientsContract:
         [("--acks", "0"), ("--acks", "1"), ("--no-idempotence",), ("--idempotence", "--acks", "all"),
          ("--batch-bytes", "1", "--linger-ms", "0")],
     )  # fmt: skip
-    def test_acknowledgments_and_batches(self, client: Client, broker: Broker, options: tuple[str, ...]) -> None:
+    def test_acknowledgments_and_batches(self, client: Client, broker: KafkaBroker, options: tuple[str, ...]) -> None:
         topic = broker.new_topic()
         produced = client.produce(topic, numbered(50), "--partition", 0, *JSON, *options).json()
         assert (produced["Records"], produced["Failed"], produced["Abandoned"]) == (50, 0, 0)
@@ -181,7 +181,7 @@ class ClientsContract:
         read = client.run("consume", topic, "--count", 50).lines()
         assert read == numbered(50).splitlines()
 
-    def test_ranges(self, client: Client, broker: Broker) -> None:
+    def test_ranges(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic(2)
         for partition in (0, 1):
             lines = "".join(f"{partition}-{offset}\n" for offset in range(5))
@@ -197,13 +197,13 @@ class ClientsContract:
         assert client.run("consume", topic, *one, "--to", "end", "--count", 2).lines() == ["0-0", "0-1"]
         assert client.run("consume", topic, *one, "--from", "end", "--to", 2).lines() == []
 
-    def test_an_offset_that_is_not_there(self, client: Client, broker: Broker) -> None:
+    def test_an_offset_that_is_not_there(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, numbered(2), "--partition", 0))
         refused = client.run("consume", topic, "--partition", 0, "--from", 3)
         assert refused.is_error(ErrorCode.OFFSET_OUT_OF_RANGE, "offsets 0 to 2, not 3")
 
-    def test_what_is_not_there(self, client: Client, broker: Broker) -> None:
+    def test_what_is_not_there(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic(2)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert client.produce("nowhere", "a\n").is_error(unknown, "no topic 'nowhere'")
@@ -212,7 +212,7 @@ class ClientsContract:
         assert client.run("consume", topic, "--partition", 77).is_error(unknown, "no partition 77")
 
     def test_a_record_that_cannot_be_written_is_named_and_the_others_are_written(
-        self, client: Client, broker: Broker
+        self, client: Client, broker: KafkaBroker
     ) -> None:
         topic = broker.new_topic()
         lines = '{"value": "a", "partition": 0}\n{"value": "b", "partition": 77}\n{"value": "c", "partition": 0}\n'
@@ -224,7 +224,7 @@ class ClientsContract:
         assert client.consume(topic) == ["a", "c"]
         check_done(client.produce(topic, lines, "--json", "--partition", 0))
 
-    def test_a_line_that_is_no_record_ends_it_after_what_came_before(self, client: Client, broker: Broker) -> None:
+    def test_a_line_that_is_no_record_ends_it_after_what_came_before(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         produced = client.produce(topic, "k=1\nk=2\nnone\nk=3\n", "--key-separator", "=", *JSON)
         assert produced.code == 1
@@ -232,7 +232,9 @@ class ClientsContract:
         assert produced.errors.startswith("error: INVALID_RECORD: line 3 is no record: it has no '='")
         assert client.consume(topic) == ["1", "2"]
 
-    def test_a_full_queue_is_waited_for(self, broker: Broker, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_full_queue_is_waited_for(
+        self, broker: KafkaBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(producing, "QUEUE_RECORDS_MAX", 10)
         topic, failed = broker.new_topic(), []
         producer = RecordProducer(parse_endpoints(broker.address), topic, ProduceOptions(linger_ms=1), failed.append)
@@ -245,14 +247,16 @@ class ClientsContract:
         assert most == 10
         assert client.consume(topic) == list(map(str, range(500)))
 
-    def test_a_time_limit_ends_what_would_wait(self, client: Client, broker: Broker) -> None:
+    def test_a_time_limit_ends_what_would_wait(self, client: Client, broker: KafkaBroker) -> None:
         refused = client.run("consume", broker.new_topic(), "--count", 1, "--timeout", 0.1)
         assert refused.is_error(ErrorCode.REQUEST_TIMED_OUT, "0.1 s")
 
     # --- signals and pipes --------------------------------------------------------------------------------------------
 
     @pytest.mark.process
-    def test_standard_input_is_written_as_it_comes_and_ctrl_c_reports(self, client: Client, broker: Broker) -> None:
+    def test_standard_input_is_written_as_it_comes_and_ctrl_c_reports(
+        self, client: Client, broker: KafkaBroker
+    ) -> None:
         topic = broker.new_topic()
         with client.started("produce", topic, "--partition", 0, *JSON) as process:
             tell(process, "a\nb\n")
@@ -264,7 +268,7 @@ class ClientsContract:
 
     @pytest.mark.process
     def test_records_are_printed_as_they_come_and_ctrl_c_ends_without_a_word(
-        self, client: Client, broker: Broker
+        self, client: Client, broker: KafkaBroker
     ) -> None:
         topic = broker.new_topic()
         with client.started("consume", topic) as process:
@@ -275,7 +279,7 @@ class ClientsContract:
             assert interrupted(process) == (EXIT_INTERRUPTED, "", "")
 
     @pytest.mark.process
-    def test_a_reader_that_goes_while_there_is_nothing_to_print(self, client: Client, broker: Broker) -> None:
+    def test_a_reader_that_goes_while_there_is_nothing_to_print(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, "a\n"))
         with client.started("consume", topic) as process:
@@ -286,7 +290,7 @@ class ClientsContract:
             assert (process.wait(), process.stderr.read()) == (EXIT_READER_GONE, "")
 
     @pytest.mark.process
-    def test_a_terminal_is_shown_what_it_would_obey(self, client: Client, broker: Broker) -> None:
+    def test_a_terminal_is_shown_what_it_would_obey(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, b"\x1b[31m\xff\n", "--partition", 0))
         terminal, its_end = os.openpty()
@@ -299,7 +303,7 @@ class ClientsContract:
                 os.close(its_end)
 
     @pytest.mark.process
-    def test_a_pipe_from_one_to_the_other(self, client: Client, broker: Broker) -> None:
+    def test_a_pipe_from_one_to_the_other(self, client: Client, broker: KafkaBroker) -> None:
         first, second = broker.new_topic(), broker.new_topic()
         check_done(client.produce(first, numbered(5_000), "--partition", 0))
         read = kraftlog("consume", first, "--until-end", *JSON, *client.at)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from tests.kraftlog.broker.log.test_dump_log import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
 from tests.kraftlog.clients.broker_contract import BrokerContract
-from tests.kraftlog.clients.brokers import Broker, KafkaBroker
+from tests.kraftlog.clients.brokers import KafkaBroker
 from tests.kraftlog.clients.contract import JSON, Client, check_done, client
 from tests.kraftlog.command_line import run
 
@@ -39,7 +39,7 @@ def broker(stock: StockBroker) -> KafkaBroker:
 class TestStockBroker(BrokerContract):
     """The contract, and what only a stock Kafka has or shows."""
 
-    def test_records_of_transactions(self, client: Client, broker: Broker) -> None:
+    def test_records_of_transactions(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
         producer = Producer({"bootstrap.servers": broker.address, "transactional.id": "t"})
         producer.init_transactions(60)
@@ -58,7 +58,9 @@ class TestStockBroker(BrokerContract):
         producer.commit_transaction(60)
         assert client.consume(topic, *committed, *JSON)[-1].endswith('"value":"open","headers":[]}')
 
-    def test_keys_go_where_javas_clients_put_them(self, client: Client, broker: Broker, stock: StockBroker) -> None:
+    def test_keys_go_where_javas_clients_put_them(
+        self, client: Client, broker: KafkaBroker, stock: StockBroker
+    ) -> None:
         topic = broker.new_topic(5)
         lines = "".join(f"key-{number}:x\n" for number in range(40))
         stock.tool(
@@ -72,7 +74,7 @@ class TestStockBroker(BrokerContract):
         assert len({partition for _, partition in places}) > 1
 
     def test_a_broker_that_hangs_is_waited_for_until_ctrl_c(
-        self, client: Client, broker: Broker, stock: StockBroker
+        self, client: Client, broker: KafkaBroker, stock: StockBroker
     ) -> None:
         topic = broker.new_topic()
         with client.started("produce", topic, "--key-separator", "=", "--partition", 0) as process:
@@ -95,7 +97,7 @@ class TestStockBroker(BrokerContract):
                 os.kill(stock.pid, signal.SIGCONT)
 
     def test_a_broker_that_is_killed_and_started_again_is_read_on(
-        self, client: Client, broker: Broker, stock: StockBroker
+        self, client: Client, broker: KafkaBroker, stock: StockBroker
     ) -> None:
         topic = broker.new_topic()
         check_done(client.produce(topic, "before\n"))

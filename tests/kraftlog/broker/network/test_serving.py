@@ -314,18 +314,24 @@ async def test_small_answers_are_sent_without_delay() -> None:
     assert all(found) and len(found) == 2
 
 
-async def test_who_keeps_a_request_waiting_is_told_when_its_client_is_gone() -> None:
+@pytest.mark.parametrize("is_reset", [False, True])
+async def test_who_keeps_a_request_waiting_is_told_when_its_client_is_done(is_reset: bool) -> None:
     asked = Asked()
     told: list[str] = []
     async with network(asked) as served, await RawClient.connect(served) as client:
         client.send(ask("answered"), ask("waits"))
         for name in ("answered", "waits"):
             request, reply = await asked.next()
-            request.on_gone.append(partial(told.append, name))
+            request.on_client_done.append(partial(told.append, name))
             if name == "answered":
                 reply(named("here"))
         await client.receive()
-        client.writer.transport.abort()
+        if is_reset:
+            client.reset()
+        else:
+            client.writer.write_eof()
         await until(lambda: bool(told))
         assert told == ["waits"]
-        reply(named("nobody hears it"))
+        reply(named("what there is"))
+        if not is_reset:
+            assert name_of(await client.receive()) == "what there is"

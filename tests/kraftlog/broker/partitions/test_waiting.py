@@ -49,19 +49,14 @@ def test_a_fetch_and_a_produce_that_wait_for_others_end_with_what_became_of_the_
     assert partition.watcher_count == 0
 
 
-def test_nobody_waits_for_a_client_that_is_gone(tmp_path: Path) -> None:
+def test_a_fetch_waits_no_longer_than_its_client(tmp_path: Path) -> None:
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])
-    partition = world.replica()
-    world.send((0, batch(1)))
-    world.runtime.run()
     world.read((0, 0))
-    assert partition.watcher_count == 2
+    assert (world.replica().watcher_count, world.answers) == (1, [])
     world.client_goes()
-    assert partition.watcher_count == 0
+    assert [(part.error_code, part.records) for part in world.fetched()] == [(ErrorCode.NONE, b"")]
+    assert world.replica().watcher_count == 0
     assert all(timer.is_cancelled for timer in world.runtime.timers)
-    world.commit(replicas(on=[1, 2], epoch=1, isr=[1]))
-    assert world.answers == []
-    assert partition.online_log().high_watermark == 1
 
 
 # --- disks ------------------------------------------------------------------------------------------------------------

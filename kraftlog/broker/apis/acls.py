@@ -1,0 +1,164 @@
+"""DescribeAcls, from what this broker has applied; CreateAcls and DeleteAcls, at the controller (KIP-140, KIP-290).
+
+Entries are kept, and nothing enforces them until there is authentication.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.refusals import message_of, text_of
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from kraftlog.kafka.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from kraftlog.kafka.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord
+from statemachine.query.acls import describe_acls
+
+
+class DescribeAclsApi:
+    """Handles DescribeAcls."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once."""
+        body = cast(DescribeAclsRequest, request.body)
+        resources: dict[tuple[int, str, int], list[AclDescription]] = {}
+        try:
+            for entry in describe_acls(self._cluster.metadata, _filter(body)):
+                resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
+                resources.setdefault(resource, []).append(
+                    AclDescription(
+                        principal=entry.principal,
+                        host=entry.host,
+                        operation=entry.operation,
+                        permission_type=entry.permission_type,
+                    )
+                )
+        except ApiError as error:
+            reply(DescribeAclsResponse(error_code=error.code, error_message=text_of(error), resources=()))
+            return
+        reply(
+            DescribeAclsResponse(
+                error_code=ErrorCode.NONE,
+                error_message=None,
+                resources=tuple(
+                    DescribeAclsResource(resource_type=of, resource_name=name, pattern_type=pattern, acls=tuple(acls))
+                    for (of, name, pattern), acls in resources.items()
+                ),
+            )
+        )
+
+
+class CreateAclsApi:
+    """Handles CreateAcls."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has, for each entry in the order of the request."""
+        body = cast(CreateAclsRequest, request.body)
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                refused = AclCreationResult(error_code=result.code, error_message=text_of(result))
+                results = [refused] * len(body.creations)
+            else:
+                results = [
+                    AclCreationResult(error_code=made.error_code, error_message=message_of(made))
+                    for made in result.create_acls.results
+                ]
+            reply(CreateAclsResponse(results=tuple(results)))
+
+        entries = [
+            AccessControlEntryRecord(
+                resource_type=entry.resource_type,
+                resource_name=entry.resource_name,
+                pattern_type=entry.resource_pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission_type,
+            )
+            for entry in body.creations
+        ]
+        creation = admin_pb2.CreateAclsRequest(entries=entries)
+        operation = admin_pb2.Operation(client_id=request.client_id, create_acls=creation)
+        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+
+
+class DeleteAclsApi:
+    """Handles DeleteAcls."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has, with what each filter has deleted."""
+        body = cast(DeleteAclsRequest, request.body)
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                refused = DeleteAclsFilterResult(
+                    error_code=result.code, error_message=text_of(result), matching_acls=()
+                )
+                results = [refused] * len(body.filters)
+            else:
+                results = [
+                    DeleteAclsFilterResult(
+                        error_code=found.error_code,
+                        error_message=message_of(found),
+                        matching_acls=tuple(map(_deleted, found.deleted)),
+                    )
+                    for found in result.delete_acls.filters
+                ]
+            reply(DeleteAclsResponse(filter_results=tuple(results)))
+
+        deletion = admin_pb2.DeleteAclsRequest(filters=[_filter(one) for one in body.filters])
+        operation = admin_pb2.Operation(client_id=request.client_id, delete_acls=deletion)
+        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer)
+
+
+def _filter(one: DescribeAclsRequest | DeleteAclsFilter) -> admin_pb2.AclFilter:
+    """A filter of ours; Kafka's number for any is the same."""
+    return admin_pb2.AclFilter(
+        resource_type=one.resource_type_filter,
+        resource_name=one.resource_name_filter,
+        pattern_type=one.pattern_type_filter,
+        principal=one.principal_filter,
+        host=one.host_filter,
+        operation=one.operation,
+        permission_type=one.permission_type,
+    )
+
+
+def _deleted(entry: AccessControlEntryRecord) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        resource_type=entry.resource_type,
+        resource_name=entry.resource_name,
+        pattern_type=entry.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission_type,
+    )

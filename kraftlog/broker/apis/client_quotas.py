@@ -1,0 +1,159 @@
+"""DescribeClientQuotas, from what this broker has applied, and AlterClientQuotas, at the controller (KIP-546)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftlog.broker.apis.refusals import message_of, text_of
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages import alter_client_quotas, describe_client_quotas
+from kraftlog.kafka.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    ResponseEntryData,
+)
+from kraftlog.kafka.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    ValueData,
+)
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import QuotaEntity
+from statemachine.tables.cluster_tables import CLIENT_QUOTAS
+from statemachine.words.names import quoted
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+EXACT, DEFAULT, SPECIFIED = range(3)
+"""Kafka's numbers of how a part of an entity is matched: this name, the default without a name, any."""
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Types and names; a default has no name."""
+
+
+class DescribeClientQuotasApi:
+    """Handles DescribeClientQuotas."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once."""
+        body = cast(DescribeClientQuotasRequest, request.body)
+        try:
+            wanted = _wanted(body.components)
+        except ApiError as error:
+            reply(DescribeClientQuotasResponse(error_code=error.code, error_message=text_of(error), entries=None))
+            return
+        entities: dict[Entity, list[ValueData]] = {}
+        for _, quota in CLIENT_QUOTAS.find(self._cluster.metadata):
+            entity = _entity(quota.entity)
+            if _matches(dict(entity), wanted, body.strict):
+                entities.setdefault(entity, []).append(ValueData(key=quota.key, value=quota.value))
+        kind = describe_client_quotas.EntityData
+        reply(
+            DescribeClientQuotasResponse(
+                error_code=ErrorCode.NONE,
+                error_message=None,
+                entries=tuple(
+                    describe_client_quotas.EntryData(
+                        entity=tuple(kind(entity_type=of, entity_name=name) for of, name in entity),
+                        values=tuple(values),
+                    )
+                    for entity, values in entities.items()
+                ),
+            )
+        )
+
+
+def _wanted(components: Sequence[ComponentData]) -> dict[str, ComponentData]:
+    """The components by their types; raises ApiError, with Kafka's codes, unless they make sense."""
+    wanted: dict[str, ComponentData] = {}
+    for component in components:
+        entity_type, match = component.entity_type, component.match
+        if not entity_type:
+            raise invalid_request("a component has no type of entity; give user, client-id or ip")
+        if entity_type in wanted:
+            raise invalid_request(f"the type of entity {quoted(entity_type)} is given more than once")
+        if entity_type not in (USER, CLIENT_ID, IP):
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{quoted(entity_type)} is no type of entity here")
+        if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
+            raise invalid_request(f"{component.match_type} is no type of match; use 0 (exact), 1 (default) or 2 (any)")
+        if (match is None) == (component.match_type == EXACT):
+            given = "none is given" if match is None else f"{quoted(match)} is given"
+            raise invalid_request(
+                f"a match of type {component.match_type} {'needs a' if match is None else 'has no'} name, and {given}"
+            )
+        wanted[entity_type] = component
+    if IP in wanted and len(wanted) > 1:
+        raise invalid_request("an ip stands alone; ask for users and client ids in another request")
+    return wanted
+
+
+def _matches(entity: Mapping[str, str | None], wanted: Mapping[str, ComponentData], is_strict: bool) -> bool:
+    if is_strict and len(entity) != len(wanted):
+        return False
+    return all(
+        of in entity and (component.match_type == SPECIFIED or entity[of] == component.match)
+        for of, component in wanted.items()
+    )
+
+
+class AlterClientQuotasApi:
+    """Handles AlterClientQuotas."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has. An entity that is given several times is altered and answered as one."""
+        body = cast(AlterClientQuotasRequest, request.body)
+        given = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
+        answers = {entity: _altered(entity, ErrorCode.NONE, None) for entity in given}
+
+        def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
+            if isinstance(result, ApiError):
+                answers.update({entity: _altered(entity, result.code, text_of(result)) for entity in given})
+            elif result is not None:
+                for found in result.alter_client_quotas.results:
+                    entity = _entity(found.entity)
+                    answers[entity] = _altered(entity, found.error_code, message_of(found))
+            reply(AlterClientQuotasResponse(entries=tuple(answers.values())))
+
+        alterations = [
+            admin_pb2.ClientQuotaAlteration(
+                entity=[
+                    QuotaEntity(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity
+                ],
+                key=change.key,
+                value=None if change.remove else change.value,
+            )
+            for entry in body.entries
+            for change in entry.ops
+        ]
+        if not alterations:
+            answer(None)
+            return
+        change = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=body.validate_only)
+        operation = admin_pb2.Operation(client_id=request.client_id, alter_client_quotas=change)
+        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+
+
+def _entity(parts: Sequence[QuotaEntity]) -> Entity:
+    return tuple((part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in parts)
+
+
+def _altered(entity: Entity, code: int, message: str | None) -> ResponseEntryData:
+    kind = alter_client_quotas.EntityData
+    return ResponseEntryData(
+        error_code=code,
+        error_message=message,
+        entity=tuple(kind(entity_type=of, entity_name=name) for of, name in entity),
+    )

@@ -1,0 +1,202 @@
+"""IncrementalAlterConfigs and AlterConfigs: checked as Kafka's brokers do, then passed on to the controller.
+
+Each resource has an answer of its own, in the order of the request, also one that is named several times.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftlog.broker.apis.configs import check_this_broker
+from kraftlog.broker.apis.refusals import message_of, text_of
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages import alter_configs, incremental_alter_configs
+from kraftlog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kraftlog.kafka.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from kraftpb.v1 import admin_pb2
+from statemachine.metadata.config_resources import check_resource
+from statemachine.query.reads import state_of
+from statemachine.words.names import quoted
+from statemachine.words.repeats import repeats
+from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
+
+SET, DELETE = admin_pb2.ConfigAlteration.SET, admin_pb2.ConfigAlteration.DELETE
+
+Resource = tuple[int, str]
+"""Its type and its name."""
+
+
+@dataclass(slots=True)
+class _Change:
+    """What a request asks for one resource."""
+
+    resource: Resource
+    configs: Sequence[tuple[str, int, str | None]]
+    """Names, kinds of alterations, and values."""
+    code: int = ErrorCode.NONE
+    message: str | None = None
+
+    def refuse(self, error: ApiError) -> None:
+        """Answer it with an error."""
+        self.code, self.message = error.code, text_of(error)
+
+
+class ConfigChanges:
+    """Has the controller alter configs."""
+
+    def __init__(self, broker_id: int, cluster: ClusterView, controller: ControllerChannel) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._controller = controller
+
+    def carry_out(self, changes: Sequence[_Change], validate_only: bool, on_done: Callable[[], None]) -> None:
+        """Call back when every change has its code."""
+        counts = Counter(change.resource for change in changes)
+        for change in changes:
+            try:
+                if counts[change.resource] > 1:
+                    raise invalid_request(f"{quoted(change.resource[1])} is in the request more than once")
+                self._check(change)
+            except ApiError as error:
+                change.refuse(error)
+        asked = {change.resource: change for change in changes if not change.code and change.configs}
+        if not asked:
+            on_done()
+            return
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                for change in asked.values():
+                    change.refuse(result)
+            else:
+                for resource in result.alter_configs.resources:
+                    change = asked[resource.resource_type, resource.resource_name]
+                    change.code, change.message = _code(resource), message_of(resource)
+            on_done()
+
+        request = admin_pb2.AlterConfigsRequest(
+            alterations=[alteration for change in asked.values() for alteration in _alterations(change)],
+            validate_only=validate_only,
+        )
+        operation = admin_pb2.Operation(alter_configs=request)
+        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+
+    def _check(self, change: _Change) -> None:
+        """Raise ApiError(INVALID_REQUEST) for what Kafka's brokers do not pass on."""
+        for name in repeats(name for name, _, _ in change.configs):
+            raise invalid_request(f"config {quoted(name)} is given more than once")
+        for name, kind, value in change.configs:
+            if value is None and kind != DELETE:
+                raise invalid_request(f"config {quoted(name)} has no value; give one, or delete the config")
+        resource_type, resource_name = change.resource
+        if resource_type == ResourceType.BROKER and resource_name != CLUSTER_DEFAULT:
+            check_this_broker(resource_name, self._broker_id)
+        if not change.configs:  # there is nothing to ask the controller for
+            check_resource(state_of(self._cluster.metadata), resource_type, resource_name)
+
+
+def _code(resource: admin_pb2.AlteredResource) -> int:
+    """Kafka's brokers check their own configs themselves, and have another code for what is wrong with them."""
+    is_broker = resource.resource_type == ResourceType.BROKER
+    return (
+        ErrorCode.INVALID_REQUEST
+        if is_broker and resource.error_code == ErrorCode.INVALID_CONFIG
+        else (resource.error_code)
+    )
+
+
+def _alterations(change: _Change) -> list[admin_pb2.ConfigAlteration]:
+    resource_type, resource_name = change.resource
+    return [
+        admin_pb2.ConfigAlteration(
+            resource_type=resource_type,
+            resource_name=resource_name,
+            name=name,
+            kind=kind,  # type: ignore[arg-type]  # the numbers are Kafka's
+            value="" if kind == DELETE or value is None else value,
+        )
+        for name, kind, value in change.configs
+    ]
+
+
+class IncrementalAlterConfigsApi:
+    """Handles IncrementalAlterConfigs (KIP-339)."""
+
+    def __init__(self, changes: ConfigChanges) -> None:
+        self._changes = changes
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has."""
+        body = cast(IncrementalAlterConfigsRequest, request.body)
+        changes = [
+            _Change(
+                (resource.resource_type, resource.resource_name),
+                [(config.name, config.config_operation, config.value) for config in resource.configs],
+            )
+            for resource in body.resources
+        ]
+
+        def answer() -> None:
+            kind = incremental_alter_configs.AlterConfigsResourceResponse
+            responses = tuple(
+                kind(
+                    error_code=change.code,
+                    error_message=change.message,
+                    resource_type=change.resource[0],
+                    resource_name=change.resource[1],
+                )
+                for change in changes
+            )
+            reply(IncrementalAlterConfigsResponse(responses=responses))
+
+        self._changes.carry_out(changes, body.validate_only, answer)
+
+
+class AlterConfigsApi:
+    """Handles AlterConfigs, which sets all configs of a resource: those that it does not name are removed.
+
+    What is to be removed is what this broker sees; a config that is set at the same moment may stay. Kafka's clients
+    had this before IncrementalAlterConfigs, and some still use it.
+    """
+
+    def __init__(self, changes: ConfigChanges, configs: ConfigsInEffect) -> None:
+        self._changes = changes
+        self._configs = configs
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has."""
+        body = cast(AlterConfigsRequest, request.body)
+        changes = [self._change(resource) for resource in body.resources]
+
+        def answer() -> None:
+            kind = alter_configs.AlterConfigsResourceResponse
+            responses = tuple(
+                kind(
+                    error_code=change.code,
+                    error_message=change.message,
+                    resource_type=change.resource[0],
+                    resource_name=change.resource[1],
+                )
+                for change in changes
+            )
+            reply(AlterConfigsResponse(responses=responses))
+
+        self._changes.carry_out(changes, body.validate_only, answer)
+
+    def _change(self, resource: alter_configs.AlterConfigsResource) -> _Change:
+        configs: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]
+        if resource.resource_type in tuple(ResourceType):
+            given = {config.name for config in resource.configs}
+            present = self._configs.stored(ResourceType(resource.resource_type), resource.resource_name)
+            configs += [(name, DELETE, None) for name in present if name not in given]
+        return _Change((resource.resource_type, resource.resource_name), configs)

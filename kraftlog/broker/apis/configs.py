@@ -1,0 +1,91 @@
+"""DescribeConfigs: values and sources, answered from what this broker has applied (KIP-133, KIP-226, KIP-569)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, cast
+
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftlog.broker.apis.refusals import text_of
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.metadata.configs_in_effect import ConfigInEffect, ConfigsInEffect
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from statemachine.metadata.config_resources import check_resource_type, parse_broker_name
+from statemachine.words.names import check_topic_name, quoted
+from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
+
+FIRST_VERSION_WITH_TYPES: Final = 3
+
+
+class DescribeConfigsApi:
+    """Handles DescribeConfigs."""
+
+    def __init__(self, broker_id: int, cluster: ClusterView, configs: ConfigsInEffect) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._configs = configs
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once. The configs of a broker are known to that broker only."""
+        body = cast(DescribeConfigsRequest, request.body)
+        reply(DescribeConfigsResponse(results=tuple(self._result(of, body, request.version) for of in body.resources)))
+
+    def _result(
+        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest, version: int
+    ) -> DescribeConfigsResult:
+        code, message, found = ErrorCode.NONE, None, list[ConfigInEffect]()
+        try:
+            found = self._of(resource.resource_type, resource.resource_name)
+        except ApiError as error:
+            code, message = error.code, text_of(error)
+        wanted = set(resource.configuration_keys or ())
+        return DescribeConfigsResult(
+            error_code=code,
+            error_message=message,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=tuple(_entry(config, body, version) for config in found if not wanted or config.name in wanted),
+        )
+
+    def _of(self, type_number: int, name: str) -> list[ConfigInEffect]:
+        """All configs of a resource; raises ApiError if there is none that this broker knows."""
+        if check_resource_type(type_number) is ResourceType.TOPIC:
+            check_topic_name(name)
+            if self._cluster.topic_named(name) is None:
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
+            return self._configs.of_topic(self._configs.stored(ResourceType.TOPIC, name))
+        if name == CLUSTER_DEFAULT:
+            return self._configs.of_all_brokers()
+        check_this_broker(name, self._broker_id)
+        return self._configs.of_this_broker()
+
+
+def check_this_broker(name: str, broker_id: int) -> None:
+    """Raise ApiError(INVALID_REQUEST) unless a resource is the broker that is asked: so clients send it there."""
+    if parse_broker_name(name) != broker_id:
+        raise invalid_request(f"this is broker {broker_id}, and {quoted(name)} is given; ask that broker itself")
+
+
+def _entry(config: ConfigInEffect, body: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:
+    synonyms: Sequence[DescribeConfigsSynonym] = ()
+    if body.include_synonyms:
+        synonyms = [DescribeConfigsSynonym(name=of.name, value=of.value, source=of.source) for of in config.synonyms]
+    has_type = version >= FIRST_VERSION_WITH_TYPES
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=config.source,
+        is_sensitive=config.is_sensitive,
+        synonyms=tuple(synonyms),
+        config_type=config.type if has_type else 0,
+        documentation=config.documentation if has_type and body.include_documentation else None,
+    )

@@ -1,0 +1,69 @@
+"""ElectLeaders: passed on to the controller (KIP-183, KIP-460)."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.refusals import message_of, text_of
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from kraftpb.v1 import admin_pb2
+
+FIRST_VERSION_WITH_CODE: Final = 1
+"""From here on the answer as a whole has an error code."""
+
+
+class ElectLeadersApi:
+    """Handles ElectLeaders."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has. A partition that is named several times is answered once."""
+        body = cast(ElectLeadersRequest, request.body)
+        named = None
+        if body.topic_partitions is not None:
+            named = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            topics: dict[str, dict[int, PartitionResult]] = {}
+            code = ErrorCode.NONE
+            if isinstance(result, ApiError):
+                code = result.code
+                for topic, index in named or ():
+                    topics.setdefault(topic, {})[index] = PartitionResult(
+                        partition_id=index, error_code=code, error_message=text_of(result)
+                    )
+            else:
+                for part in result.elect_leaders.partitions:
+                    topics.setdefault(part.topic, {})[part.partition_id] = PartitionResult(
+                        partition_id=part.partition_id, error_code=part.error_code, error_message=message_of(part)
+                    )
+            reply(
+                ElectLeadersResponse(
+                    error_code=code if request.version >= FIRST_VERSION_WITH_CODE else ErrorCode.NONE,
+                    replica_election_results=tuple(
+                        ReplicaElectionResult(topic=topic, partition_result=tuple(results.values()))
+                        for topic, results in topics.items()
+                    ),
+                )
+            )
+
+        references = None
+        if named is not None:
+            parts = [admin_pb2.PartitionReference(topic=topic, partition_id=index) for topic, index in named]
+            references = admin_pb2.PartitionReferences(partitions=parts)
+        election = admin_pb2.ElectLeadersRequest(
+            election_type=body.election_type,  # type: ignore[arg-type]  # the numbers are Kafka's
+            partitions=references,
+        )
+        operation = admin_pb2.Operation(client_id=request.client_id, elect_leaders=election)
+        self._controller.submit(operation, body.timeout_ms, answer)

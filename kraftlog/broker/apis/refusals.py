@@ -1,0 +1,41 @@
+"""What the answers to administration have in common: errors as Kafka's fields have them, and quotas of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.requests import Reply
+from kraftlog.kafka.notation import Message
+
+QUOTA_THROTTLE_MS: Final = 1_000
+"""How long a client that changes too much is to wait (KIP-599); the controller says only that it is too much."""
+
+
+class Failed(Protocol):
+    """A part of a result of ours."""
+
+    error_code: int
+    error_message: str
+
+
+def message_of(part: Failed) -> str | None:
+    """The message of a part's error; None if it has none."""
+    return part.error_message or None
+
+
+def text_of(error: ApiError) -> str:
+    """What the error's message is to say, without its code."""
+    return str(error.args[0])
+
+
+def reply_within_quota(reply: Reply, response: Message, codes: Iterable[int]) -> None:
+    """Answer with `response`, whose parts have `codes`; a client over its quota of changes is let wait.
+
+    The response has a `throttle_time_ms`.
+    """
+    throttle_ms = QUOTA_THROTTLE_MS if ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes else 0
+    if throttle_ms:
+        response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
+    reply(response, throttle_ms)

@@ -1,0 +1,213 @@
+"""CreateTopics, DeleteTopics and CreatePartitions: passed on to the controller (KIP-590)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol, TypeVar, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+from kraftlog.kafka.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kraftlog.kafka.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from kraftlog.kafka.notation import ZERO_UUID
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import BrokerIds
+
+FIRST_VERSION_WITH_CONFIGS: Final = 5
+"""Of CreateTopics: from here on the answer shows the topic (KIP-525)."""
+FIRST_VERSION_WITH_STATES: Final = 6
+"""Of DeleteTopics: from here on topics may be named by their ids (KIP-516)."""
+FIRST_VERSION_WITH_DISABLED: Final = 3
+"""Of DeleteTopics: from here on clients know TOPIC_DELETION_DISABLED (KIP-322)."""
+
+
+class _Named(Protocol):
+    name: str
+
+
+Named = TypeVar("Named", bound=_Named)
+
+
+class CreateTopicsApi:
+    """Handles CreateTopics."""
+
+    def __init__(self, controller: ControllerChannel, configs: ConfigsInEffect) -> None:
+        self._controller = controller
+        self._configs = configs
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has. A name that is given several times is answered once."""
+        body = cast(CreateTopicsRequest, request.body)
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                topics = [
+                    CreatableTopicResult(name=name, error_code=result.code, error_message=text_of(result))
+                    for name in _by_name(body.topics)
+                ]
+            else:
+                given = _by_name(body.topics)
+                topics = [
+                    self._created(given[topic.name], topic, request.version)
+                    for topic in _by_name(result.create_topics.topics).values()
+                ]
+            response = CreateTopicsResponse(topics=tuple(topics))
+            reply_within_quota(reply, response, (topic.error_code for topic in topics))
+
+        creation = admin_pb2.CreateTopicsRequest(
+            topics=[_creatable(topic) for topic in body.topics], validate_only=body.validate_only
+        )
+        operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
+        self._controller.submit(operation, body.timeout_ms, answer)
+
+    def _created(self, given: CreatableTopic, topic: admin_pb2.CreatedTopic, version: int) -> CreatableTopicResult:
+        if topic.error_code:
+            return CreatableTopicResult(name=topic.name, error_code=topic.error_code, error_message=message_of(topic))
+        own = {config.name: config.value or "" for config in given.configs}
+        shown = self._configs.of_topic(own) if version >= FIRST_VERSION_WITH_CONFIGS else ()
+        return CreatableTopicResult(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            error_code=ErrorCode.NONE,
+            error_message=None,
+            num_partitions=topic.num_partitions,
+            replication_factor=topic.replication_factor,
+            configs=tuple(
+                CreatableTopicConfigs(
+                    name=config.name,
+                    value=config.value,
+                    read_only=config.is_read_only,
+                    config_source=config.source,
+                    is_sensitive=config.is_sensitive,
+                )
+                for config in shown
+            ),
+        )
+
+
+class DeleteTopicsApi:
+    """Handles DeleteTopics."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has. A topic that is named several times the same way is answered once."""
+        body = cast(DeleteTopicsRequest, request.body)
+        states = body.topics
+        if request.version < FIRST_VERSION_WITH_STATES:
+            states = tuple(DeleteTopicState(name=name) for name in body.topic_names)
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                code = result.code
+                if code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < FIRST_VERSION_WITH_DISABLED:
+                    code = ErrorCode.INVALID_REQUEST
+                named = dict.fromkeys((state.name, state.topic_id) for state in states)
+                topics = [
+                    DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text_of(result))
+                    for name, topic_id in named
+                ]
+            else:
+                answers = dict(zip(((s.name, s.topic_id) for s in states), result.delete_topics.topics, strict=True))
+                topics = [_deleted(name, topic_id, topic) for (name, topic_id), topic in answers.items()]
+            response = DeleteTopicsResponse(responses=tuple(topics))
+            reply_within_quota(reply, response, (topic.error_code for topic in topics))
+
+        references = [
+            admin_pb2.TopicReference(
+                name=state.name or "", topic_id=b"" if state.topic_id == ZERO_UUID else state.topic_id
+            )
+            for state in states
+        ]
+        deletion = admin_pb2.DeleteTopicsRequest(topics=references)
+        operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
+        self._controller.submit(operation, body.timeout_ms, answer)
+
+
+class CreatePartitionsApi:
+    """Handles CreatePartitions."""
+
+    def __init__(self, controller: ControllerChannel) -> None:
+        self._controller = controller
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when the controller has. A name that is given several times is answered once."""
+        body = cast(CreatePartitionsRequest, request.body)
+
+        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                results = [
+                    CreatePartitionsTopicResult(name=name, error_code=result.code, error_message=text_of(result))
+                    for name in _by_name(body.topics)
+                ]
+            else:
+                results = [
+                    CreatePartitionsTopicResult(
+                        name=topic.name, error_code=topic.error_code, error_message=message_of(topic)
+                    )
+                    for topic in _by_name(result.create_partitions.topics).values()
+                ]
+            response = CreatePartitionsResponse(results=tuple(results))
+            reply_within_quota(reply, response, (topic.error_code for topic in results))
+
+        growth = admin_pb2.CreatePartitionsRequest(
+            topics=[_growing(topic) for topic in body.topics], validate_only=body.validate_only
+        )
+        operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
+        self._controller.submit(operation, body.timeout_ms, answer)
+
+
+def _by_name(parts: Iterable[Named]) -> Mapping[str, Named]:
+    """The parts by the names of their topics, in their order."""
+    return {part.name: part for part in parts}
+
+
+def _creatable(topic: CreatableTopic) -> admin_pb2.CreatableTopic:
+    return admin_pb2.CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            admin_pb2.PartitionAssignment(partition_id=given.partition_index, broker_ids=given.broker_ids)
+            for given in topic.assignments
+        ],
+        configs=[admin_pb2.ConfigEntry(name=config.name, value=config.value) for config in topic.configs],
+    )
+
+
+def _growing(topic: CreatePartitionsTopic) -> admin_pb2.PartitionsOfTopic:
+    assignments = [BrokerIds(ids=given.broker_ids) for given in topic.assignments or ()]
+    if topic.assignments == ():
+        # To assign none is not to leave it to the controller. One without replicas is refused, whatever is added.
+        assignments = [BrokerIds()]
+    return admin_pb2.PartitionsOfTopic(name=topic.name, count=topic.count, assignments=assignments)
+
+
+def _deleted(name: str | None, topic_id: bytes, topic: admin_pb2.DeletedTopic) -> DeletableTopicResult:
+    """An error shows a topic as the request does, a success with its name and its id."""
+    if not topic.error_code:
+        name, topic_id = topic.name, topic.topic_id
+    return DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=topic.error_code, error_message=message_of(topic)
+    )
