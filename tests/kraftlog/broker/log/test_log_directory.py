@@ -290,6 +290,42 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     assert log_in(open_directory(files)).epochs.entries() == ((3, 0),)
 
 
+def test_a_log_start_that_found_no_room_is_written_when_it_is_asked_for_again() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        log.delete_records(2)
+    files.space_limit = None
+    assert log.delete_records(2) == 2
+    files.crash()
+    assert log_in(open_directory(files)).log_start_offset == 2
+
+
+def test_checkpoints_of_a_deleted_log_that_found_no_room_to_go_are_not_those_of_the_next_one() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    log.delete_records(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        directory.delete_log(CLICKS, UUID(int=1))
+    files.space_limit = None
+    log = log_in(directory)
+    append(log, batch(2))
+    log.flush()
+    files.crash()
+    log = log_in(open_directory(files))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
 # --- several directories ----------------------------------------------------------------------------------------------
 
 
