@@ -14,7 +14,10 @@ from kraftlog.broker.apis.offsets import ListOffsetsApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
@@ -52,9 +55,10 @@ class Broker:
         for publisher in (self.cluster, self.partitions):
             publisher.on_snapshot(metadata.end_offset, metadata.connection)
         lookup = PartitionLookup(self.partitions, self.cluster)
+        usage = QuotaUsage(ClientQuotas())
         self._handlers: dict[int, Handler] = {
-            PRODUCE: ProduceApi(lookup, self.logs, metadata, process).handle,
-            FETCH: FetchApi(lookup, process).handle,
+            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
+            FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
             LIST_OFFSETS: ListOffsetsApi(lookup).handle,
             DELETE_RECORDS: DeleteRecordsApi(lookup).handle,
         }

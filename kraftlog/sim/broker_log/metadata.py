@@ -88,8 +88,12 @@ class Metadata:
 
     def new_id(self) -> UUID:
         """An id that nothing else has."""
+        return UUID(int=_FIRST_DIRECTORY_ID + self.new_number())
+
+    def new_number(self) -> int:
+        """A number that nothing else has."""
         self._ids += 1
-        return UUID(int=_FIRST_DIRECTORY_ID + self._ids)
+        return self._ids
 
     def create(self, name: str, parameters: TopicParameters) -> list[MetadataDelta]:
         """Make a topic, which has an id of its own. Returns what a broker is told."""

@@ -257,7 +257,7 @@ class World:
                     self._judge_one(broker, topic, index, promises, path)
                 elif not self._has_failed_disk and promises.by_offset:
                     partition = broker.partitions.named(topic.name, index)
-                    reason = "" if partition is None else getattr(partition, "_offline_reason", "")
+                    reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
 
     def _judge_one(
