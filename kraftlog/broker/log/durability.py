@@ -69,9 +69,12 @@ class Durability:
         return self._pending
 
     def is_flush_due(self, config: PartitionLogConfig, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush to begin."""
+        """Whether `flush.messages` or `flush.ms` asks for a flush to begin.
+
+        A clock that was set back does not say how long something has waited: then it is flushed.
+        """
         since_ms = self._waiting_since_ms
-        is_late = since_ms is not None and now_ms - since_ms >= config.flush_ms
+        is_late = since_ms is not None and not 0 <= now_ms - since_ms < config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
 
     # --- what makes it less so ----------------------------------------------------------------------------------------

@@ -459,6 +459,18 @@ def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jump
     assert len(log.producers.states) == 0
 
 
+def test_flush_ms_acts_though_the_clock_was_set_back() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(flush_before_ack=False, flush_ms=500)
+    manager = open_manager(files, runtime, config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    append(log, batch(1), now_ms=NOW_MS)
+    runtime.wall_clock_ms = lambda: NOW_MS - PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    manager.maintain()
+    runtime.run()
+    assert log.recovery_point == 1
+
+
 def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     config = PartitionLogConfig(segment_bytes=200)
