@@ -53,7 +53,7 @@ class Faults:
             return world.broker is not None and self._end_process(kind)
         match kind:
             case "disk: full":
-                world.disk.files.space_limit = world.disk.files.used_bytes() + random.choice([0, 100, 600])
+                world.fill_disk(random.choice([0, 100, 600]))
                 self._later(self._make_room)
             case "disk: a directory fails":
                 if world.broker is None:

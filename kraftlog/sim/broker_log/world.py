@@ -65,6 +65,7 @@ class World:
         self._past_checks = 0
         self._has_lost_power = False
         self._has_failed_disk = False
+        self._trouble_since_us: int | None = None
 
     def new_random(self) -> Random:
         """A source of chance of its own."""
@@ -123,8 +124,10 @@ class World:
     def start_broker(self) -> None:
         """Start a process. The clock is right then, and a disk that failed is repaired."""
         self.clock.wall_offset_ms = 0
+        self._note_hindered_flushes()
         self.failing_directory = ""
         self._has_failed_disk = False
+        self._end_trouble()
         self.process = BrokerProcess(self)
         self.disk.files.before_operation = self.process.before_operation
         if self.kills_at_start:
@@ -139,8 +142,6 @@ class World:
         self.broker = broker
         self.note(f"the broker has started, after {self.process.operations} operations on files")
         self.marks.hit("the broker started")
-        for promises in self.promises.values():
-            promises.flushes_were_hindered(self.event_queue.now_us)
         self.judge(broker)
         self._has_lost_power = False
         self._every(self.parameters.maintain_interval_ms, self._maintain)
@@ -185,9 +186,8 @@ class World:
         self.marks.hit(f"ended: {crash}")
         if crash is not Crash.KILLED:
             self._has_lost_power = True
+            self._note_hindered_flushes()
             for promises in self.promises.values():
-                if self.has_trouble:
-                    promises.flushes_were_hindered(self.event_queue.now_us)
                 if promises.power_lost(self.event_queue.now_us):
                     self.marks.hit("what was not flushed was lost")
         self.event_queue.after(self.random.choice([1, 100, 1_000]) * MICROSECONDS_PER_MS, self.start_broker)
@@ -228,12 +228,30 @@ class World:
         """From now on, until the broker is started again, nothing can be changed in a log directory."""
         self.failing_directory = f"logs-{number}"
         self._has_failed_disk = True
+        self._begin_trouble()
+
+    def fill_disk(self, free_bytes: int) -> None:
+        """From now on there is room for so many bytes."""
+        self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
+        self._begin_trouble()
 
     def make_room(self) -> None:
         """The disk is not full any more."""
+        self._note_hindered_flushes()
         self.disk.files.space_limit = None
-        for promises in self.promises.values():
-            promises.flushes_were_hindered(self.event_queue.now_us)
+        self._end_trouble()
+
+    def _note_hindered_flushes(self) -> None:
+        for promises in self.promises.values() if self._trouble_since_us is not None else ():
+            promises.flushes_were_hindered(self._trouble_since_us or 0, self.event_queue.now_us)
+
+    def _begin_trouble(self) -> None:
+        if self._trouble_since_us is None:
+            self._trouble_since_us = self.event_queue.now_us
+
+    def _end_trouble(self) -> None:
+        if not self.has_trouble:
+            self._trouble_since_us = None
 
     def before_operation(self, operation: str, path: str) -> None:
         """An operation on a file: fails where the disk does."""

@@ -132,10 +132,10 @@ class PartitionPromises:
 
     # --- what is lost, and what must be there -------------------------------------------------------------------------
 
-    def flushes_were_hindered(self, now_us: int) -> None:
-        """A disk was full or failed: what `flush.ms` was to flush is not flushed before the time begins anew."""
+    def flushes_were_hindered(self, since_us: int, now_us: int) -> None:
+        """A disk was full or failed: what `flush.ms` was to flush by now may wait for as long again."""
         for promise in self.by_offset.values():
-            if not self.rules.flush_before_ack and promise.durable_from_us > now_us:
+            if not self.rules.flush_before_ack and promise.durable_from_us > since_us:
                 promise.durable_from_us = min(FOR_EVER, now_us + self.rules.flush_ms * 1_000)
 
     def all_is_durable(self, now_us: int) -> None:
