@@ -24,9 +24,9 @@ from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
-from kraftlog.sim.broker_log.judges.promises import START
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World, fetch_request
+from kraftlog.sim.broker_log.judges.rules import GOES_ON, READ, START
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
@@ -160,7 +160,7 @@ class Producer:
         elif code in _NEW_EPOCH:
             self._begin_epoch()
         else:
-            raise Violation(f"errors are those of the rules: a producer got {code.name}")
+            raise Violation(f"{GOES_ON}: a producer got {code.name}")
 
     def _begin_epoch(self) -> None:
         """What is in flight is given up; whether it is in the log is not known."""
@@ -234,7 +234,7 @@ class Reader:
                 self._position = batches[-1].last_offset + 1
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             if promises.start <= position <= promises.end and position >= part.log_start_offset:
-                raise Violation(f"what a reader saw is not lost: {promises.name}: {position} is out of range")
+                raise Violation(f"{READ}: {promises.name}: {position} is out of range")
             self._position = max(0, part.log_start_offset)
         if self._random.random() < 0.1:
             self._position = self._random.randint(min(promises.start, self._position), self._position)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftlog.sim.marks import Marks
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.crash import ProcessKilled
@@ -77,7 +78,7 @@ class BrokerProcess:
             raise
         except Exception as error:
             if not self.has_ended:  # what a dead process goes on to do is nothing
-                raise Violation(f"a broker goes on: its process ended with {error!r}") from error
+                raise Violation(f"{GOES_ON}: its process ended with {error!r}") from error
         self._busy_until_us = now_us + self._stalled_us
         self._stalled_us = 0
         if self.has_ended:

@@ -15,6 +15,7 @@ from kraftlog.sim.broker_log.parameters import LogOverrides, LogParameters, draw
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.runs.workers import in_workers
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
 
@@ -102,7 +103,7 @@ def _run(world: World) -> None:
     world.end_in_peace()
     world.run_for(START_US)
     if world.broker is None:
-        raise Violation("a broker goes on: it is not up after it was shut down cleanly")
+        raise Violation(f"{GOES_ON}: it is not up after it was shut down cleanly")
     world.judge(world.broker)
 
 

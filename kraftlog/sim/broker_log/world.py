@@ -18,12 +18,13 @@ from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.log_files import read_log
-from kraftlog.sim.broker_log.judges.promises import ACKNOWLEDGED, PartitionPromises
+from kraftlog.sim.broker_log.judges.promises import PartitionPromises
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.observation.trace import Trace
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
@@ -266,7 +267,7 @@ class World:
     def judge(self, broker: Broker) -> None:
         """Compare files and look-ups with what is promised. Raises Violation."""
         if broker.damage:
-            raise Violation(f"no crash leaves damage: {broker.damage}")
+            raise Violation(f"{SOUND}: {broker.damage}")
         for topic in self.metadata.topics.values():
             for index in range(self.parameters.partitions):
                 promises = self.promises[topic.topic_id, index]
@@ -301,7 +302,7 @@ class World:
         is_hidden = found < 0 and expected.last_offset not in promises.owners
         if not is_hidden and not expected.base_offset <= found <= expected.last_offset:
             raise Violation(
-                f"indexes agree with the log: {promises.name}: a scan finds {timestamp_ms} at {expected.base_offset} to"
+                f"{INDEXES}: {promises.name}: a scan finds {timestamp_ms} at {expected.base_offset} to"
                 f" {expected.last_offset}, and ListOffsets at {found}"
             )
         promises.checks += 1
@@ -329,7 +330,7 @@ class World:
         answers: list[Message | None] = []
         broker.ask(body, answers.append)
         if not answers or answers[0] is None:
-            raise Violation(f"a request is answered: {type(body).__name__} is not, though it has nothing to wait for")
+            raise Violation(f"{GOES_ON}: {type(body).__name__} is not, though it has nothing to wait for")
         return answers[0]
 
 

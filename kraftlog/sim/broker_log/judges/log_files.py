@@ -7,6 +7,7 @@ from typing import Final
 
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.rules import INDEXES, OFFSETS
 from kraftlog.sim.violation import Violation
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
@@ -24,7 +25,7 @@ def read_log(files: FileSystem, directory: str) -> list[Batch]:
     for name in [name for name in names if name.endswith(".log") and len(name) == _DIGITS + len(".log")]:
         base_offset = int(name[:_DIGITS])
         if found and base_offset <= found[-1].last_offset:
-            raise Violation(f"offsets ascend: {join(directory, name)} begins before offset {found[-1].last_offset + 1}")
+            raise Violation(f"{OFFSETS}: {join(directory, name)} begins before offset {found[-1].last_offset + 1}")
         batches = whole_batches(read_whole(files, join(directory, name)))
         _check_order(join(directory, name), base_offset, batches)
         stem = name.removesuffix(".log")
@@ -42,7 +43,7 @@ def _check_order(path: str, base_offset: int, batches: list[Batch]) -> None:
     end_offset = base_offset
     for batch in batches:
         if batch.base_offset < end_offset or batch.last_offset < batch.base_offset:
-            raise Violation(f"offsets ascend: {path} has {batch.base_offset} at byte {batch.position}, behind {end_offset}")
+            raise Violation(f"{OFFSETS}: {path} has {batch.base_offset} at byte {batch.position}, behind {end_offset}")
         end_offset = batch.last_offset + 1
 
 
@@ -53,7 +54,7 @@ def _check_offset_index(path: str, data: bytes, base_offset: int, batches: list[
     for relative, position in _OFFSET_ENTRY.iter_unpack(data[: len(data) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]):
         if relative <= previous or by_last_offset.get(base_offset + relative) != position:
             raise Violation(
-                f"indexes agree with the log: {path} says that offset {base_offset + relative} ends the batch at byte"
+                f"{INDEXES}: {path} says that offset {base_offset + relative} ends the batch at byte"
                 f" {position}; there is {by_last_offset.get(base_offset + relative)}"
             )
         previous = relative
@@ -68,7 +69,7 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
         is_an_end = any(batch.last_offset == base_offset + relative for batch in batches)
         if timestamp_ms <= previous_ms or relative <= previous or largest != timestamp_ms or not is_an_end:
             raise Violation(
-                f"indexes agree with the log: {path} says {timestamp_ms} for offset {base_offset + relative}; up to"
+                f"{INDEXES}: {path} says {timestamp_ms} for offset {base_offset + relative}; up to"
                 f" there it is {largest}"
             )
         previous_ms, previous = timestamp_ms, relative

@@ -12,19 +12,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.sim.broker_log.judges.batches import Batch, content_of
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, KEPT, OFFSETS, ONCE, READ, START
 from kraftlog.sim.violation import Violation
 
 FOR_EVER: Final = 2**62
 
 TOLERANCE_MS: Final = 60_000
 """A clock that is off by less is believed."""
-
-ACKNOWLEDGED: Final = "acknowledged is there"
-OFFSETS: Final = "offsets are not reused"
-ONCE: Final = "stored once"
-START: Final = "log start does not go back"
-READ: Final = "what a reader saw is not lost"
-KEPT: Final = "nothing is deleted early"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
