@@ -20,7 +20,7 @@ class Dispatch:
     def __init__(self, handlers: Mapping[str, Handler], cluster: ClusterView) -> None:
         """`handlers` by the API's name. ApiVersions is answered here, as it tells of the others."""
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
-        offered = {key: api_of(key).versions for key in (*self._handlers, API_VERSIONS)}
+        offered = {key: _stable_versions(key) for key in (*self._handlers, API_VERSIONS)}
         self.offered: Mapping[int, Versions] = offered
         """The versions of each API that are answered, by the API's key."""
         self._handlers[API_VERSIONS] = ApiVersionsApi(offered, cluster).handle
@@ -28,3 +28,10 @@ class Dispatch:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Have a request answered."""
         self._handlers[request.api.key](request, reply)
+
+
+def _stable_versions(key: int) -> Versions:
+    """Those that Kafka offers by default: without the newest ones that may still change."""
+    request = api_of(key).request
+    newest = max(version for version in request.VERSIONS if version not in request.UNSTABLE)
+    return Versions(request.VERSIONS.lowest, newest)

@@ -9,6 +9,9 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK
 from statemachine.words.config_kinds import split_elements
 
+INDEX_BYTES_MIN: Final = 24
+"""Two entries of the index of timestamps."""
+
 
 def _is_true(value: str) -> bool:
     return value.lower() == "true"
@@ -17,6 +20,11 @@ def _is_true(value: str) -> bool:
 def _is_not_false(value: str) -> bool:
     """On the safe side: a Kafka does not check our own configs, so a value that is taken over from one may be none."""
     return value.lower() != "false"
+
+
+def _index_bytes(value: str) -> int:
+    """Kafka takes a size from 4 on, with which an index has no entry."""
+    return max(INDEX_BYTES_MIN, int(value))
 
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
@@ -32,7 +40,7 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "retention.bytes": ("retention_bytes", int),
     "retention.ms": ("retention_ms", int),
     "segment.bytes": ("segment_bytes", int),
-    "segment.index.bytes": ("segment_index_bytes", int),
+    "segment.index.bytes": ("segment_index_bytes", _index_bytes),
     "segment.jitter.ms": ("segment_jitter_ms", int),
     "segment.ms": ("segment_ms", int),
 }

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from kraftbase.errors import ApiError, ErrorCode
 
 WAITING_MAX: Final = 10_000
-
+"""Producers that wait for a block; further ones are refused at once."""
 
 FEW_IDS: Final = 100
+"""With fewer left than this, the next block is asked for."""
 
 
 class Block(NamedTuple):
@@ -29,7 +30,10 @@ OnTaken = Callable[[int, ApiError | None], None]
 """Called once: with the id, or -1 and the reason."""
 
 RequestBlock = Callable[[], None]
-"""Begins to ask the controller; `ProducerIds.allocated` or `ProducerIds.refused` is called once for it."""
+"""Begins to ask the controller; `ProducerIds.allocated` or `ProducerIds.refused` is called once for it.
+
+That is after a few seconds at most, also if no controller can be reached: producers wait for it.
+"""
 
 
 class ProducerIds:

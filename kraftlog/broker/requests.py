@@ -8,7 +8,7 @@ connection in the order of its requests, whatever order the callbacks come in.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kraftlog.kafka.apis import Api
@@ -42,6 +42,8 @@ class ClientRequest:
     client: Client
     size_bytes: int
     """Its size on the wire."""
+    on_client_done: list[Callable[[], None]] = field(default_factory=list)
+    """Called if the client sends nothing more, or is gone, before the answer: what waits for more is answered now."""
 
 
 class Reply(Protocol):

@@ -176,10 +176,7 @@ def _progress(ranges: Sequence[PartitionRange], count: int | None) -> Iterator[C
     spans = [0 if of.is_empty else of.end - of.start for of in ranges if of.end is not None]
     total = sum(spans) if len(spans) == len(ends) else None
     total = count if total is None else min(total, count or total)
-    if total is None or sys.stdout.isatty():
-        yield lambda _: None
-        return
-    with late_progress("consuming") as progress:
+    with late_progress("consuming", is_wanted=total is not None and not sys.stdout.isatty()) as progress:
         yield lambda done: progress(done, total)
 
 

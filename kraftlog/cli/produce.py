@@ -17,7 +17,7 @@ import typer
 
 from kraftlog.cli.broker_options import INT32_MAX, BrokerServers, ChecksumOption, TopicArgument
 from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument
-from kraftlog.cli.output import complain, print_fields
+from kraftlog.cli.output import complain, note, print_fields
 from kraftlog.cli.progress import late_progress
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 LINGER_MS_MAX: Final = 60_000
 BATCH_BYTES_MAX: Final = 2**31 - 1
+WAITING_NOTE_SECONDS: Final = 5.0
+"""After this long without an acknowledgment of all that was read, it is said that they are waited for."""
 
 
 class Acks(StrEnum):
@@ -104,7 +106,6 @@ def produce(
     is_idempotent = _is_idempotent(idempotence, acks)
     parse = _parser(key_separator, is_json=json, has_headers=headers)
     require_confluent_kafka()
-    _check_topic(bootstrap_server, topic, partition)
     from kraftlog.admin.client.time_limit import allowed_seconds
     from kraftlog.clients.producing import DELIVERY_TIMEOUT_SECONDS, ProduceOptions, RecordProducer
 
@@ -112,6 +113,7 @@ def produce(
         acks, compression, is_idempotent, linger_ms, batch_bytes, allowed_seconds(DELIVERY_TIMEOUT_SECONDS)
     )
     with _opened(file) as stream:
+        _check_topic(bootstrap_server, topic, partition)
         producer = RecordProducer(endpoints(bootstrap_server), topic, options, complain, has_digest=checksum)
         _write(producer, stream, parse, partition, output)
 
@@ -165,7 +167,7 @@ def _write(
     with _progress(stream) as progress:
         try:
             write_lines(producer, stream, parse, partition, progress)
-        except (ApiError, KeyboardInterrupt) as error:
+        except (ApiError, OSError, KeyboardInterrupt) as error:
             ended_by = error
         ended_by = _finish(producer) or ended_by
     _report(producer, time.monotonic() - started, output)
@@ -178,7 +180,9 @@ def _write(
 def _finish(producer: RecordProducer) -> KeyboardInterrupt | None:
     """Wait until each record is written or has failed. Ctrl-C ends that, and is returned."""
     try:
-        producer.finish()
+        if not producer.finish(WAITING_NOTE_SECONDS):
+            note(f"waiting for {producer.waiting} records that are not acknowledged yet; Ctrl-C abandons them")
+            producer.finish()
     except KeyboardInterrupt as interrupted:
         producer.abandon()
         return interrupted
@@ -188,12 +192,9 @@ def _finish(producer: RecordProducer) -> KeyboardInterrupt | None:
 @contextmanager
 def _progress(stream: BinaryIO) -> Iterator[Callable[[int], None]]:
     """Yields a function to call with the bytes that are read. A user who types is shown nothing."""
-    if stream.isatty():
-        yield lambda _: None
-        return
     status = os.fstat(stream.fileno())
     total = status.st_size if stat.S_ISREG(status.st_mode) else None
-    with late_progress("producing") as progress:
+    with late_progress("producing", is_wanted=not stream.isatty()) as progress:
         yield lambda done: progress(done, total)
 
 

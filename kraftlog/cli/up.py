@@ -72,7 +72,7 @@ def demo(directory: TemporaryDirectoryOption = None) -> None:
 
     A quorum, topics, a killed leader, a listener, the export, Spark, and the latency with Fetch 17 and 18.
     """
-    from kraftlog.demo import run_demo
+    from kraftlog.demo.demo import run_demo
 
     if not run_async(run_demo(directory)):
         raise typer.Exit(1)

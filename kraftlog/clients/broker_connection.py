@@ -16,7 +16,7 @@ from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.connections import ClientConnection, Response
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kraftlog.kafka.notation import NEWEST, Message, Versions
+from kraftlog.kafka.notation import Message, Versions
 
 CLIENT_ID: Final = "kraftlog"
 ANSWER_TIMEOUT_SECONDS: Final = 10.0
@@ -62,12 +62,12 @@ class BrokerConnection:
         """Close the connection."""
         self._socket.close()
 
-    def call(self, request: Message, answer: type[M], version_max: int = NEWEST) -> M:
-        """The answer to a request, of type `answer`, whatever errors it has in it; in no version above `version_max`.
+    def call(self, request: Message, answer: type[M]) -> M:
+        """The answer to a request, of type `answer`, whatever errors it has in it.
 
         Raises ApiError: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION, or CORRUPT_MESSAGE for bytes that are no answer.
         """
-        return cast(M, self._exchange(request, self._version(request, version_max)).body)
+        return cast(M, self._exchange(request, self._version(request)).body)
 
     def _ask_versions(self) -> dict[int, Versions]:
         response = self._exchange(ApiVersionsRequest(), API_VERSIONS_VERSION)
@@ -76,7 +76,7 @@ class BrokerConnection:
             raise refusal(answer.error_code, f"the broker at {self.endpoint} does not say which versions it knows")
         return {of.api_key: Versions(of.min_version, of.max_version) for of in answer.api_keys}
 
-    def _version(self, request: Message, version_max: int) -> int:
+    def _version(self, request: Message) -> int:
         api = api_of(request.KEY)
         theirs = self._offered.get(api.key)
         if theirs is None:
@@ -84,7 +84,7 @@ class BrokerConnection:
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"the broker at {self.endpoint} does not answer {api.name}; ask another one",
             )
-        version = min(theirs.highest, api.versions.highest, version_max)
+        version = min(theirs.highest, api.versions.highest)
         if version not in theirs or version not in api.versions:
             raise ApiError(
                 ErrorCode.UNSUPPORTED_VERSION,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
@@ -16,9 +15,6 @@ from kraftlog.kafka.messages.metadata import (
     MetadataResponse,
     MetadataResponseTopic,
 )
-
-METADATA_VERSION_MAX: Final = 8
-"""All that is asked for is in it. In the flexible versions above, librdkafka's mock brokers write a byte too many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,9 @@ def describe_cluster(endpoints: Sequence[Endpoint], topics: Sequence[str]) -> Cl
         topics=tuple(MetadataRequestTopic(name=name) for name in topics), allow_auto_topic_creation=False
     )
     with connect_any(endpoints) as connection:
-        answer = connection.call(request, MetadataResponse, METADATA_VERSION_MAX)
+        answer = connection.call(request, MetadataResponse)
+    if answer.error_code != ErrorCode.NONE:
+        raise refusal(answer.error_code, "the broker does not describe its cluster")
     by_name = {topic.name: topic for topic in answer.topics}
     return Cluster(
         {of.node_id: Endpoint(of.host, of.port) for of in answer.brokers},

@@ -82,8 +82,8 @@ class RecordProducer:
         self._was_served = threading.Condition()
         self._is_finishing = False
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=copy_context().run, args=(self._serve,), name="deliveries", daemon=True)
-        self._thread.start()
+        self._has_ended = threading.Event()
+        threading.Thread(target=copy_context().run, args=(self._serve,), name="deliveries", daemon=True).start()
 
     def send(self, record: Record, name: str) -> None:
         """Hand a record over; waits while the queue is full. `name` is what a delivery that fails is called.
@@ -112,13 +112,13 @@ class RecordProducer:
             else:
                 return
 
-    def finish(self) -> None:
-        """Wait until each record is written or has failed."""
+    def finish(self, seconds: float | None = None) -> bool:
+        """Wait until each record is written or has failed, if it takes no longer than that; whether it is so."""
         self._is_finishing = True
-        while self._thread.is_alive():
-            self._thread.join()
+        is_done = self._has_ended.wait(seconds)  # a join that a signal interrupts takes the thread for dead
         if self._error is not None:
             raise self._error
+        return is_done
 
     def abandon(self) -> None:
         """Do not wait any longer: what is neither written nor failed counts as abandoned."""
@@ -139,6 +139,8 @@ class RecordProducer:
                     self._was_served.notify_all()
         except BaseException as error:
             self._error = error
+        finally:
+            self._has_ended.set()
 
     def _wait_until_served(self) -> None:
         if self._error is not None:

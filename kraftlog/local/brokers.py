@@ -76,13 +76,17 @@ class LocalBrokers:
         self._children: dict[int, ChildProcess] = {}
 
     async def start(self) -> None:
-        """Start all, and wait until each is unfenced. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT)."""
-        before = await self.states() if self.broker_ids else {}
-        for broker_id in self.broker_ids:
+        """Start those that do not run, and wait until each is unfenced. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
+
+        After a kill that takes until the session of the incarnation before has expired.
+        """
+        wanted = [broker_id for broker_id in self.broker_ids if not self.is_running(broker_id)]
+        before = await self.states() if wanted else {}
+        for broker_id in wanted:
             self._children[broker_id] = ChildProcess(
                 self._command(broker_id, before.get(broker_id)), self._log_path(broker_id), own_environment()
             )
-        waiting = {broker_id: before[broker_id].epoch if broker_id in before else -1 for broker_id in self.broker_ids}
+        waiting = {broker_id: before[broker_id].epoch if broker_id in before else -1 for broker_id in wanted}
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_SECONDS
         while waiting:
             for broker_id in waiting:
@@ -104,6 +108,19 @@ class LocalBrokers:
     async def stop(self) -> None:
         """Stop all: each is asked, which shuts it down controlled, then killed if it has not ended."""
         await asyncio.gather(*(child.stop(STOP_GRACE_SECONDS) for child in self._children.values() if child.is_running))
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker's process by SIGKILL, and wait for its end."""
+        child = self._children[broker_id]
+        child.send_signal(signal.SIGKILL)
+        await child.wait()
+
+    async def endpoint(self, broker_id: int) -> Endpoint:
+        """Where clients reach a broker that is registered."""
+        endpoint = (await self.states())[broker_id].endpoint
+        if endpoint is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} has no listener {LISTENER}")
+        return endpoint
 
     async def deaths(self) -> AsyncIterator[BrokerDied]:
         """A message for each broker that ends from now on, until all have ended."""

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol
 
 import pytest
@@ -17,6 +19,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.cli.main import main
 from tests.paths import ROOT
 
+SERVERS = ("KRAFTLOG_BOOTSTRAP_SERVER", "KRAFTLOG_BROKERS")
 ERROR_LINE = re.compile(r"error: (?P<name>[A-Z_]+): .+")
 
 
@@ -49,7 +52,7 @@ class Run(Protocol):
 
 
 def environment(**changes: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if name != "KRAFTLOG_BOOTSTRAP_SERVER"}
+    kept = {name: value for name, value in os.environ.items() if name not in SERVERS}
     return {**kept, "PYTHONPATH": str(ROOT), **changes}
 
 
@@ -71,23 +74,29 @@ def kraftlog(*arguments: object, timeout: float = 100, given: str = "") -> Finis
 
 
 @contextmanager
-def running_brokers(addresses: object, *broker_ids: int, options: tuple[object, ...] = ()) -> Iterator[None]:
-    """`kraftlog brokers run` for each, one after the other: unfenced in the block, shut down at its end."""
-    with ExitStack() as stack:
-        for broker_id in broker_ids:
-            stack.enter_context(_running_broker(addresses, broker_id, options))
-        yield
+def running_brokers(addresses: object, *broker_ids: int, options: tuple[object, ...] = ()) -> Iterator[list[str]]:
+    """`kraftlog brokers run` for each, one after the other: unfenced in the block, shut down at its end.
+
+    Yields where clients reach each. They keep their data in a directory that is removed, unless `options` name another.
+    """
+    with TemporaryDirectory() as directory, ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                _running_broker(addresses, broker_id, ("--data-dir", Path(directory) / str(broker_id), *options))
+            )
+            for broker_id in broker_ids
+        ]
 
 
 @contextmanager
-def _running_broker(addresses: object, broker_id: int, options: tuple[object, ...]) -> Iterator[None]:
-    who = ("--id", broker_id, "--endpoint", f"PLAINTEXT://localhost:{9092 + broker_id}", *options)
+def _running_broker(addresses: object, broker_id: int, options: tuple[object, ...]) -> Iterator[str]:
+    who = ("--id", broker_id, "--endpoint", "PLAINTEXT://localhost:0", *options)
     line = command("brokers", "run", *who, "--bootstrap-server", addresses)
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment(PYTHONUNBUFFERED="1")) as process:
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(f"Broker {broker_id} is unfenced")
-            yield
+            yield process.stdout.readline().strip().removeprefix("bootstrap.servers=")
         finally:
             process.terminate()
 
@@ -95,7 +104,8 @@ def _running_broker(addresses: object, broker_id: int, options: tuple[object, ..
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a command in this process, which is much quicker than to start one."""
-    monkeypatch.delenv("KRAFTLOG_BOOTSTRAP_SERVER", raising=False)
+    for name in SERVERS:
+        monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: object) -> Finished:
         code = main([str(argument) for argument in arguments])

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from tests.kraftlog.command_line import Finished, Run, run, running_brokers
+from tests.kraftlog.command_line import Finished, Run, kraftlog, run, running_brokers
 
 __all__ = ["run"]
 
@@ -40,6 +41,24 @@ def ask(run: Run, cluster: LocalCluster):
         return run(*arguments, "--bootstrap-server", addresses(cluster))
 
     return ask
+
+
+@pytest.fixture(scope="session")
+def kafka_servers(cluster: LocalCluster) -> str:
+    """`bootstrap.servers` of the cluster's brokers."""
+    brokers = kraftlog("brokers", "list", "--bootstrap-server", addresses(cluster), "--output", "json").json()
+    return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in brokers)
+
+
+@contextmanager
+def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """With a leader."""
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
 
 
 def addresses(cluster: LocalCluster) -> str:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Final, cast
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
 from kraftlog.kafka.notation import Versions
 from statemachine.words.features import SUPPORTED
+
+FIRST_VERSION_WITH_SOFTWARE: Final = 3
+FIRST_VERSION_WITH_LEVEL_0: Final = 4
+"""Java clients of before end the connection over a feature that may be at level 0 (KAFKA-17492)."""
+
+_SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+"""What the name and the version of a client's software may be (KIP-511)."""
 
 
 class ApiVersionsApi:
@@ -32,12 +42,19 @@ class ApiVersionsApi:
         if request.body is None:
             reply(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._keys))
             return
+        body = cast(ApiVersionsRequest, request.body)
+        names = (body.client_software_name, body.client_software_version)
+        if request.version >= FIRST_VERSION_WITH_SOFTWARE and not all(map(_SOFTWARE.match, names)):
+            reply(ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=self._keys))
+            return
+        least = 0 if request.version >= FIRST_VERSION_WITH_LEVEL_0 else 1
         reply(
             ApiVersionsResponse(
                 api_keys=self._keys,
                 supported_features=tuple(
                     SupportedFeatureKey(name=of.name, min_version=of.min_level, max_version=of.max_level)
                     for of in SUPPORTED
+                    if of.min_level >= least
                 ),
                 finalized_features_epoch=self._cluster.end_offset,
                 finalized_features=tuple(

@@ -75,6 +75,8 @@ class FetchApi:
             partial(self._answer, request, context, wanted, reply),
         )
         fetch.begin(self._runtime, 0 if has_error else body.max_wait_ms)
+        if fetch.is_waiting:
+            request.on_client_done.append(fetch.expire)
 
     def _wanted(self, version: int, key: PartitionKey, position: FetchPosition) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)

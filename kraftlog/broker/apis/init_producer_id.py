@@ -1,14 +1,22 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions need a coordinator: there is none yet."""
+"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions need a coordinator: there is none yet.
+
+While the controller gives no ids a producer is told COORDINATOR_LOAD_IN_PROGRESS, as a Kafka does: every client tries
+again then, and old ones give up at REQUEST_TIMED_OUT. A Kafka says so at once. Here the producer waits for the answer
+to the request for a block, for a limited time (`RequestBlock`), since mostly the block comes.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+NO_PRODUCER_ID: Final = -1
+NO_PRODUCER_EPOCH: Final = -1
 
 
 class InitProducerIdApi:
@@ -20,7 +28,9 @@ class InitProducerIdApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is an id: a new one each time, with epoch 0, whatever the producer had before."""
         body = cast(InitProducerIdRequest, request.body)
-        if body.transactional_id == "":
+        # One of the two: it has no meaning (KIP-360).
+        is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH)
+        if is_half or body.transactional_id == "":
             reply(_refusal(ErrorCode.INVALID_REQUEST))
         elif body.transactional_id is not None:
             reply(_refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
@@ -32,9 +42,8 @@ def _answer(reply: Reply, producer_id: int, error: ApiError | None) -> None:
     if error is None:
         reply(InitProducerIdResponse(producer_id=producer_id, producer_epoch=0))
     else:
-        # Producers try again what the coordinator of transactions answers while it loads.
         reply(_refusal(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
 
 
 def _refusal(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)

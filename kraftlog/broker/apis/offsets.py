@@ -57,7 +57,7 @@ class FoundOffset(NamedTuple):
 
 
 class ListOffsetsApi:
-    """Handles ListOffsets (W-05)."""
+    """Handles ListOffsets (DB-50, DB-51)."""
 
     def __init__(self, lookup: PartitionLookup) -> None:
         self._lookup = lookup

@@ -58,6 +58,10 @@ logger = structlog.get_logger(__name__)
 _CLEAN_SHUTDOWN_VERSION = 0
 
 
+def _without(offsets: dict[TopicPartition, int], partition: TopicPartition) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in offsets.items() if key != partition}
+
+
 def _no_progress(_: RecoveryProgress) -> None:
     """Nobody looks."""
 
@@ -276,10 +280,10 @@ class LogDirectory:
 
     def forget(self, partition: TopicPartition) -> None:
         """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""
-        if self._recovery_points.pop(partition, 0):
-            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
-        if self._log_starts.pop(partition, 0):
-            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+        if self._recovery_points.get(partition, 0):
+            self._save_recovery_points(_without(self._recovery_points, partition))
+        if self._log_starts.get(partition, 0):
+            self._save_log_starts(_without(self._log_starts, partition))
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
@@ -305,23 +309,29 @@ class LogDirectory:
         }
         log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
         if recovery_points != self._recovery_points:
-            self._recovery_points = recovery_points
-            self._write_offsets(RECOVERY_POINTS_NAME, recovery_points)
+            self._save_recovery_points(recovery_points)
         if log_starts != self._log_starts:
-            self._log_starts = log_starts
-            self._write_offsets(LOG_STARTS_NAME, log_starts)
+            self._save_log_starts(log_starts)
 
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         """Make durable that the log is known to be flushed up to here only."""
         if self._recovery_points.get(partition, 0) > offset:
-            self._recovery_points[partition] = offset
-            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
+            self._save_recovery_points(self._recovery_points | {partition: offset})
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """Make the log's start durable."""
         if self._log_starts.get(partition, 0) != offset:
-            self._log_starts[partition] = offset
-            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+            self._save_log_starts(self._log_starts | {partition: offset})
+
+    # What is in memory is what the files have: what could not be written, for want of room, is written the next time.
+
+    def _save_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write_offsets(RECOVERY_POINTS_NAME, offsets)
+        self._recovery_points = offsets
+
+    def _save_log_starts(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write_offsets(LOG_STARTS_NAME, offsets)
+        self._log_starts = offsets
 
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         write_new_file(self._files, join(self.path, name), encode_offsets(offsets))

@@ -3,6 +3,7 @@
 - An append writes; a flush makes it durable (`Durability`). Without room it is refused, and the log is as it was.
 - Before a truncation the recovery point on disk is lowered, and later segments go before the cut, the last one first.
 - DeleteRecords is durable when it returns; retention needs nothing durable, since the first segment shows the start.
+  Before the last segment goes, the start is saved.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class PartitionLog:
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
-            handles, directory, self._segments, self.epochs, self.producers, loaded.recovery_point
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
         )
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
@@ -256,6 +257,9 @@ class PartitionLog:
             self._start_over(offset)
 
     def _start_over(self, offset: int) -> None:
+        # Retention shows the start by the first segment alone. While there is none a start after a crash must not begin
+        # below it: offsets would be used again.
+        self._host.save_log_start(self.partition, max(self.log_start_offset, offset))
         self._segments.start_over(offset, self.last_append_ms)
         self.epochs.clear()
         self.producers.remove_all(offset)

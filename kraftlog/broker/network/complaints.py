@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ LINES_MAX: Final = 10
 
 INTERVAL_SECONDS: Final = 60.0
 TEXT_CHARACTERS_MAX: Final = 300
+TRACEBACK_FRAMES_MAX: Final = 8
+TRACEBACK_CHARACTERS_MAX: Final = 2_000
 
 logger = structlog.get_logger(__name__)
 
@@ -41,5 +44,11 @@ class Complaints:
             more["left_out_before"] = left_out
         if error is not None:
             more["error"] = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS_MAX]
-        traceback = {"exc_info": error} if reason is Closed.FAILED else {}
-        logger.warning("a client's connection is closed", reason=str(reason), address=address, **more, **traceback)
+            if reason is Closed.FAILED:
+                more["traceback"] = _end_of_traceback(error)
+        logger.warning("a client's connection is closed", reason=str(reason), address=address, **more)
+
+
+def _end_of_traceback(error: BaseException) -> str:
+    """Where it was raised: of a traceback that a client may make as long as it likes."""
+    return "".join(traceback.format_tb(error.__traceback__, -TRACEBACK_FRAMES_MAX))[-TRACEBACK_CHARACTERS_MAX:]

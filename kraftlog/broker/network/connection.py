@@ -7,7 +7,6 @@ works out anew whether that is so.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, cast
 
 from kraftlog.broker.network.connections import Connections
@@ -96,17 +95,22 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends nothing more: close when all that it has asked is answered."""
         self._is_at_end = True
-        self._is_reading = False
+        self._hurry()
         self._settle()
         return True
 
+    def _hurry(self) -> None:
+        """Have answered what waits for more: the client, or whoever was it, needs no more."""
+        for told in self._conversation.waiting():
+            self._connections.loop.call_soon(told)
+
     def pause_writing(self) -> None:
         """Some bytes could not be sent at once."""
-        self._measure_unsent()
+        self.measure()
 
     def resume_writing(self) -> None:
         """All bytes are sent."""
-        self._measure_unsent()
+        self.measure()
         self._settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -156,7 +160,13 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.counters.requests += 1
             self._connections.handler(
                 ClientRequest(
-                    asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes
+                    asked.api,
+                    asked.version,
+                    asked.client_id or "",
+                    asked.body,
+                    self._client,
+                    asked.size_bytes,
+                    exchange.on_client_done,
                 ),
                 ReplyTo(self, exchange),
             )
@@ -194,9 +204,10 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_out += size_bytes
         self._connections.counters.bytes_out += size_bytes
         self._transport.writelines(pieces)
-        self._measure_unsent()
+        self.measure()
 
-    def _measure_unsent(self) -> None:
+    def measure(self) -> None:
+        """Count the bytes that are not sent yet; others may use the room of those that are."""
         self._count_unsent(self._transport.get_write_buffer_size())
 
     def _count_unsent(self, unsent_bytes: int) -> None:
@@ -273,13 +284,17 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _read(self, is_reading: bool) -> None:
-        if is_reading != self._is_reading and not self._is_at_end:
+        if is_reading != self._is_reading and not self._is_at_end and not self._transport.is_closing():
             self._is_reading = is_reading
             if is_reading:
                 self._transport.resume_reading()
+                self._connections.counters.connections_paused -= 1
             else:
                 self._transport.pause_reading()
-        self._watch_for(Duty.SEND_REST, self._is_reading and self._conversation.is_in_large_request)
+                self._connections.counters.connections_paused += 1
+        self._watch_for(
+            Duty.SEND_REST, self._is_reading and not self._is_at_end and self._conversation.is_in_large_request
+        )
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -322,6 +337,10 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.unsent.forget(self)
         self._connections.queued.give_back(self._queued_bytes)
         self._queued_bytes = 0
+        if not self._is_reading:
+            self._is_reading = True
+            self._connections.counters.connections_paused -= 1
+        self._hurry()
         self._conversation.forget()
         self._watch_for(Duty.SEND_REST, False)
 
@@ -330,13 +349,15 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether the broker has to do something before the client can."""
-        return bool(self._conversation.unanswered) or self._unmuting is not None
+        return bool(self._conversation.unanswered) or not self._is_reading
+
+    def held_bytes(self, duty: Duty) -> int:
+        """What is held until the client has done its duty."""
+        return self._queued_bytes if duty is Duty.SEND_REST else self._unsent_bytes
 
     def moved_bytes(self, duty: Duty) -> int:
         """How much of its duty the client has done."""
-        if duty is Duty.SEND_REST:
-            return self._bytes_in
-        return self._bytes_out - self._transport.get_write_buffer_size()
+        return self._bytes_in if duty is Duty.SEND_REST else self._bytes_out - self._unsent_bytes
 
     def close_idle(self) -> None:
         """Nothing was asked for too long."""
@@ -350,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def _watch_for(self, duty: Duty, has_to: bool) -> None:
-        watch: Callable[[Connection, Duty], None] = (
-            self._connections.watch.has_to if has_to else self._connections.watch.is_free
-        )
-        watch(self, duty)
+        if has_to:
+            self._connections.watch.has_to(self, duty)
+        else:
+            self._connections.watch.is_free(self, duty)

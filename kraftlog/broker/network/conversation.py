@@ -11,7 +11,7 @@ No clock and no I/O, so that the simulator runs it, too. After an error the conn
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kraftbase.errors import KraftlogError
 from kraftlog.kafka.connections import Request, ServerConnection
@@ -26,12 +26,14 @@ class AnsweredTwice(KraftlogError):
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("is_answered", "request", "response")
+    __slots__ = ("is_answered", "on_client_done", "request", "response")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.response: Message | None = None
         self.is_answered = False
+        self.on_client_done: list[Callable[[], None]] = []
+        """For `ClientRequest.on_client_done`."""
 
 
 class Conversation:
@@ -105,6 +107,10 @@ class Conversation:
     def queued_bytes(self) -> int:
         """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
         return self._frames.waiting_bytes + self._unanswered_bytes
+
+    def waiting(self) -> list[Callable[[], None]]:
+        """Those who keep a request waiting, and are to be told when the client is done."""
+        return [told for exchange in self._exchanges if not exchange.is_answered for told in exchange.on_client_done]
 
     def forget(self) -> None:
         """Hold no request any more: the connection is closed, and handlers may hold on to this."""

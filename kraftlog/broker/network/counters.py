@@ -27,6 +27,8 @@ class Counters:
 
     connections_open: int = 0
     """Now."""
+    connections_paused: int = 0
+    """Now: those that are not read, because they have reached a limit or are throttled."""
     connections_accepted: int = 0
     """With those that were refused at once."""
     connections_closed: Counter[Closed] = field(default_factory=Counter)

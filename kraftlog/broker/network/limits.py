@@ -33,7 +33,10 @@ class Limits:
     """
 
     connections_max: int = _INT_MAX
-    """Connections at a time, of all listeners; a further one is closed. Kafka's `max.connections`."""
+    """Connections at a time, of all listeners; a further one is closed. Kafka's `max.connections`.
+
+    There are never more than the process may have open files, without those that the rest of the broker needs.
+    """
     address_connections_max: int = _INT_MAX
     """The same from one IP address. Kafka's `max.connections.per.ip`."""
     request_bytes_max: int = FRAME_BYTES_MAX
@@ -53,8 +56,8 @@ class Limits:
     slow_timeout_ms: int = 30_000
     """In this time a client has to take 64 KiB of answers that wait for it, or all, or else its connection is closed.
 
-    The same holds for sending the rest of a large request. While a limit on all connections is reached others wait for
-    this memory, and the time is a tenth.
+    The same holds for sending the rest of a large request. While other connections wait for the memory that this takes
+    the time is a tenth, in which a client has to move a tenth of what it holds, too.
     """
     drain_timeout_ms: int = 1_000
     """How long the end waits until clients have taken the answers that were sent."""

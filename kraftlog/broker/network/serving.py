@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
 
 from kraftbase.errors import ConfigurationError
 from kraftlog.broker.network.connection import Connection
@@ -20,6 +23,9 @@ from kraftlog.broker.network.limits import Limits, Listener
 from kraftlog.broker.network.listening import BACKLOG, bind, port_of
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.notation import Versions
+
+FILES_KEPT: Final = 512
+"""Open files that connections leave to the rest of the process: the logs have 256, SQLite and gRPC some more."""
 
 __all__ = ["Limits", "Listener", "Network", "serving"]
 
@@ -59,7 +65,7 @@ async def serving(
     names = [listener.name for listener in listeners]
     if len(set(names)) < len(names):
         raise ConfigurationError(f"listeners {', '.join(names)}: give each a name of its own")
-    connections = Connections(handler, limits, offered, on_fatal)
+    connections = Connections(handler, _affordable(limits), offered, on_fatal)
     network = Network(connections)
     async with AsyncExitStack() as stack:
         sockets: list[tuple[str, socket.socket]] = []
@@ -75,6 +81,14 @@ async def serving(
             made = functools.partial(Connection, connections, name)
             servers.append(await connections.loop.create_server(made, sock=one, backlog=BACKLOG))
         yield network
+
+
+def _affordable(limits: Limits) -> Limits:
+    """The limits, without connections that would take the open files of the logs."""
+    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files_max == resource.RLIM_INFINITY:
+        return limits
+    return replace(limits, connections_max=min(limits.connections_max, max(1, files_max - FILES_KEPT)))
 
 
 async def _close(servers: list[asyncio.Server], connections: Connections) -> None:

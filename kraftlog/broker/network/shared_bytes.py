@@ -36,8 +36,8 @@ class SharedBytes:
         If nothing is held, any size fits. Asking again changes how much is waited for, not the place in the queue.
         """
         if self._is_next(waiter) and self._fits(size_bytes):
-            self._waiting.pop(waiter, None)
             self.held_bytes += size_bytes
+            self.forget(waiter)
             return True
         self._waiting[waiter] = size_bytes
         return False

@@ -13,10 +13,13 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 PROGRESS_BYTES: Final = 64 * 1024
-"""A client that moves so many bytes is not slow."""
+"""A client that moves so many bytes in its time is not slow."""
 
 PRESSED_DIVISOR: Final = 10
-"""Slow clients have this part of the time while others wait for the memory that they hold."""
+"""While others wait for the memory that a client holds it has this part of the time, and must free this part of it.
+
+Without the second rule some clients that take a little now and then could keep all others waiting.
+"""
 
 LOOKS_PER_TIMEOUT: Final = 20
 INTERVAL_SECONDS_MAX: Final = 1.0
@@ -38,8 +41,16 @@ class Watched(Protocol):
         """Whether the broker, and not the client, has to do something."""
         ...
 
+    def measure(self) -> None:
+        """Find out how much the client has moved, and have room that is free now given to others."""
+        ...
+
     def moved_bytes(self, duty: Duty) -> int:
-        """How many bytes the client has taken, or sent, since the connection was made."""
+        """How many bytes the client has taken, or sent, since the connection was made, as last measured."""
+        ...
+
+    def held_bytes(self, duty: Duty) -> int:
+        """How many bytes of memory are held until it has done it."""
         ...
 
     def close_idle(self) -> None:
@@ -96,11 +107,16 @@ class Watch:
         now = self._now()
         self._close_idle(now)
         for (connection, duty), mark in list(self._duties.items()):
+            connection.measure()
             moved_bytes = connection.moved_bytes(duty)
-            if moved_bytes - mark.moved_bytes >= PROGRESS_BYTES:
+            seconds, needed_bytes = self._slow_seconds, PROGRESS_BYTES
+            if duty in pressed:
+                seconds /= PRESSED_DIVISOR
+                needed_bytes = max(PROGRESS_BYTES, connection.held_bytes(duty) // PRESSED_DIVISOR)
+            if moved_bytes - mark.moved_bytes >= needed_bytes:
                 mark.moved_bytes = moved_bytes
                 mark.at = now
-            elif now - mark.at >= self._slow_seconds / (PRESSED_DIVISOR if duty in pressed else 1):
+            elif now - mark.at >= seconds:
                 connection.close_slow(duty)
 
     def _close_idle(self, now: float) -> None:

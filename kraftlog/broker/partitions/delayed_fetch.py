@@ -21,6 +21,7 @@ class DelayedFetch:
     def __init__(
         self, wanted: Sequence[ReadFrom], isolation: Isolation, bytes_max: int, min_bytes: int, on_read: OnRead
     ) -> None:
+        """`wanted` has each partition once."""
         self._wanted = wanted
         self._isolation = isolation
         self._bytes_max = bytes_max
@@ -28,8 +29,15 @@ class DelayedFetch:
         self._on_read = on_read
         self._timer: Timer | None = None
         self._is_done = False
+        self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
         """While it waits: how many bytes each partition has."""
+        self._available_bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not answered yet."""
+        return not self._is_done
 
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
         """Answer now, or when there is enough, or after `max_wait_ms`."""
@@ -44,30 +52,27 @@ class DelayedFetch:
             self._finish(located)
             return
         for wanted, one in zip(self._wanted, located, strict=True):
+            self._waiting[wanted.partition] = wanted
             self._available[wanted.partition] = one.byte_count
             wanted.partition.watch(self)
+        self._available_bytes = sum(self._available.values())
         self._timer = runtime.call_later(max_wait_ms, self.expire)
 
     def partition_changed(self, partition: Partition) -> None:
         """There may be more to read, or an error to report."""
-        if self._is_done:
+        wanted = self._waiting.get(partition)
+        if self._is_done or wanted is None:
             return
-        for wanted in self._wanted:
-            if wanted.partition is partition:
-                one = locate(wanted, self._isolation, self._bytes_max, min_one_batch=True)
-                self._available[partition] = one.byte_count
-                if one.ends_wait or sum(self._available.values()) >= min(self._min_bytes, self._bytes_max):
-                    self.expire()
-                return
+        one = locate(wanted, self._isolation, self._bytes_max, min_one_batch=True)
+        self._available_bytes += one.byte_count - self._available[partition]
+        self._available[partition] = one.byte_count
+        if one.ends_wait or self._available_bytes >= min(self._min_bytes, self._bytes_max):
+            self.expire()
 
     def expire(self) -> None:
         """Answer with what there is."""
         if not self._is_done:
             self._finish(self._locate())
-
-    def abandon(self) -> None:
-        """Nobody waits for the answer any more."""
-        self._end()
 
     def _locate(self) -> list[Located]:
         """Share the request's bytes out, in the order of the partitions."""

@@ -124,11 +124,11 @@ class Partition:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether so many are."""
+        """Whether so many are (DB-23)."""
         return len(self.record.isr) >= self.effective_min_isr
 
     def raise_high_watermark(self) -> None:
-        """Show readers what is committed by now, and tell those who wait for it.
+        """Show readers what is committed by now, and tell those who wait for it (DB-21).
 
         Followers do not fetch yet: while another replica is in sync, nothing is committed. Nor is anything while too
         few are in sync: a replica that has left them, and may be elected for it, has all that is committed (KIP-966).

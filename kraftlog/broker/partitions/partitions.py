@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
@@ -28,6 +28,9 @@ from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
+
+STRAYS_NAMED: Final = 10
+"""So many are named in the log line that says how many there are."""
 
 
 class TopicSettings(Protocol):
@@ -80,6 +83,12 @@ class Partitions:
         for record in found.values():
             self._set(record, {})
         self._configure(self)
+        strays = self.strays()
+        if strays:
+            logger.warning(
+                "there are logs of partitions that are not this broker's any more; they are kept, and can be deleted",
+                count=len(strays), first=[f"{name.topic}-{name.partition_id}" for name in strays[:STRAYS_NAMED]],
+            )  # fmt: skip
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None

@@ -129,6 +129,8 @@ def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{wanted.partition} has no records of leader epoch {wanted.last_fetched_epoch}: ask for its offsets again",
         )
+    if wanted.offset < log.log_start_offset:
+        return None  # out of range, which `locate` says, whether the logs part or not
     if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
         return end
     return None

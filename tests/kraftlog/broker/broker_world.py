@@ -148,6 +148,7 @@ class BrokerWorld:
         self.describe_topics = DescribeTopicPartitionsApi(self.cluster)
         self.describe_cluster = DescribeClusterApi(self.cluster)
         self.answers: list[Message | None] = []
+        self.on_client_done: list[Callable[[], None]] = []
         self.client_id = ""
         self.listener = "PLAINTEXT"
 
@@ -181,7 +182,13 @@ class BrokerWorld:
             sent = None if response is None else decode(api.response, version, encode(response, version))
             self.answers.append(sent)
 
-        handler(ClientRequest(api, version, self.client_id, received, client, 100), reply)
+        handler(ClientRequest(api, version, self.client_id, received, client, 100, self.on_client_done), reply)
+
+    def client_goes(self) -> None:
+        """The client of all requests so far is gone."""
+        for told in self.on_client_done:
+            told()
+        self.on_client_done = []
 
     def answer_to(self, handler: Handler, body: Message, version: int, kind: type[R]) -> R:
         """The answer to a request that is answered at once."""

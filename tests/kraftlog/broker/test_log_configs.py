@@ -1,79 +1,61 @@
-"""A log's settings from the configs of its topic, and of the broker where the topic has none."""
+"""What the configs of a topic make of its logs."""
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
-from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.config import NO_LIMIT, PartitionLogConfig
 from kraftlog.broker.log_configs import partition_log_config
-from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from raft.core.types import Offset
-from statemachine.replay.deltas import Change, MetadataDelta
-from statemachine.words.config_definitions import TOPIC_CONFIGS
-from tests.statemachine.builders import BROKER, config, topic
-from tests.statemachine.states import Metadata, metadata
+from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS, check_config
+from statemachine.words.config_kinds import Flag, Kind, OneOf, SomeOf, Whole
+from statemachine.words.resources import ResourceType
+
+DEFAULTS = {name: definition.default for name, definition in TOPIC_CONFIGS.items()}
 
 
-def test_the_defaults_of_the_definitions_are_those_of_the_log() -> None:
-    assert partition_log_config({name: of.default for name, of in TOPIC_CONFIGS.items()}) == PartitionLogConfig()
-    assert partition_log_config({}) == PartitionLogConfig()
+def test_without_configs_and_with_their_defaults_a_log_is_the_same() -> None:
+    assert partition_log_config(DEFAULTS) == partition_log_config({}) == PartitionLogConfig()
+
+
+@pytest.mark.parametrize("value", ["TRUE", "True", "true"])
+def test_a_flag_counts_in_any_case_as_it_is_taken_in_any(value: str) -> None:
+    check_config(ResourceType.TOPIC, "preallocate", value)
+    assert partition_log_config({"preallocate": value}).preallocates
+    assert partition_log_config({"flush.before.ack": value}).flush_before_ack
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "field", "expected"),
+    ("value", "is_deleted", "is_compacted"),
     [
-        ("flush.before.ack", "false", "flush_before_ack", False),
-        ("flush.before.ack", "FALSE", "flush_before_ack", False),
-        ("flush.before.ack", "True", "flush_before_ack", True),
-        ("flush.before.ack", "never", "flush_before_ack", True),
-        ("flush.messages", "1", "flush_messages", 1),
-        ("flush.ms", "+5", "flush_ms", 5),
-        ("message.timestamp.type", "LogAppendTime", "has_log_append_time", True),
-        ("preallocate", "TRUE", "preallocates", True),
-        ("preallocate", "False", "preallocates", False),
-        ("segment.bytes", "1048576", "segment_bytes", 1_048_576),
+        ("delete", True, False),
+        ("compact", False, True),
+        ("compact,delete", True, True),
+        (" delete , compact ", True, True),
+        ("", False, False),
     ],
 )
-def test_values_are_read_as_they_may_be_written(name: str, value: str, field: str, expected: object) -> None:
-    """`never` is none that a controller takes; one that is taken over from a Kafka may have it."""
-    changed = partition_log_config({name: value})
-    assert getattr(changed, field) == expected
-    default = PartitionLogConfig()
-    others = [one.name for one in fields(default) if one.name != field]
-    assert all(getattr(changed, other) == getattr(default, other) for other in others)
+def test_a_policy_counts_with_the_blanks_that_it_is_taken_with(
+    value: str, is_deleted: bool, is_compacted: bool
+) -> None:
+    check_config(ResourceType.TOPIC, "cleanup.policy", value)
+    config = partition_log_config({"cleanup.policy": value})
+    assert (config.is_deleted, config.is_compacted) == (is_deleted, is_compacted)
 
 
-@pytest.mark.parametrize(
-    ("policy", "is_deleted", "is_compacted"),
-    [("delete", True, False), (" compact , delete", True, True), ("compact", False, True), ("", False, False)],
-)
-def test_a_cleanup_policy_may_have_blanks(policy: str, is_deleted: bool, is_compacted: bool) -> None:
-    found = partition_log_config({"cleanup.policy": policy})
-    assert (found.is_deleted, found.is_compacted) == (is_deleted, is_compacted)
+def extremes(kind: Kind) -> list[str]:
+    """The values at the bounds of what a controller takes."""
+    if isinstance(kind, Whole):
+        return [str(kind.least), str(kind.most), f"+{kind.most}"]
+    if isinstance(kind, OneOf | SomeOf):
+        return list(kind.words)
+    return ["true", "FALSE"] if isinstance(kind, Flag) else []
 
 
-def flushes_first(configs: TopicConfigs, state: Metadata) -> bool:
-    configs.on_snapshot(Offset(state.end_offset), state.connection)
-    return configs.log_config("t").flush_before_ack
-
-
-def test_a_topic_follows_its_broker_then_all_brokers_then_the_brokers_file() -> None:
-    configs = TopicConfigs(1, {"log.flush.before.ack": "false"})
-    state = metadata(topic("t", 1))
-    assert not flushes_first(configs, state)
-    assert flushes_first(configs, state.commit(config("", "log.flush.before.ack", "true", BROKER)))
-    assert not flushes_first(configs, state.commit(config("1", "log.flush.before.ack", "false", BROKER)))
-    assert not flushes_first(configs, state.commit(config("2", "log.flush.before.ack", "true", BROKER)))
-    assert flushes_first(configs, state.commit(config("t", "flush.before.ack", "true")))
-
-
-def test_a_change_is_seen_when_it_is_published() -> None:
-    configs, state = TopicConfigs(1, {}), metadata(topic("t", 1))
-    assert flushes_first(configs, state)
-    changed = config("t", "flush.before.ack", "false")
-    state.commit(changed)
-    assert configs.log_config("t").flush_before_ack, "what was looked up is kept until then"
-    configs.on_delta(MetadataDelta(end_offset=Offset(state.end_offset), configs=(Change(None, changed.config),)))
-    assert not configs.log_config("t").flush_before_ack
+@pytest.mark.parametrize("name", sorted(TOPIC_CONFIGS))
+def test_a_log_takes_every_value_that_a_controller_takes_for_a_topic_or_for_brokers(name: str) -> None:
+    definition = TOPIC_CONFIGS[name]
+    kinds = [definition.kind]
+    if definition.broker_config is not None:
+        kinds.append(BROKER_CONFIGS[definition.broker_config].kind)
+    for value in [value for kind in kinds for value in extremes(kind)]:
+        assert partition_log_config({**DEFAULTS, name: value}).flush_ms <= NO_LIMIT

@@ -15,7 +15,7 @@ from rich.table import Table
 from kraftlog.cli import bench
 from kraftlog.cli.options import Output
 from kraftlog.cli.output import print_fields, print_json_line, print_renderable, print_rows, visible
-from kraftlog.demo import Demo
+from kraftlog.demo.demo import Demo
 from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import make_node_directory
 

@@ -1,4 +1,4 @@
-"""DeleteRecords and DescribeLogDirs."""
+"""DeleteRecords (DB-65) and DescribeLogDirs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def deleted(world: BrokerWorld, offset: int, name: str = "clicks", index: int = 
 
 
 @pytest.mark.parametrize(("offset", "start"), [(0, 0), (3, 3), (4, 4), (HIGH_WATERMARK, 4)])
-def test_records_are_deleted_up_to_an_offset_or_to_the_high_watermark(
+def test_db65_records_are_deleted_up_to_an_offset_or_to_the_high_watermark(
     world: BrokerWorld, offset: int, start: int
 ) -> None:
     assert deleted(world, offset) == (ErrorCode.NONE, start)

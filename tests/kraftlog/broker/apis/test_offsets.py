@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch."""
+"""ListOffsets (DB-50, DB-51) and OffsetForLeaderEpoch (DB-41)."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_the_record_with_the_largest_timestamp_is_found_when_it_is_committed(wor
     [(LATEST, 1), (EARLIEST, 1), (MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (PENDING_UPLOAD, 11)],
 )
 @pytest.mark.parametrize("version", range(1, 12))
-def test_each_special_timestamp_has_a_first_version_and_epochs_are_told_from_4_on(
+def test_db50_each_special_timestamp_has_a_first_version_and_epochs_are_told_from_4_on(
     world: BrokerWorld, timestamp: int, first_version: int, version: int
 ) -> None:
     part = listed(world, timestamp, version=version)
@@ -123,7 +123,7 @@ def test_the_leaders_epoch_is_checked(world: BrokerWorld) -> None:
     ("version", "code"), [(4, ErrorCode.LEADER_NOT_AVAILABLE), (5, ErrorCode.OFFSET_NOT_AVAILABLE)]
 )
 @pytest.mark.parametrize("timestamp", [LATEST, NOW_MS + 20, NOW_MS + 21])
-def test_a_new_leader_that_does_not_know_what_is_committed_says_so(
+def test_db21_a_new_leader_that_does_not_know_what_is_committed_says_so(
     tmp_path: Path, version: int, code: ErrorCode, timestamp: int
 ) -> None:
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])

@@ -1,4 +1,4 @@
-"""Produce: what is refused and with which error, several partitions in one request, and what is shown to readers."""
+"""Produce (DB-64): what is refused and with which error, several partitions in one request, what readers are shown."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_without_acks_an_error_in_one_partition_closes_the_connection_and_the_ot
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_each_partition_has_its_own_result(world: BrokerWorld, acks: int) -> None:
+def test_db64_each_partition_has_its_own_result(world: BrokerWorld, acks: int) -> None:
     world.send((1, batch(2)), (0, NO_BATCH), (7, batch(1)), acks=acks)
     assert world.answers == []
     world.runtime.run()

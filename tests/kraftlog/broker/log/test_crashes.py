@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from random import Random
 
@@ -82,6 +83,39 @@ def test_a_segment_that_a_killed_process_had_deleted_does_not_come_back() -> Non
     log = log_in(open_directory(files))
     files.crash()
     assert log_in(open_directory(files))._segments.first.base_offset == log._segments.first.base_offset
+
+
+@pytest.mark.parametrize("what", ["truncate", "truncate_fully_and_start_at"])
+@pytest.mark.parametrize("operations", range(16))
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_log_that_is_emptied_does_not_begin_below_its_start_after_a_kill(
+    what: str, operations: int, loses_power: bool
+) -> None:
+    """Only the first segment's name says where retention has moved the start to, and for a while there is none."""
+    config = PartitionLogConfig(retention_ms=1)
+    files, _, log = flushed(2, config)
+    log.advance_high_watermark(2)
+    log.delete_old_segments(NOW_MS + 2)
+    append(log, batch(1))
+    left = operations
+
+    def stop(_: str, __: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    files.before_operation = stop
+    with contextlib.suppress(Killed):
+        getattr(log, what)(2)
+    files.before_operation = None
+    if loses_power:
+        files.crash()
+    else:
+        files.end_process()
+    log = log_in(open_directory(files, config=config), config)
+    assert log.log_start_offset == 2
+    assert append(log, batch(1)) >= 2
 
 
 def test_what_was_written_of_a_refused_append_is_not_mixed_with_the_next_ones() -> None:

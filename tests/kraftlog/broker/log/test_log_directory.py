@@ -16,6 +16,7 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import PRODUCER_EXPIRATION_MS, LogManager
 from statemachine.query.partition_descriptions import TopicPartition
+from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     CLUSTER_ID,
@@ -290,6 +291,76 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     assert log_in(open_directory(files)).epochs.entries() == ((3, 0),)
 
 
+def test_a_log_start_that_found_no_room_is_written_when_it_is_asked_for_again() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        log.delete_records(2)
+    files.space_limit = None
+    assert log.delete_records(2) == 2
+    files.crash()
+    assert log_in(open_directory(files)).log_start_offset == 2
+
+
+def test_checkpoints_of_a_deleted_log_that_found_no_room_to_go_are_not_those_of_the_next_one() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    log.delete_records(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        directory.delete_log(CLICKS, UUID(int=1))
+    files.space_limit = None
+    log = log_in(directory)
+    append(log, batch(2))
+    log.flush()
+    files.crash()
+    log = log_in(open_directory(files))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_a_start_on_a_full_disk_leaves_nothing_offline_and_its_indexes_are_written_when_there_is_room() -> None:
+    files = MemoryFileSystem()
+    config = PartitionLogConfig(segment_bytes=400, index_interval_bytes=0)
+    log = log_in(open_directory(files, config=config), config)
+    log.assign_epoch(3)
+    for index in range(12):
+        append(log, batch(2, timestamp_ms=NOW_MS + index), epoch=3)
+    log.flush()
+    files.end_process()
+    before, index_path = all_batches(log_in(open_directory(files, config=config))), "data/clicks-0/{:020}.timeindex"
+    files.end_process()
+    files.space_limit = 0
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    assert (directory.offline_reason, all_batches(log), log.recovery_point) == ("", before, 24)
+    assert not files.exists(index_path.format(0))
+    with pytest.raises(ApiError, match="no space left"):
+        append(log, batch(1), epoch=3)
+    files.space_limit = None
+    directory.checkpoint()
+    append(log, batch(1, timestamp_ms=NOW_MS + 100), epoch=3)
+    log.flush()
+    assert files.exists(index_path.format(0))
+    directory.checkpoint()
+    files.crash()
+    log = log_in(open_directory(files, config=config))
+    assert all_batches(log)[:-1] == before
+    for index in range(12):
+        found = log.reader.find_timestamp(NOW_MS + index)
+        assert found is not None
+        assert found.timestamp_ms == NOW_MS + index
+    check_agreement(log)
+
+
 # --- several directories ----------------------------------------------------------------------------------------------
 
 
@@ -386,6 +457,18 @@ def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jump
     runtime.clock_ms = PRODUCER_EXPIRATION_MS + 1_600.0
     manager.maintain()
     assert len(log.producers.states) == 0
+
+
+def test_flush_ms_acts_though_the_clock_was_set_back() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(flush_before_ack=False, flush_ms=500)
+    manager = open_manager(files, runtime, config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    append(log, batch(1), now_ms=NOW_MS)
+    runtime.wall_clock_ms = lambda: NOW_MS - PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    manager.maintain()
+    runtime.run()
+    assert log.recovery_point == 1
 
 
 def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:

@@ -127,6 +127,23 @@ def test_damage_at_the_end_of_a_segment_is_told_by_the_next_one() -> None:
     assert "a later segment begins with a valid batch" in directory.damaged[CLICKS]
 
 
+def test_a_lost_batch_in_one_sector_with_the_begin_of_one_that_was_cut_off_is_no_damage() -> None:
+    """Three batches in the first segment: the second is lost, of the third only what is in the second's sector is not."""
+    config = PartitionLogConfig(segment_bytes=800)
+    files = MemoryFileSystem()
+    log = log_in(open_directory(files, config=config), config)
+    for size in (100, 100, 300, 300):
+        append(log, batch(1, value=b"v" * size))
+    assert log.segment_count == 2
+    before = all_batches(log)
+    files.end_process()
+    overwrite(files, FIRST, len(before[0]), bytes(len(before[1])))
+    files.open(FIRST).truncate(SECTOR_BYTES)
+    log = log_in(open_directory(files, config=config), config)
+    assert all_batches(log) == before[:1]
+    check_agreement(log)
+
+
 def test_segments_behind_a_torn_one_are_removed() -> None:
     files, _, log = written(segment_bytes=1300)
     before = all_batches(log)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraftbase.errors import ErrorCode
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
@@ -99,3 +101,31 @@ def test_a_log_for_which_there_was_no_room_is_made_when_there_is(tmp_path: Path)
     world.runtime.run()
     assert world.produced_codes() == [ErrorCode.NONE]
     assert world.replica().online_log().epochs.entries() == ((4, 0),)
+
+
+def started_again(tmp_path: Path, world: BrokerWorld, *records: MetadataRecord) -> BrokerWorld:
+    """The broker after a kill, with other metadata."""
+    (tmp_path / "again").mkdir()
+    world.files.end_process()
+    return BrokerWorld(tmp_path / "again", records, files=world.files)
+
+
+def test_a_topic_that_was_made_anew_while_the_broker_was_down_begins_empty(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(3)), acks=1)
+    world.runtime.run()
+    again = started_again(tmp_path, world, topic("clicks", 2), replicas(2))
+    assert again.replica(number=2).online_log().log_end_offset == 0
+    again.send((0, batch(1)), number=2)
+    again.runtime.run()
+    assert [part.base_offset for part in again.produced()] == [0]
+
+
+def test_a_log_whose_partition_has_gone_while_the_broker_was_down_is_kept_and_named(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    with capture_logs() as lines:
+        again = started_again(tmp_path, world, topic("views", 2), replicas(2))
+    assert again.partitions.strays() == [TopicPartition("clicks", 0)]
+    assert [line["first"] for line in lines if "not this broker's" in line["event"]] == [["clicks-0"]]
+    again.send((0, batch(1)), version=12)
+    assert again.produced_codes() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

@@ -8,6 +8,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.statemachine.builders import batch as metadata_batch
@@ -46,3 +47,108 @@ def test_a_fetch_and_a_produce_that_wait_for_others_end_with_what_became_of_the_
     assert world.produced_codes() == [code]
     assert all(timer.is_cancelled for timer in world.runtime.timers)
     assert partition.watcher_count == 0
+
+
+def test_a_fetch_waits_no_longer_than_its_client(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])
+    world.read((0, 0))
+    assert (world.replica().watcher_count, world.answers) == (1, [])
+    world.client_goes()
+    assert [(part.error_code, part.records) for part in world.fetched()] == [(ErrorCode.NONE, b"")]
+    assert world.replica().watcher_count == 0
+    assert all(timer.is_cancelled for timer in world.runtime.timers)
+
+
+# --- disks ------------------------------------------------------------------------------------------------------------
+
+
+def in_two_directories(tmp_path: Path) -> BrokerWorld:
+    """Two partitions that this broker leads alone, each in a directory of its own."""
+    world = BrokerWorld(
+        tmp_path, [topic("clicks"), replicas(index=0), replicas(index=1)], log_paths=("first", "second")
+    )  # fmt: skip
+    assert [directory.path for directory in map(world.logs.directory_of, names(world)) if directory is not None] == [
+        "first",
+        "second",
+    ]
+    return world
+
+
+def names(world: BrokerWorld) -> list[TopicPartition]:
+    return [world.replica(index).name for index in (0, 1)]
+
+
+def fail_syncs(world: BrokerWorld, directory: str) -> None:
+    world.files.failing_syncs |= {f"{directory}/{name}" for name in world.files.list_directory(directory)}
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_a_disk_that_fails_ends_what_waits_for_it_and_nothing_else(tmp_path: Path, acks: int) -> None:
+    world = in_two_directories(tmp_path)
+    world.read((0, 0))
+    world.read((1, 0), min_bytes=1_000_000)
+    fail_syncs(world, "first/clicks-0")
+    world.send((0, batch(1)), (1, batch(1)), acks=acks)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    world.partitions.check_logs()
+    assert [part.error_code for part in world.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert world.answers == []
+    assert [world.replica(index).watcher_count for index in (0, 1)] == [0, 1]
+    world.send((0, batch(1)), (1, batch(1)), acks=acks)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert world.high_watermark(1) == 2
+
+
+def test_a_disk_that_is_full_refuses_and_takes_records_again_when_there_is_room(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(1)))
+    world.runtime.run()
+    world.files.space_limit = world.files.used_bytes() + 10
+    for acks in (-1, 1):
+        world.send((0, batch(1)), acks=acks)
+        world.runtime.run()
+        assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.partitions.check_logs()
+    world.read((0, 0))
+    assert [part.error_code for part in world.fetched()] == [ErrorCode.NONE]
+    world.answers.clear()
+    world.files.space_limit = None
+    world.send((0, batch(1)))
+    world.runtime.run()
+    assert [part.base_offset for part in world.produced()] == [1]
+    assert world.high_watermark() == 2
+
+
+def test_a_partition_that_is_deleted_in_the_middle_of_its_flush_leaves_its_successor_alone(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(3)))
+    world.commit(*MADE_ANEW)
+    assert world.produced_codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    world.send((0, batch(1)), number=2)
+    world.runtime.run()
+    assert [part.base_offset for part in world.produced()] == [0]
+    assert world.high_watermark(number=2) == 1
+    world.send((0, batch(1)), number=1)
+    assert world.produced_codes() == [ErrorCode.UNKNOWN_TOPIC_ID]
+
+
+def test_a_broker_that_leads_again_goes_on_with_what_waits(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])
+    world.send((0, batch(1)))
+    world.runtime.run()
+    world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
+    assert world.produced_codes() == [ErrorCode.NONE]
+    assert world.replica().watcher_count == 0
+    assert world.replica().online_log().epochs.entries() == ((0, 0), (1, 1))
+
+
+def test_a_broker_shows_after_a_kill_what_it_has(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    records = [topic("clicks"), replicas()]
+    world = BrokerWorld(tmp_path, records)
+    world.send((0, batch(2)), acks=1)
+    world.files.end_process()
+    again = BrokerWorld(tmp_path / "again", records, files=world.files)
+    assert again.high_watermark() == 2

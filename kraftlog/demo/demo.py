@@ -1,13 +1,13 @@
 """`kraftlog demo`: the main features in one run, every part real, every claim checked.
 
-Three voters and two observers run as processes on this machine. Every guarantee is checked: nothing acknowledged is
-lost when the leader is killed, a listener sees every committed batch, and Spark and each node's SQLite agree.
+Three voters, two observers and a data broker run as processes on this machine. Every guarantee is checked: nothing
+acknowledged is lost when the leader or the broker is killed, a listener sees every committed batch, and Spark and each
+node's SQLite agree.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -26,7 +26,10 @@ from kraftlog.analytics.export import export_from
 from kraftlog.bench import failover, latency
 from kraftlog.bench.workload import OBSERVERS, VOTERS
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
-from kraftlog.local.cluster import LocalCluster, own_environment
+from kraftlog.clients.broker_errors import require_confluent_kafka
+from kraftlog.demo import records
+from kraftlog.demo.command import run_command
+from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from kraftlog.local.status import describe_all, status_table
@@ -42,7 +45,6 @@ PARTITIONS: Final = 6
 FAILOVER_SECONDS_MAX: Final = 3.0
 LATENCY_OPERATIONS: Final = {17: 12, 18: 200}
 LISTENER_TIMEOUT_SECONDS: Final = 10.0
-REPORT_TIMEOUT_SECONDS: Final = 300.0
 WIDTH_MIN: Final = 110
 """How wide the tables are at least: a narrower terminal wraps lines, and nothing is cut."""
 
@@ -113,6 +115,7 @@ class Demo:
                     await self._lose_a_broker(cluster, client, brokers[0])
                     writer = await self._kill_the_leader(cluster, client)
                     await self._see_nothing_lost(cluster, writer)
+                    await self._write_and_read_records(cluster, client)
                     await self._see_every_commit(cluster, counter)
             export_directory = await self._export(cluster)
             counts = {node_id: node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}
@@ -206,6 +209,33 @@ class Demo:
             f"{counter.batches} batches, {counter.records} records up to offset {high_watermark}, gaps: {counter.gaps}",
         )
 
+    async def _write_and_read_records(self, cluster: LocalCluster, client: AdminClient) -> None:
+        self._say(f"a data broker, a process too; a Kafka client writes {records.RECORDS:,} records to it")
+        try:
+            require_confluent_kafka()
+        except ConfigurationError as error:
+            self._console.print(f"  skipped: {error}", style="yellow")
+            return
+        brokers = records.data_broker(cluster, client)
+        (broker_id,) = brokers.broker_ids
+        try:
+            await brokers.start()
+            await records.create_topic(client, broker_id)
+            started = time.monotonic()
+            written = await records.write(await brokers.endpoint(broker_id), self._directory)
+            self._console.print(f"  acknowledged in {time.monotonic() - started:.1f} s by acks=all, each batch flushed")
+            self._say("the data broker is killed with SIGKILL and started again; a client reads all records")
+            await brokers.kill(broker_id)
+            await brokers.start()
+            read = await records.read(await brokers.endpoint(broker_id))
+        finally:
+            await brokers.stop()
+        self._check(
+            written == read and written.records == records.RECORDS,
+            f"{written.records:,} records were acknowledged, {read.records:,} are read; checksums"
+            f" {written.checksum} and {read.checksum}",
+        )
+
     async def _export(self, cluster: LocalCluster) -> Path:
         self._say("exporting the committed log as Parquet")
         directory = self._directory / "export"
@@ -222,7 +252,7 @@ class Demo:
         except ConfigurationError as error:
             self._console.print(f"  skipped: {error}", style="yellow")
             return
-        report = await _spark_report(directory)
+        report = await run_command("report", "--from", str(directory), "--output", "json")  # gRPC dislikes forks
         for broker in report["brokers"]:
             self._console.print(
                 f"  broker {broker['broker_id']}: {broker['topics']} topics, {broker['partitions']} partitions,"
@@ -288,28 +318,3 @@ async def _partitions(client: AdminClient) -> list[PartitionDescription]:
 
 async def _led_by(client: AdminClient, broker_id: int) -> list[PartitionDescription]:
     return [partition for partition in await _partitions(client) if partition.leader == broker_id]
-
-
-async def _spark_report(directory: Path) -> dict[str, Any]:
-    """The report as JSON, from a process of its own: Java is started by a fork, which gRPC does not like."""
-    arguments = ("report", "--from", str(directory), "--output", "json")
-    command = (sys.executable, "-P", "-m", "kraftlog", *arguments)  # -P: not with the modules of the working directory
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=own_environment(),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        output, errors = await asyncio.wait_for(process.communicate(), REPORT_TIMEOUT_SECONDS)
-    except TimeoutError:
-        process.kill()
-        raise ConfigurationError(f"Spark's report took more than {REPORT_TIMEOUT_SECONDS:g} s; try again") from None
-    if process.returncode != 0:
-        last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise ConfigurationError(
-            f"Spark's report failed: {' '.join(last)}; run kraftlog {' '.join(arguments)} to see why"
-        )
-    report: dict[str, Any] = json.loads(output)
-    return report

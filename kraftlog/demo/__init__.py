@@ -1,0 +1,1 @@
+"""`kraftlog demo`: the main features in one run."""

@@ -1,0 +1,219 @@
+"""Kafka's own clients, unchanged, with our brokers: what they produce is what they consume."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from typing import Any, Final, NamedTuple
+
+import aiokafka
+import confluent_kafka
+import kafka
+import pytest
+
+from tests.kraftlog.command_line import Run
+
+pytestmark = pytest.mark.process
+
+COUNT: Final = 500
+TIMEOUT_SECONDS: Final = 60.0
+PARTITIONS: Final = 3
+names = itertools.count()
+
+
+class Sent(NamedTuple):
+    """A record as a client gives and gets it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_ms: int
+
+
+def records() -> list[Sent]:
+    """With and without a key, a value, headers; each another time."""
+    return [
+        Sent(
+            None if number % 3 == 0 else b"key-%d" % number,
+            None if number % 7 == 0 and number % 3 else b"value-%d" % number * (number % 50),
+            (("kind", b"test"), ("empty", b""), ("kind", b"again")) if number % 2 else (),
+            1_700_000_000_000 + number,
+        )
+        for number in range(COUNT)
+    ]
+
+
+@pytest.fixture
+def topic(ask: Run) -> str:
+    """A topic of the test's own."""
+    name = f"clients-{next(names)}"
+    created = ask("topics", "create", name, "--partitions", PARTITIONS)
+    assert created.code == 0, created
+    return name
+
+
+# --- confluent-kafka --------------------------------------------------------------------------------------------------
+
+
+def produce_confluent(servers: str, topic: str, sent: list[Sent], **settings: Any) -> list[int]:
+    """Their offsets."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": servers, "linger.ms": 5, **settings})
+    offsets: dict[int, int] = {}
+
+    def delivered(number: int, error: Any, message: Any) -> None:
+        assert error is None, error
+        offsets[number] = message.offset()
+
+    for number, record in enumerate(sent):
+        producer.produce(
+            topic, key=record.key, value=record.value, headers=list(record.headers), partition=1,
+            timestamp=record.timestamp_ms,
+            on_delivery=lambda error, message, number=number: delivered(number, error, message),
+        )  # fmt: skip
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+    return [offsets[number] for number in range(len(sent))]
+
+
+def consume_confluent(servers: str, topic: str, count: int, **settings: Any) -> list[Sent]:
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": servers, "group.id": "unused", "enable.auto.commit": False, **settings}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 1, 0)])
+    found: list[Sent] = []
+    try:
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), TIMEOUT_SECONDS)
+            assert messages, f"{len(found)} of {count} came"
+            for message in messages:
+                assert message.error() is None, message.error()
+                headers = tuple(message.headers() or ())
+                found.append(Sent(message.key(), message.value(), headers, message.timestamp()[1]))
+    finally:
+        consumer.close()
+    return found
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+@pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_confluent_kafka(kafka_servers: str, topic: str, compression: str, is_idempotent: bool) -> None:
+    sent = records()
+    settings = {"compression.type": compression, "enable.idempotence": is_idempotent}
+    assert produce_confluent(kafka_servers, topic, sent, **settings) == list(range(COUNT))
+    assert consume_confluent(kafka_servers, topic, COUNT) == sent
+
+
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_confluent_kafka_with_fewer_acknowledgements(kafka_servers: str, topic: str, acks: str) -> None:
+    sent = records()
+    produce_confluent(kafka_servers, topic, sent, acks=acks)
+    assert consume_confluent(kafka_servers, topic, COUNT) == sent
+
+
+def test_a_consumer_finds_offsets_by_time_and_the_ends(kafka_servers: str, topic: str) -> None:
+    sent = records()
+    produce_confluent(kafka_servers, topic, sent)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka_servers, "group.id": "unused"})
+    try:
+        wanted = confluent_kafka.TopicPartition(topic, 1, sent[123].timestamp_ms)
+        (found,) = consumer.offsets_for_times([wanted], timeout=TIMEOUT_SECONDS)
+        assert (found.error, found.offset) == (None, 123)
+        ends = consumer.get_watermark_offsets(wanted, timeout=TIMEOUT_SECONDS)
+        assert ends == (0, COUNT)
+    finally:
+        consumer.close()
+
+
+# --- kafka-python -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_kafka_python(kafka_servers: str, topic: str, compression: str | None, is_idempotent: bool) -> None:
+    sent = records()
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=kafka_servers, acks="all", compression_type=compression, enable_idempotence=is_idempotent,
+        linger_ms=5,
+    )  # fmt: skip
+    futures = [
+        producer.send(
+            topic, key=record.key, value=record.value, headers=list(record.headers), partition=1,
+            timestamp_ms=record.timestamp_ms,
+        )
+        for record in sent
+    ]  # fmt: skip
+    assert [future.get(TIMEOUT_SECONDS).offset for future in futures] == list(range(COUNT))
+    producer.close()
+    consumer = kafka.KafkaConsumer(bootstrap_servers=kafka_servers, group_id=None, enable_auto_commit=False)
+    try:
+        partition = kafka.TopicPartition(topic, 1)
+        consumer.assign([partition])
+        consumer.seek_to_beginning(partition)
+        found: list[Sent] = []
+        while len(found) < COUNT:
+            polled = consumer.poll(TIMEOUT_SECONDS * 1_000)
+            assert polled, f"{len(found)} of {COUNT} came"
+            found += [
+                Sent(one.key, one.value, tuple((name, value) for name, value in one.headers), one.timestamp)
+                for one in polled[partition]
+            ]
+        assert found == sent
+        assert consumer.end_offsets([partition]) == {partition: COUNT}
+    finally:
+        consumer.close()
+
+
+# --- aiokafka ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_idempotent", [False, True])
+def test_aiokafka(kafka_servers: str, topic: str, is_idempotent: bool) -> None:
+    sent = records()
+
+    async def produce() -> list[int]:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=kafka_servers, acks="all", enable_idempotence=is_idempotent
+        )
+        await producer.start()
+        try:
+            futures = [
+                await producer.send(
+                    topic, key=record.key, value=record.value, headers=list(record.headers), partition=1,
+                    timestamp_ms=record.timestamp_ms,
+                )
+                for record in sent
+            ]  # fmt: skip
+            return [(await future).offset for future in futures]
+        finally:
+            await producer.stop()
+
+    async def consume() -> list[Sent]:
+        consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=kafka_servers, enable_auto_commit=False)
+        await consumer.start()
+        try:
+            partition = aiokafka.TopicPartition(topic, 1)
+            consumer.assign([partition])
+            consumer.seek(partition, 0)
+            found = [await consumer.getone() for _ in sent]
+            assert await consumer.end_offsets([partition]) == {partition: len(sent)}
+            return [Sent(one.key, one.value, tuple(one.headers), one.timestamp) for one in found]
+        finally:
+            await consumer.stop()
+
+    async def both() -> None:
+        assert await produce() == list(range(len(sent)))
+        assert await consume() == sent
+
+    asyncio.run(asyncio.wait_for(both(), TIMEOUT_SECONDS))
+
+
+# --- one client's records, another's consumer -------------------------------------------------------------------------
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_empty(ask: Run, kafka_servers: str, topic: str) -> None:
+    sent = records()
+    produce_confluent(kafka_servers, topic, sent)
+    assert ask("topics", "delete", topic).code == 0
+    assert ask("topics", "create", topic, "--partitions", PARTITIONS).code == 0
+    fewer = sent[:10]
+    assert produce_confluent(kafka_servers, topic, fewer) == list(range(10))
+    assert consume_confluent(kafka_servers, topic, 10) == fewer
