@@ -9,7 +9,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.dispatch import KEYS
+from kraftlog.broker.dispatch import KEYS, Dispatch
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages import (
     alter_client_quotas,
@@ -232,7 +232,8 @@ async def test_an_answer_without_a_controller_can_be_written(
 
 async def test_the_versions_are_stock_kafkas(world: AdministrationWorld) -> None:
     """Kafka 4.3's brokers offer these."""
-    assert {name: api_of(KEYS[name]).versions for name in world.handlers} == {
+    offered = Dispatch(world.handlers, world.broker.cluster).offered
+    assert {name: offered[KEYS[name]] for name in world.handlers} == {
         "CreateTopics": Versions(2, 7),
         "DeleteTopics": Versions(1, 6),
         "CreatePartitions": Versions(0, 3),
