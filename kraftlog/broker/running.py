@@ -168,7 +168,7 @@ async def _serving(
     """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
-    errands = ControllerErrands(client, settings.broker_id, lambda: broker.epoch)
+    errands = ControllerErrands(ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch)
     auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
     apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
