@@ -127,7 +127,7 @@ class Partitions:
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
-            partition.min_insync_replicas = self._settings.min_insync_replicas(partition.name.topic)
+            partition.update(partition.record, self._settings.min_insync_replicas(partition.name.topic))
             if partition.log is not None:
                 partition.log.config = self._settings.log_config(partition.name.topic)
                 partition.raise_high_watermark()
@@ -142,13 +142,12 @@ class Partitions:
             if topic is None:
                 return  # removed again by what is applied already, of which the next change tells
             name = TopicPartition(topic, record.partition_id)
-            partition = Partition(self.broker_id, name, record)
-            partition.min_insync_replicas = self._settings.min_insync_replicas(topic)
+            partition = Partition(self.broker_id, name, record, self._settings.min_insync_replicas(topic))
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
         elif record.partition_epoch <= partition.record.partition_epoch:
             return
-        partition.record = record
+        partition.update(record, partition.min_insync_replicas)
         self._lead(partition)
         partition.notify()
 

@@ -279,9 +279,7 @@ class World:
                     reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
 
-    def _judge_one(
-        self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str
-    ) -> None:
+    def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
         batches = read_log(self.disk.files, path)

@@ -170,7 +170,9 @@ class PartitionPromises:
                 if batch_there is None and not promise.is_deleted:
                     self._check_may_go(promise, true_ms, kept_bytes)
             elif batch_there is None or batch_there.content != promise.content:
-                self._violated(promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}")
+                self._violated(
+                    promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}"
+                )
 
     def _check_may_go(self, promise: Promise, true_ms: int, kept_bytes: int) -> None:
         rules = self.rules
