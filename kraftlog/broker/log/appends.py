@@ -2,7 +2,8 @@
 
 Kafka opens every record of a produce request. Here a batch's count of records, offsets and timestamps are those of its
 header: a client that lies there, under its own checksum, lies to its readers only (DB-84). What costs work for each
-record is the check that records of a compacted topic have keys, so it is done for those topics alone.
+record is the check that records of a compacted topic have keys, so it is done for those topics alone. A batch keeps the
+codec of its producer (DB-85).
 """
 
 from __future__ import annotations

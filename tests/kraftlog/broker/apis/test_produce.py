@@ -10,6 +10,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.broker.log.formats.batch_header import has_right_crc
 from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.record_batch import Compression
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
@@ -21,7 +22,7 @@ from tests.kraftlog.broker.log.builders import (
     produced,
     with_field,
 )
-from tests.statemachine.builders import config
+from tests.statemachine.builders import config, remove_topic
 
 ATTRIBUTES_AT, COUNT_AT = 21, 57
 NO_BATCH = b"x" * 80
@@ -127,7 +128,25 @@ def test_clients_do_not_write_to_the_topics_of_coordinators(world: BrokerWorld) 
     assert world.produced_codes() == [ErrorCode.NONE]
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (remove_topic(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (replicas(index=0, on=[2], epoch=1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_produce_whose_partition_goes_before_its_flush_is_told_whether_the_topic_is_gone(
+    world: BrokerWorld, acks: int, change: MetadataRecord, code: ErrorCode
+) -> None:
+    world.send((0, batch(1)), acks=acks)
+    world.commit(change)
+    world.runtime.run()
+    assert world.produced_codes() == [code]
+
+
 def test_db85_a_batch_keeps_its_codec_whatever_the_topics_compression_type_is(world: BrokerWorld) -> None:
+    """DB-85."""
     world.commit(config("clicks", "compression.type", "zstd"))
     world.send((0, batch(2)))
     world.runtime.run()

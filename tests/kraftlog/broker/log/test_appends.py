@@ -1,4 +1,4 @@
-"""What a client may not append: the named error, and nothing is written."""
+"""What a client may not append (DB-84): the named error, and nothing is written."""
 
 from __future__ import annotations
 
