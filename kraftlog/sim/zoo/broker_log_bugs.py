@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kraftbase.errors import ApiError
-from kraftbase.files.files import join
+from kraftbase.files.files import join, read_whole, write_new_file
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -158,7 +158,19 @@ def newer_snapshot_used() -> list[Any]:
         load(self, segments, end_offset, replay_from)
         self._remove = removed  # type: ignore[method-assign]
 
-    return [instead(ProducerHistory, "_load_newest", careless), instead(ProducerHistory, "load", keeping)]
+    cut = Loader._cut
+
+    def keeping_all(self: Loader, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
+        names = [name for name in self._files.list_directory(self._directory) if name.endswith(".snapshot")]
+        kept = {path: read_whole(self._files, path) for path in (join(self._directory, name) for name in names)}
+        cut(self, segment, scan, later)
+        for path, data in kept.items():
+            write_new_file(self._files, path, data)
+
+    return [
+        instead(ProducerHistory, "_load_newest", careless), instead(ProducerHistory, "load", keeping),
+        instead(Loader, "_cut", keeping_all),
+    ]  # fmt: skip
 
 
 @mutation("producers are forgotten at a start", "KAFKA-9144", world=LOG)
