@@ -24,9 +24,9 @@ from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World, fetch_request
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
@@ -135,7 +135,9 @@ class Producer:
         world = self._world
         part = cast(ProduceResponse, response).responses[0].partition_responses[0]
         code = ErrorCode(part.error_code)
-        world.note(f"producer {self._number}, attempt {attempt}: {code.name} {topic.name}-{self._index} {part.base_offset}")
+        world.note(
+            f"producer {self._number}, attempt {attempt}: {code.name} {topic.name}-{self._index} {part.base_offset}"
+        )
         world.marks.hit(f"produce: {code.name}")
         promises = world.promises_of(topic, self._index)
         if code is ErrorCode.NONE and promises is not None:
@@ -298,7 +300,9 @@ class Administrator:
         promises = self._world.promises_of(topic, index)
         if promises is None:
             return
-        offset = self._random.choice([HIGH_WATERMARK, self._random.randint(promises.start, max(promises.start, promises.end))])
+        offset = self._random.choice(
+            [HIGH_WATERMARK, self._random.randint(promises.start, max(promises.start, promises.end))]
+        )
         self._ask_to_delete(topic, index, offset)
 
     def _ask_to_delete(self, topic: Topic, index: int, offset: int) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kraftlog.sim.marks import Marks
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.marks import Marks
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.crash import ProcessKilled

@@ -20,12 +20,12 @@ from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import read_log
 from kraftlog.sim.broker_log.judges.promises import PartitionPromises
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.observation.trace import Trace
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
@@ -289,9 +289,7 @@ class World:
                     reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
 
-    def _judge_one(
-        self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str
-    ) -> None:
+    def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
         batches = read_log(self.disk.files, path)
