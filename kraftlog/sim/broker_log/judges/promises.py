@@ -181,8 +181,8 @@ class PartitionPromises:
         if promise.last_offset >= self.deleted_below and not is_old and not is_too_much:
             self._violated(
                 KEPT,
-                f"the batch at {promise.base_offset} was deleted {true_ms - promise.max_timestamp_ms} ms after its time;"
-                f" {kept_bytes} bytes are left",
+                f"the batch at {promise.base_offset} was deleted {true_ms - promise.max_timestamp_ms} ms after its"
+                f" time; {kept_bytes} bytes are left",
             )
         promise.is_deleted = True
 

@@ -129,7 +129,7 @@ def test_damage_at_the_end_of_a_segment_is_told_by_the_next_one() -> None:
 
 
 def test_a_lost_batch_in_one_sector_with_the_begin_of_one_that_was_cut_off_is_no_damage() -> None:
-    """Three batches in the first segment: the second is lost, of the third only what is in the second's sector is not."""
+    """The first segment's second batch is lost, and of its third all but what is in the second one's sector."""
     config = PartitionLogConfig(segment_bytes=800)
     files = MemoryFileSystem()
     log = log_in(open_directory(files, config=config), config)
