@@ -72,6 +72,10 @@ class Durability:
         is_late = since_ms is not None and now_ms - since_ms >= config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
 
+    def flush_due_ms(self, config: PartitionLogConfig) -> int | None:
+        """When `flush.ms` asks for a flush to begin; None if nothing waits for one."""
+        return None if self._waiting_since_ms is None or self.is_flushed else self._waiting_since_ms + config.flush_ms
+
     # --- what makes it less so ----------------------------------------------------------------------------------------
 
     def appended(self, now_ms: int) -> None:
