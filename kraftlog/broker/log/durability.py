@@ -69,7 +69,9 @@ class Durability:
     def is_flush_due(self, config: PartitionLogConfig, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush to begin."""
         since_ms = self._waiting_since_ms
-        is_late = since_ms is not None and now_ms - since_ms >= config.flush_ms
+        if since_ms is None:
+            return False  # so is nearly every log, each time that maintenance looks at all of them
+        is_late = now_ms - since_ms >= config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
 
     def flush_due_ms(self, config: PartitionLogConfig) -> int | None:
