@@ -198,6 +198,7 @@ async def _serving(
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
         await errands.close()
+        broker.logs.stop_due_flushes()  # from here on there are no flushes but those that somebody waits for
         while not all(directory.commits.is_idle for directory in broker.logs.online):
             await awaited(functools.partial(runtime.run_on_disk, lambda: None))
         is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)

@@ -106,8 +106,8 @@ class BrokerSettings:
 
     @property
     def log_paths(self) -> tuple[str, ...]:
-        """Its log directories."""
-        return tuple(map(str, self.log_dirs)) or (str(self.directory / "partitions"),)
+        """Its log directories, absolute: so DescribeLogDirs and AlterReplicaLogDirs name them."""
+        return tuple(str(path.absolute()) for path in self.log_dirs or (self.directory / "partitions",))
 
     @property
     def broker_configs(self) -> dict[str, str]:

@@ -74,8 +74,14 @@ class Durability:
         A clock that was set back does not say how long something has waited: then it is flushed.
         """
         since_ms = self._waiting_since_ms
-        is_late = since_ms is not None and not 0 <= now_ms - since_ms < config.flush_ms
+        if since_ms is None:
+            return False  # so is nearly every log, each time that maintenance looks at all of them
+        is_late = not 0 <= now_ms - since_ms < config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
+
+    def flush_due_ms(self, config: PartitionLogConfig) -> int | None:
+        """When `flush.ms` asks for a flush to begin; None if nothing waits for one."""
+        return None if self._waiting_since_ms is None or self.is_flushed else self._waiting_since_ms + config.flush_ms
 
     # --- what makes it less so ----------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ import structlog
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.checkpoints import (
     decode_meta,
@@ -84,6 +85,7 @@ class LogDirectory:
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
         self.commits = GroupCommit(runtime, self.fail)
+        self._due_flushes = DueFlushes(runtime, self.commits)
         self._files = files
         self._handles = handles
         self._runtime = runtime
@@ -257,6 +259,7 @@ class LogDirectory:
         self.topic_ids.pop(partition, None)
         if log is not None:
             self.commits.forget(log, reason)
+            self._due_flushes.forget(log)
             log.retire()
         self.check_online()
         try:
@@ -299,6 +302,7 @@ class LogDirectory:
         if log.config.flush_before_ack or is_due:
             self.commits.wait(log, end_offset, on_durable)
         else:
+            self._due_flushes.appended(log)
             on_durable(None)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -358,6 +362,7 @@ class LogDirectory:
                 f"the log directory {self.path} is offline: {error}. Repair or replace the disk, and restart the broker"
             )
             logger.error("a log directory is offline", path=self.path, reason=str(error))
+            self._due_flushes.stop()
             self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
             self.on_lost()
 
@@ -366,7 +371,9 @@ class LogDirectory:
         topic, partition_id = partition
         logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
         self.damaged[partition] = reason
-        self.logs.pop(partition, None)
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            self._due_flushes.forget(log)
         self.on_lost()
 
     def refusal(self, error: BaseException) -> ApiError:
@@ -389,6 +396,10 @@ class LogDirectory:
                 write_new_file(self._files, join(self.path, CLEAN_SHUTDOWN_NAME), content.encode("ascii"))
         finally:
             self.release()
+
+    def stop_due_flushes(self) -> None:
+        """Begin no flush any more because `flush.ms` is over."""
+        self._due_flushes.stop()
 
     def release(self) -> None:
         """Release the lock, and nothing else: as if the process had died."""

@@ -207,6 +207,11 @@ class LogManager:
             except ApiError as error:
                 logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
 
+    def stop_due_flushes(self) -> None:
+        """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
+        for directory in self.directories:
+            directory.stop_due_flushes()
+
     def close(self, broker_epoch: int) -> bool:
         """Shut every directory down cleanly; returns whether that went well. One that fails is recovered at the start.
 
