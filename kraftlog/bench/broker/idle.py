@@ -21,7 +21,7 @@ async def measure_idle(system: System, partitions: int, seconds: float) -> Figur
     Memory and files are those of a broker that made its partitions and was then idle; they are taken again after the
     restart, and the larger counts.
     """
-    topics = _topics(partitions)
+    topics = topics_of(partitions)
     for name, count in topics.items():
         await system.topics.create(name, count)
     await asyncio.sleep(min(SETTLE_SECONDS, seconds))
@@ -43,7 +43,7 @@ async def measure_idle(system: System, partitions: int, seconds: float) -> Figur
     }
 
 
-def _topics(partitions: int) -> dict[str, int]:
+def topics_of(partitions: int) -> dict[str, int]:
     """So many partitions, as topics with their counts."""
     whole, rest = divmod(partitions, PARTITIONS_PER_TOPIC)
     counts = [PARTITIONS_PER_TOPIC] * whole + ([rest] if rest else [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import ClassVar
 
 from kraftlog.bench.broker.topics import Topics
 
@@ -15,9 +16,9 @@ class System(ABC):
     label: str
     """What it is called, with its version if that is not this one's."""
     topics: Topics
-    unflushed: Mapping[str, str]
+    unflushed: ClassVar[Mapping[str, str]]
     """The configs of a topic whose records are acknowledged before they are flushed."""
-    flushed: Mapping[str, str]
+    flushed: ClassVar[Mapping[str, str]]
     """The configs of a topic whose records are flushed before they are acknowledged."""
 
     @property

@@ -54,14 +54,16 @@ class Topics:
         return AdminClient({"bootstrap.servers": self._bootstrap_server, "log_level": 0})
 
     def _create(self, topic: NewTopic) -> None:
+        client = self._client()  # what it was asked for ends with it
         try:
-            self._client().create_topics([topic], operation_timeout=TIMEOUT_SECONDS)[topic.topic].result()
+            client.create_topics([topic], operation_timeout=TIMEOUT_SECONDS)[topic.topic].result()
         except KafkaException as error:
             raise api_error(error.args[0], f"topic {topic.topic!r} cannot be created") from None
 
     def _delete(self, name: str) -> None:
+        client = self._client()
         try:
-            self._client().delete_topics([name], operation_timeout=TIMEOUT_SECONDS)[name].result()
+            client.delete_topics([name], operation_timeout=TIMEOUT_SECONDS)[name].result()
         except KafkaException as error:
             raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
 
@@ -80,13 +82,14 @@ class Topics:
     @staticmethod
     def _are_led(client: AdminClient, partitions: Mapping[str, int]) -> bool:
         try:
-            topics = client.list_topics(timeout=METADATA_TIMEOUT_SECONDS).topics
+            client.describe_cluster(request_timeout=METADATA_TIMEOUT_SECONDS).result()
+            for name, count in partitions.items():
+                of_topic = client.list_topics(name, METADATA_TIMEOUT_SECONDS).topics[name].partitions
+                if len(of_topic) < count or any(of.leader < 0 for of in of_topic.values()):
+                    return False
         except KafkaException:
             return False  # it does not answer yet
-        return all(
-            name in topics and [of.leader >= 0 for of in topics[name].partitions.values()] == [True] * count
-            for name, count in partitions.items()
-        )
+        return True
 
     def _files(self, name: str) -> Iterator[Path]:
         """The segments of a topic."""
