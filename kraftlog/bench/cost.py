@@ -29,6 +29,7 @@ from kraftbase.errors import ConfigurationError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.machine import machine
+from kraftlog.bench.process_usage import processor_seconds
 from kraftlog.bench.throughput import CALLERS, single_operation
 from kraftlog.bench.workload import VOTERS, execute_once, prepared
 from kraftlog.local.cluster import LocalCluster
@@ -109,9 +110,9 @@ async def _measure(code: Path, template: Path, path: Path, operations: int) -> C
                 costs = []
                 for callers in (1, CALLERS):
                     await _execute(client, callers, int(operations * WARM_UP_SHARE) + 1)
-                    before = _processor_seconds(cluster.pid(leader))
+                    before = processor_seconds(cluster.pid(leader))
                     await _execute(client, callers, operations)
-                    costs.append((_processor_seconds(cluster.pid(leader)) - before) * 1000 / operations)
+                    costs.append((processor_seconds(cluster.pid(leader)) - before) * 1000 / operations)
             await _check_still_leads(cluster, leader)
     finally:
         shutil.rmtree(path)
@@ -132,11 +133,6 @@ async def _execute(client: AdminClient, callers: int, operations: int) -> None:
 async def _check_still_leads(cluster: LocalCluster, leader: NodeId) -> None:
     if await cluster.wait_for_leader() != leader:
         raise ConfigurationError(f"node {leader} lost its leadership meanwhile: measure on a machine that is idle")
-
-
-def _processor_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _start_command(code: Path, config: Path) -> list[str]:

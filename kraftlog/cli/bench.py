@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
-from kraftlog.cli.options import path_argument
+from kraftlog.cli.options import Output, OutputOption, path_argument, run_async, usage
+from kraftlog.cli.output import print_json
 
 app = typer.Typer(help="Measure a cluster of processes on this machine.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -254,6 +254,68 @@ def peers(
     _run(run(installed, sizes, directory, json, _console()))
 
 
+@app.command()
+def broker(
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="FIGURE,...", help="Some of the figures; all if not given.")
+    ] = None,
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times each broker is measured.")] = 7,
+    total_bytes: Annotated[
+        int, typer.Option("--bytes", min=1_000, help="produce, consume-hot: how many bytes each time.")
+    ] = 1_000_000_000,
+    cold_bytes: Annotated[
+        int, typer.Option("--cold-bytes", min=1_000, help="consume-cold: how many bytes each time.")
+    ] = 4_000_000_000,
+    records: Annotated[int, typer.Option("--records", min=1, help="one-record: how many each time.")] = 2_000,
+    connections: Annotated[int, typer.Option("--connections", min=1, help="connections: how many.")] = 500,
+    rate: Annotated[int, typer.Option("--rate", min=1, max=500, help="connections: records per second of each.")] = 20,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.1, help="connections: how long they send each time.")
+    ] = 10.0,
+    partitions: Annotated[int, typer.Option("--partitions", min=1, help="idle: how many.")] = 2_000,
+    idle_seconds: Annotated[
+        float, typer.Option("--idle-seconds", min=0.1, help="idle: how long the processor time is counted.")
+    ] = 30.0,
+    installed: Annotated[
+        Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs Kafka.")
+    ] = Path("build/peers"),
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare our broker with a stock Kafka.
+
+    Both run all the time, and are measured in alternated pairs with the same client, a process of its own. The figures:
+    produce-64k, produce-1m, and both with -flushed; consume-hot, consume-cold; one-record and one-record-flushed;
+    connections; idle. Prints medians, the medians of the pairs' ratios with their limits, and the broker's processor
+    time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
+    """
+    from kraftlog.bench.broker.measures import chosen_figures
+    from kraftlog.bench.figures import write_json
+    from kraftlog.clients.broker_errors import require_confluent_kafka
+
+    figures = usage(chosen_figures, only, "--only")
+    require_confluent_kafka()
+    from kraftlog.bench.broker.experiments import Sizes
+    from kraftlog.bench.broker.run import run
+
+    sizes = Sizes(
+        pairs=pairs,
+        total_bytes=total_bytes,
+        cold_bytes=cold_bytes,
+        records=records,
+        connections=connections,
+        records_per_second=rate,
+        seconds=seconds,
+        partitions=partitions,
+        idle_seconds=idle_seconds,
+    )
+    result = run_async(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)))
+    write_json(json, result)
+    if output is Output.JSON:
+        print_json(result)
+
+
 def _parts(only: str | None) -> list[str]:
     parts = METADATA_PARTS if only is None else only.split(",")
     for part in parts:
@@ -264,11 +326,11 @@ def _parts(only: str | None) -> list[str]:
     return list(parts)
 
 
-def _console() -> Any:
+def _console(*, to_errors: bool = False) -> Any:
     from rich.console import Console, ConsoleDimensions
 
-    console = Console(markup=False, emoji=False)  # errors and paths may have brackets
-    if not sys.stdout.isatty() or console.width < WIDTH_MIN:
+    console = Console(markup=False, emoji=False, stderr=to_errors)  # errors and paths may have brackets
+    if not console.is_terminal or console.width < WIDTH_MIN:
         console.size = ConsoleDimensions(WIDTH_MIN, console.height)
     return console
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,13 +65,15 @@ class LocalBrokers:
         directory: Path,
         count: int,
         first_port: int | None,
+        configs: Mapping[str, str] | None = None,
     ) -> None:
         """Starts nothing. Each keeps its data in `directory`. Without a `first_port` each listens where it did before,
-        or at a port that is free."""
+        or at a port that is free. `configs` are those of every broker."""
         self._client = client
         self._nodes = nodes
         self._directory = directory
         self._first_port = first_port
+        self._configs = configs or {}
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
         self._children: dict[int, ChildProcess] = {}
 
@@ -148,6 +150,10 @@ class LocalBrokers:
         """The process id of a broker that was started."""
         return self._children[broker_id].pid
 
+    def data_path(self, broker_id: int) -> Path:
+        """Where a broker keeps everything."""
+        return self._directory / f"broker-{broker_id}"
+
     def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
         if self._first_port is not None:
             port = self._first_port + broker_id - FIRST_BROKER_ID
@@ -159,7 +165,8 @@ class LocalBrokers:
             "--id", str(broker_id),
             "--bootstrap-server", ",".join(map(str, self._nodes)),
             "--endpoint", f"{LISTENER}://{HOST}:{port}",
-            "--data-dir", str(self._directory / f"broker-{broker_id}"),
+            "--data-dir", str(self.data_path(broker_id)),
+            *(part for name, value in self._configs.items() for part in ("--config", f"{name}={value}")),
         ]  # fmt: skip
 
     def _log_path(self, broker_id: int) -> Path:

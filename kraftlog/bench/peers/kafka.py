@@ -104,7 +104,7 @@ async def controllers(
     """
     endpoints, cluster_id = free_endpoints(CONTROLLERS), random_cluster_id()
     files = _write_properties(directory, endpoints, settings or {})
-    await _format(java_command, files, ["-t", cluster_id, *format_options])
+    await format_directories(java_command, files, ["-t", cluster_id, *format_options])
     commands = {file.stem: [*java_command, "kafka.Kafka", str(file)] for file in files}
     async with servers("Kafka", commands, directory, os.environ) as running:
         yield running, endpoints, cluster_id
@@ -147,8 +147,8 @@ def _write_properties(directory: Path, endpoints: Sequence[Endpoint], settings: 
     return files
 
 
-async def _format(java_command: Sequence[str], files: Sequence[Path], options: Sequence[str]) -> None:
-    """Format each controller's directory with Kafka's tool. Raises ApiError with its last words if it fails."""
+async def format_directories(java_command: Sequence[str], files: Sequence[Path], options: Sequence[str]) -> None:
+    """Format nodes' directories with Kafka's tool, by their files. Raises ApiError with its last words if it fails."""
     tool = [*java_command, "kafka.tools.StorageTool", "format", *options, "-c"]
     logs = [file.with_suffix(".format.log") for file in files]
     children = [ChildProcess([*tool, str(file)], log, os.environ) for file, log in zip(files, logs, strict=True)]

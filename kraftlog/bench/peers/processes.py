@@ -59,7 +59,7 @@ async def servers(
     children: list[ChildProcess] = []
     try:
         for label, command in commands.items():
-            children.append(ChildProcess([*_ends_with_parent(), *command], directory / f"{label}.log", environment))
+            children.append(ChildProcess([*ends_with_parent(), *command], directory / f"{label}.log", environment))
         yield Servers(name, children)
     finally:
         for child in children:
@@ -67,7 +67,7 @@ async def servers(
         await asyncio.gather(*(child.wait() for child in children))
 
 
-def _ends_with_parent() -> list[str]:
-    """They do not notice when this process dies, as our nodes do: the kernel tells them."""
+def ends_with_parent() -> list[str]:
+    """What goes before a command that does not notice when this process dies, as our nodes do: the kernel ends it."""
     setpriv = shutil.which("setpriv")
     return [] if setpriv is None else [setpriv, "--pdeathsig", "KILL", "--"]

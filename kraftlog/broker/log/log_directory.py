@@ -227,13 +227,16 @@ class LogDirectory:
         return log
 
     def create_log(
-        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int
+        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int, unique: UUID
     ) -> PartitionLog:
-        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+        What is left of a log whose deletion has failed is deleted before, under a name with `unique`.
+        """
         self.check_online()
         path = join(self.path, directory_name(partition))
         try:
-            self.forget(partition)
+            self._set_aside(partition, unique)
             self._files.make_directories(path)
             write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
             self.topic_ids[partition] = topic_id
@@ -241,28 +244,33 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def delete_log(self, partition: TopicPartition, unique: UUID) -> None:
+    def delete_log(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> None:
         """Take a partition's log away, durably; its files are removed by `remove_deleted`, later.
 
-        Who waits for its appends gets NOT_LEADER_OR_FOLLOWER. `unique` makes the name of what is left one of its own.
-        Raises ApiError(KAFKA_STORAGE_ERROR).
+        Who waits for its appends gets `reason`. `unique` makes the name of what is left one of its own. Raises
+        ApiError(KAFKA_STORAGE_ERROR). The directory has no such log then either: consider a topic whose log is on a
+        disk that has failed. Another topic with its name must not find that log. The files are a stray of the next
+        start that finds them.
         """
-        self.check_online()
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
         self.topic_ids.pop(partition, None)
         if log is not None:
-            self.commits.forget(log)
+            self.commits.forget(log, reason)
             log.retire()
-        path = join(self.path, directory_name(partition))
+        self.check_online()
         try:
-            if self._files.exists(path):
-                for name in self._files.list_directory(path):
-                    self._handles.drop(join(path, name))
-                self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
-            self.forget(partition)
+            self._set_aside(partition, unique)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
+
+    def _set_aside(self, partition: TopicPartition, unique: UUID) -> None:
+        path = join(self.path, directory_name(partition))
+        if self._files.exists(path):
+            for name in self._files.list_directory(path):
+                self._handles.drop(join(path, name))
+            self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
+        self.forget(partition)
 
     def remove_deleted(self) -> int:
         """Remove the files of deleted partitions; returns how many partitions it were. Raises KAFKA_STORAGE_ERROR."""

@@ -24,9 +24,9 @@ from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World, fetch_request
-from kraftlog.sim.broker_log.judges.rules import GOES_ON, READ, START
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
@@ -135,13 +135,16 @@ class Producer:
         world = self._world
         part = cast(ProduceResponse, response).responses[0].partition_responses[0]
         code = ErrorCode(part.error_code)
-        world.note(f"producer {self._number}, attempt {attempt}: {code.name} {topic.name}-{self._index} {part.base_offset}")
+        world.note(
+            f"producer {self._number}, attempt {attempt}: {code.name} {topic.name}-{self._index} {part.base_offset}"
+        )
         world.marks.hit(f"produce: {code.name}")
         promises = world.promises_of(topic, self._index)
         if code is ErrorCode.NONE and promises is not None:
             if self._is_idempotent and part.base_offset in promises.by_offset:
                 world.marks.hit("a duplicate was acknowledged")
             promises.acknowledged(sent.batch, part.base_offset, part.log_start_offset, world.event_queue.now_us)
+            world.told_of(topic, self._index, part.base_offset, sent.batch.content, ACKNOWLEDGED)
         if self._random.random() < world.lost_answers_rate:
             world.marks.hit("an answer was lost")
             return
@@ -229,6 +232,8 @@ class Reader:
         if code is ErrorCode.NONE:
             batches = whole_batches(part.records or b"")
             promises.read(position, batches, part.high_watermark, part.log_start_offset, world.event_queue.now_us)
+            for batch in batches:
+                world.told_of(topic, self._index, batch.base_offset, batch.content, READ)
             if batches:
                 world.marks.hit("a reader got records")
                 self._position = batches[-1].last_offset + 1
@@ -295,7 +300,9 @@ class Administrator:
         promises = self._world.promises_of(topic, index)
         if promises is None:
             return
-        offset = self._random.choice([HIGH_WATERMARK, self._random.randint(promises.start, max(promises.start, promises.end))])
+        offset = self._random.choice(
+            [HIGH_WATERMARK, self._random.randint(promises.start, max(promises.start, promises.end))]
+        )
         self._ask_to_delete(topic, index, offset)
 
     def _ask_to_delete(self, topic: Topic, index: int, offset: int) -> None:
@@ -326,6 +333,7 @@ class Administrator:
         if code is ErrorCode.NONE:
             if part.low_watermark < offset:
                 raise Violation(f"{START}: records below {offset} were deleted, and it is {part.low_watermark}")
+            promises.deleted_below = max(promises.deleted_below, part.low_watermark)
             promises.started(part.low_watermark)
         elif code is ErrorCode.KAFKA_STORAGE_ERROR:
             world.event_queue.after(5 * BACKOFF_US, lambda: self._ask_to_delete(topic, index, offset))

@@ -59,7 +59,7 @@ class Faults:
                 if world.broker is None:
                     return False
                 world.fail_directory(random.randrange(world.parameters.directories))
-                self._later(lambda: world.broker is not None and world.end_broker(Crash.KILLED))
+                self._later(self._end_broker)
             case "disk: slow":
                 world.disk.sync_us = SLOW_SYNC_US
                 self._later(lambda: setattr(world.disk, "sync_us", QUICK_SYNC_US))
@@ -94,6 +94,10 @@ class Faults:
     def _later(self, work: Callable[[], object]) -> None:
         delay_ms = self._random.choice([300, 2_000, 8_000])
         self._world.event_queue.after(delay_ms * MICROSECONDS_PER_MS, lambda: _do(work))
+
+    def _end_broker(self) -> None:
+        if self._world.broker is not None:
+            self._world.end_broker(Crash.KILLED)
 
     def _make_room(self) -> None:
         self._world.make_room()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kraftlog.sim.marks import Marks
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.marks import Marks
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.crash import ProcessKilled
@@ -127,23 +127,29 @@ class BrokerProcess:
 
     def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
         """Run `work` when the disk has had time for it, in the order in which it was asked for."""
-        now_us = self._queue.now_us + self._stalled_us
-        self._disk_free_at_us = max(now_us, self._disk_free_at_us) + self._surroundings.disk.draw_sync_us()
+        now_us = self._queue.now_us
+        begins_us = max(now_us + self._stalled_us, self._disk_free_at_us)
+        takes_us = self._surroundings.disk.draw_sync_us()
+        self._disk_free_at_us = begins_us + takes_us
+        # A sync covers what was written before it began, and maybe more.
+        works_us = self._disk_free_at_us if takes_us % 2 else begins_us
+        failures: list[BaseException] = []
 
-        def finish() -> None:
-            error: BaseException | None = None
+        def do() -> None:
             self._is_on_disk_thread = True
             try:
                 work()
+            except ProcessKilled:
+                raise
             except BaseException as failure:
-                error = failure
+                failures.append(failure)
             finally:
                 self._is_on_disk_thread = False
-            if isinstance(error, ProcessKilled):
-                raise error
-            on_done(error)
 
-        self._queue.after(self._disk_free_at_us - self._queue.now_us, lambda: self.run(finish))
+        self._queue.after(works_us - now_us, lambda: self.run(do))
+        self._queue.after(
+            self._disk_free_at_us - now_us, lambda: self.run(lambda: on_done(failures[0] if failures else None))
+        )
 
     def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
         """Run `work` after a while."""

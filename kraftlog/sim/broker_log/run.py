@@ -1,9 +1,9 @@
-"""One run: clients and faults for a while, then peace, a clean shutdown, a loss of power, and everything judged again."""
+"""One run: clients and faults for a while, then peace, a clean shutdown and a start, and everything judged again."""
 
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -11,11 +11,11 @@ from typing import Any, Final
 from kraftbase.errors import FlushFailed, InvariantViolation
 from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.faults import Faults
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.parameters import LogOverrides, LogParameters, draw
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.runs.workers import in_workers
-from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
 
@@ -162,22 +162,24 @@ def shrink_log(seed: int, say: Callable[[str], None]) -> tuple[LogOverrides, Log
     best, outcome = LogOverrides(), run_log_seed(seed)
     if outcome.violation is None:
         raise ValueError(f"seed {seed} does not fail: there is nothing to shrink")
-    for overrides in _smaller(outcome.parameters, lambda: best):
-        found = run_log_seed(seed, overrides)
-        say(f"{overrides}: {'still fails' if found.violation is not None else 'does not fail'}")
-        if found.violation is not None:
-            best, outcome = overrides, found
+    low, high = 0, outcome.parameters.seconds
+    while high - low > 1:
+        middle = (low + high) // 2
+        found = _try(seed, replace(best, seconds=middle), say)
+        if found is None:
+            low = middle
+        else:
+            high, best, outcome = middle, replace(best, seconds=middle), found
+    for kind in outcome.parameters.fault_kinds:
+        fewer = replace(best, without_faults=(*best.without_faults, kind))
+        found = _try(seed, fewer, say)
+        if found is not None:
+            best, outcome = fewer, found
     return best, outcome
 
 
-def _smaller(parameters: LogParameters, best: Callable[[], LogOverrides]) -> Iterator[LogOverrides]:
-    low, high = 0, parameters.seconds
-    while high - low > 1:
-        middle = (low + high) // 2
-        yield replace(best(), seconds=middle)
-        if best().seconds == middle:
-            high = middle
-        else:
-            low = middle
-    for kind in parameters.fault_kinds:
-        yield replace(best(), without_faults=(*best().without_faults, kind))
+def _try(seed: int, overrides: LogOverrides, say: Callable[[str], None]) -> LogOutcome | None:
+    outcome = run_log_seed(seed, overrides)
+    what = f"{overrides.seconds} s of faults, without {', '.join(map(repr, overrides.without_faults)) or 'nothing'}"
+    say(f"{what}: {'does not fail' if outcome.violation is None else 'still fails'}")
+    return None if outcome.violation is None else outcome

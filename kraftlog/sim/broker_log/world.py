@@ -17,14 +17,15 @@ from kraftlog.kafka.messages.list_offsets import (
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import read_log
 from kraftlog.sim.broker_log.judges.promises import PartitionPromises
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.observation.trace import Trace
-from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
@@ -264,6 +265,15 @@ class World:
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
+    def told_of(self, topic: Topic, index: int, base_offset: int, content: bytes, title: str) -> None:
+        """A client is told of a batch: with `flush.before.ack` it is durable by then. Raises Violation."""
+        promises = self.promises_of(topic, index)
+        path = None if self.broker is None else self.broker.path_of(topic.name, index)
+        if promises is None or path is None or not promises.rules.flush_before_ack or base_offset < promises.start:
+            return
+        if not is_durable(self.disk.files, path, base_offset, content):
+            raise Violation(f"{title}: {promises.name}: the batch at {base_offset} is not durable when it is told of")
+
     def judge(self, broker: Broker) -> None:
         """Compare files and look-ups with what is promised. Raises Violation."""
         if broker.damage:
@@ -279,9 +289,7 @@ class World:
                     reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
 
-    def _judge_one(
-        self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str
-    ) -> None:
+    def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
         batches = read_log(self.disk.files, path)

@@ -51,7 +51,7 @@ def shown_before_flush() -> list[Any]:
     return [instead(Partition, "raise_high_watermark", raise_high_watermark)]
 
 
-@mutation("the recovery point is checkpointed before the flush", "KAFKA-15391", world=LOG)
+@mutation("the recovery point is checkpointed before the flush", "KAFKA-10101", world=LOG)
 def checkpoint_before_flush() -> list[Any]:
     """It says where the log ends, not how far it is durable."""
     return [instead(Durability, "recovery_point_to_save", property(lambda self: self._segments.last.end_offset))]
@@ -83,7 +83,7 @@ def segment_name_not_synced() -> list[Any]:
     return [instead(PendingFlush, "run", run)]
 
 
-@mutation("a flush forgets the segments before the last one", "KAFKA-15312", world=LOG)
+@mutation("a flush forgets the segments before the last one", "our own", world=LOG)
 def closed_segments_not_flushed() -> list[Any]:
     """Whatever was not flushed when the log was rolled stays so."""
     rolled = Durability.rolled
@@ -95,7 +95,7 @@ def closed_segments_not_flushed() -> list[Any]:
     return [instead(Durability, "rolled", forgetful)]
 
 
-@mutation("a torn tail is not cut", "KAFKA-3919", world=LOG)
+@mutation("a torn tail is not cut", "ALICE, OSDI'14", world=LOG)
 def torn_tail_not_cut() -> list[Any]:
     """Its bytes stay behind the end, until something is written over a part of them."""
     cut = Loader._cut
@@ -109,7 +109,7 @@ def torn_tail_not_cut() -> list[Any]:
     return [instead(Loader, "_cut", careless)]
 
 
-@mutation("a start enters batches in indexes that have them", "KAFKA-7283", world=LOG)
+@mutation("a start enters batches in indexes that have them", "our own", world=LOG)
 def index_entries_twice() -> list[Any]:
     """The old entries stay, also those behind the end of the log."""
     read_segment = Loader._read_segment
@@ -129,7 +129,7 @@ def index_entries_twice() -> list[Any]:
     return [instead(Loader, "_read_segment", careless)]
 
 
-@mutation("a log ends where its index does", "KAFKA-4362", world=LOG)
+@mutation("a log ends where its index does", "our own", world=LOG)
 def end_from_index() -> list[Any]:
     """After a clean shutdown, the next record gets the offset behind the last entry."""
     find_end = Loader._find_end
@@ -143,25 +143,7 @@ def end_from_index() -> list[Any]:
     return [instead(Loader, "_find_end", careless)]
 
 
-@mutation("a snapshot of producers newer than the log is used", "DB-75", world=LOG)
-def newer_snapshot_used() -> list[Any]:
-    """Batches that a crash has taken are known as duplicates."""
-    load_newest = ProducerHistory._load_newest
-
-    def careless(self: ProducerHistory, first_offset: int, limit: int) -> int:
-        return min(load_newest(self, first_offset, 2**62), limit)
-
-    load = ProducerHistory.load
-
-    def keeping(self: ProducerHistory, segments: Sequence[Segment], end_offset: int, replay_from: int | None) -> None:
-        removed, self._remove = self._remove, lambda offset: None  # type: ignore[method-assign]
-        load(self, segments, end_offset, replay_from)
-        self._remove = removed  # type: ignore[method-assign]
-
-    return [instead(ProducerHistory, "_load_newest", careless), instead(ProducerHistory, "load", keeping)]
-
-
-@mutation("producers are forgotten at a start", "KAFKA-9144", world=LOG)
+@mutation("producers are forgotten at a start", "DB-75", world=LOG)
 def producers_forgotten() -> list[Any]:
     """What is sent again after that is stored again."""
 
@@ -171,7 +153,7 @@ def producers_forgotten() -> list[Any]:
     return [instead(ProducerHistory, "load", load)]
 
 
-@mutation("retention deletes by a clock that has jumped", "KAFKA-6264", world=LOG)
+@mutation("retention deletes by a clock that has jumped", "our own", world=LOG)
 def retention_by_wall_clock() -> list[Any]:
     """What the machine's clock shows is believed at once."""
     return [instead(RetentionClock, "now_ms", lambda self, wall_clock_ms, monotonic_ms: wall_clock_ms)]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
-
 WORLD_OF_CLUSTERS: Final = "clusters"
 WORLD_OF_BROKER_LOG: Final = "broker-log"
 

@@ -37,12 +37,12 @@ class Batch(NamedTuple):
         return self.producer_id, self.producer_epoch, self.base_sequence
 
 
-def content_of(data: bytes) -> bytes:
+def content_of(data: bytes | bytearray | memoryview) -> bytes:
     """What a producer sends, without what a broker sets."""
     return bytes(data[_SET_BY_BROKER_BYTES:])
 
 
-def whole_batches(data: bytes) -> list[Batch]:
+def whole_batches(data: bytes | bytearray | memoryview) -> list[Batch]:
     """The batches from the beginning on, up to bytes that are no whole one."""
     found: list[Batch] = []
     position = 0

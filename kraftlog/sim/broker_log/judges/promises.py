@@ -170,7 +170,9 @@ class PartitionPromises:
                 if batch_there is None and not promise.is_deleted:
                     self._check_may_go(promise, true_ms, kept_bytes)
             elif batch_there is None or batch_there.content != promise.content:
-                self._violated(promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}")
+                self._violated(
+                    promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}"
+                )
 
     def _check_may_go(self, promise: Promise, true_ms: int, kept_bytes: int) -> None:
         rules = self.rules
@@ -179,8 +181,8 @@ class PartitionPromises:
         if promise.last_offset >= self.deleted_below and not is_old and not is_too_much:
             self._violated(
                 KEPT,
-                f"the batch at {promise.base_offset} was deleted {true_ms - promise.max_timestamp_ms} ms after its time;"
-                f" {kept_bytes} bytes are left",
+                f"the batch at {promise.base_offset} was deleted {true_ms - promise.max_timestamp_ms} ms after its"
+                f" time; {kept_bytes} bytes are left",
             )
         promise.is_deleted = True
 

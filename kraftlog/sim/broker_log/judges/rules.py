@@ -1,4 +1,4 @@
-"""What must hold of a broker's log, by the numbers under which docs/faults.md has it: the cluster's invariants go on."""
+"""What must hold of a broker's log, with the numbers under which docs/faults.md has it."""
 
 from __future__ import annotations
 

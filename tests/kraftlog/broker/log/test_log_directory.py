@@ -34,6 +34,7 @@ from tests.kraftlog.broker.log.builders import (
 
 ORDERS = TopicPartition("orders", 3)
 LOG = "data/clicks-0/00000000000000000000.log"
+GONE = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 
 
 def open_as(files: FileSystem, cluster_id: str = CLUSTER_ID, node_id: int = 1) -> LogDirectory:
@@ -85,7 +86,7 @@ def test_a_file_of_log_starts_that_is_damaged_is_named_and_one_of_recovery_point
 def test_appends_of_many_partitions_are_acknowledged_by_one_flush_and_are_durable_then() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     directory = open_directory(files, runtime=runtime)
-    logs = [log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)]
+    logs = [log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))]
     answered: list[ApiError | None] = []
     for _ in range(5):
         for log in logs:
@@ -186,7 +187,7 @@ def test_an_invariant_that_a_callback_finds_violated_ends_the_process_when_the_o
 def test_a_callback_that_fails_is_not_in_the_way_of_others_that_are_refused() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     directory = open_directory(files, runtime=runtime)
-    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     answered: list[ErrorCode | None] = []
 
     def fail(error: ApiError | None) -> None:
@@ -196,8 +197,8 @@ def test_a_callback_that_fails_is_not_in_the_way_of_others_that_are_refused() ->
     for _ in range(2):
         directory.acknowledge(log, append(log, batch(1)) + 1, fail)
         directory.acknowledge(other, append(other, batch(1)) + 1, fail)
-    directory.delete_log(ORDERS, UUID(int=1))
-    assert answered == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    directory.delete_log(ORDERS, UUID(int=1), GONE)
+    assert answered == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     files.failing_syncs.add(LOG)
     runtime.run()
     assert answered[2:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
@@ -281,7 +282,7 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     runtime.run()
     assert [error.code for error in answered if error] == [ErrorCode.KAFKA_STORAGE_ERROR]
     with pytest.raises(ApiError, match="no space left"):
-        directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+        directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     assert not directory.offline_reason
     files.space_limit = None
     directory.acknowledge(log, 1, answered.append)
@@ -498,7 +499,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
     append(log, batch(3))
     log.flush()
     manager.checkpoint()
-    manager.delete_log(CLICKS)
+    manager.delete_log(CLICKS, GONE)
     with pytest.raises(ApiError, match="is in none of"):
         manager.log_of(CLICKS)
     with pytest.raises(ApiError, match="was deleted"):
@@ -519,7 +520,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
 def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody_else() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     directory = open_directory(files, runtime=runtime)
-    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     answered: list[str] = []
 
     def note(name: str, error: ApiError | None) -> None:
@@ -530,10 +531,10 @@ def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody
     directory.acknowledge(other, append(other, batch(1)) + 1, lambda error: note("other", error))
     directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
     runtime.soon.pop(0)()
-    directory.delete_log(CLICKS, UUID(int=1))
-    again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS)
+    directory.delete_log(CLICKS, UUID(int=1), GONE)
+    again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS, UUID(int=7))
     runtime.run()
-    assert answered == ["deleted: NOT_LEADER_OR_FOLLOWER", "other: durable"]
+    assert answered == ["deleted: UNKNOWN_TOPIC_OR_PARTITION", "other: durable"]
     assert not directory.offline_reason
     again.flush()
     files.crash()
@@ -544,7 +545,7 @@ def test_a_start_removes_what_a_deletion_has_left() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     manager = open_manager(files, runtime, paths=("a",), config=PartitionLogConfig())
     manager.create_log(TopicPartition("x" * 249, 0), TOPIC_ID, PartitionLogConfig())
-    manager.delete_log(TopicPartition("x" * 249, 0))
+    manager.delete_log(TopicPartition("x" * 249, 0), GONE)
     (left,) = [name for name in files.list_directory("a") if name.endswith("-delete")]
     assert len(left) <= 255
     files.crash()

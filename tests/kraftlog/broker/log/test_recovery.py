@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -128,7 +129,7 @@ def test_damage_at_the_end_of_a_segment_is_told_by_the_next_one() -> None:
 
 
 def test_a_lost_batch_in_one_sector_with_the_begin_of_one_that_was_cut_off_is_no_damage() -> None:
-    """Three batches in the first segment: the second is lost, of the third only what is in the second's sector is not."""
+    """The first segment's second batch is lost, and of its third all but what is in the second one's sector."""
     config = PartitionLogConfig(segment_bytes=800)
     files = MemoryFileSystem()
     log = log_in(open_directory(files, config=config), config)
@@ -292,7 +293,7 @@ def test_what_kafka_was_about_to_delete_goes() -> None:
 
 def test_a_header_that_has_rotted_takes_its_partition_offline_when_it_is_read_and_no_other() -> None:
     files, directory, log = written()
-    other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     overwrite(files, FIRST, position_of(log, 1) + 16, b"\7")
     with pytest.raises(ApiError, match="its magic is 7") as raised:
         log.reader.read(11, 100, 12)
@@ -314,4 +315,4 @@ def test_a_file_that_cannot_be_read_takes_the_directory_offline_and_is_named() -
     with pytest.raises(ApiError, match="is offline"):
         append(log, batch(1))
     with pytest.raises(ApiError, match="is offline"):
-        directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+        directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))

@@ -1,0 +1,83 @@
+"""From the pairs of a figure to medians, to ratios of ours to Kafka's, and to targets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any, Final
+
+from rich.table import Table
+
+from kraftlog.bench.broker.measures import MEASURES, Judged, Measure
+from kraftlog.bench.targets import Target
+
+OWN: Final = "kraftlog"
+KAFKA: Final = "Kafka"
+
+Figures = Mapping[str, float]
+"""What one broker measured once, by the keys of its measures."""
+
+Pair = Mapping[str, Figures]
+"""The figures of each system; without Kafka only ours."""
+
+
+def medians(pairs: Sequence[Pair], system: str) -> dict[str, float]:
+    """Of each value of a system, over the pairs; empty for a system that was not measured."""
+    found = [pair[system] for pair in pairs if system in pair]
+    return {key: median(figures[key] for figures in found) for key in found[0]} if found else {}
+
+
+def ratios(pairs: Sequence[Pair]) -> dict[str, float]:
+    """Ours to Kafka's: the median of the pairs' ratios. What slows the machine down for a while slows down both.
+
+    Empty without Kafka. A value that is 0 at Kafka has no ratio.
+    """
+    both = [(pair[OWN], pair[KAFKA]) for pair in pairs if KAFKA in pair]
+    keys = [key for key in (both[0][0] if both else ()) if all(theirs[key] for _, theirs in both)]
+    return {key: median(own[key] / theirs[key] for own, theirs in both) for key in keys}
+
+
+def targets(figure: str, pairs: Sequence[Pair]) -> list[Target]:
+    """What of a figure has a bound, as far as it was measured."""
+    own, compared = medians(pairs, OWN), ratios(pairs)
+    found = []
+    for measure in MEASURES[figure]:
+        name = f"{figure}: {measure.label}"
+        if measure.judged is Judged.RATIO and measure.key in compared:
+            ratio = round(compared[measure.key], 3)
+            found.append(Target(f"{name}, to Kafka", ratio, measure.bound, "times", measure.is_minimum, 2))
+        elif measure.judged is Judged.VALUE:
+            value = own[measure.key]
+            found.append(Target(name, value, measure.bound, measure.unit, measure.is_minimum, measure.decimals))
+    return found
+
+
+def comparison_table(measured: Mapping[str, Sequence[Pair]], labels: Mapping[str, str]) -> Table:
+    """A row for each value of each figure. `labels` names the systems, ours first."""
+    table = Table("", *labels.values(), *(["ratio"] if KAFKA in labels else []), box=None)
+    table.title, table.title_justify = "Medians, and of the ratios of each pair", "left"
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for figure, pairs in measured.items():
+        found = {system: medians(pairs, system) for system in labels}
+        compared = ratios(pairs)
+        for measure in MEASURES[figure]:
+            values = [_shown(measure, found[system]) for system in labels]
+            ratio = [f"{compared[measure.key]:.2f}" if measure.key in compared else ""] if KAFKA in labels else []
+            table.add_row(f"{figure}: {measure.label}", *values, *ratio)
+    return table
+
+
+def as_json(figure: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+    """All of a figure for programs."""
+    systems = [system for system in (OWN, KAFKA) if any(system in pair for pair in pairs)]
+    return {
+        "pairs": pairs,
+        "medians": {system: medians(pairs, system) for system in systems},
+        "ratios": {key: round(ratio, 3) for key, ratio in ratios(pairs).items()},
+        "targets": {target.name: target.as_json() for target in targets(figure, pairs)},
+    }
+
+
+def _shown(measure: Measure, figures: Figures) -> str:
+    return measure.show(figures[measure.key]) if measure.key in figures else ""

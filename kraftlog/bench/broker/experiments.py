@@ -1,0 +1,172 @@
+"""How each figure is measured: what is prepared at each broker, done in each pair, and cleaned up."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.comparison import Figures
+from kraftlog.bench.broker.loads.connections import Connections
+from kraftlog.bench.broker.loads.consume import Consume
+from kraftlog.bench.broker.loads.one_record import OneRecord
+from kraftlog.bench.broker.loads.produce import Produce
+from kraftlog.bench.broker.system import System
+
+SMALL_BATCH_BYTES: Final = 65_536
+LARGE_BATCH_BYTES: Final = 1_000_000
+"""What confluent-kafka calls 1 MB: its default, just below the brokers' `max.message.bytes`."""
+CONNECTION_PARTITIONS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is measured."""
+
+    pairs: int = 7
+    total_bytes: int = 1_000_000_000
+    """Of each figure of produce, and of the hot partition that is consumed."""
+    cold_bytes: int = 4_000_000_000
+    records: int = 2_000
+    """One at a time."""
+    connections: int = 500
+    records_per_second: int = 20
+    """Of each connection."""
+    seconds: float = 10.0
+    """How long the connections send."""
+    partitions: int = 2_000
+    """That are idle."""
+    idle_seconds: float = 30.0
+
+    @property
+    def warm_up_records(self) -> int:
+        """One at a time, not counted."""
+        return max(1, self.records // 5)
+
+    @property
+    def warm_up_seconds(self) -> float:
+        """How long the connections send what is not counted."""
+        return self.seconds / 5
+
+
+class Experiment(ABC):
+    """One figure that is measured in pairs, at brokers that run all the time."""
+
+    def __init__(self, name: str, sizes: Sizes) -> None:
+        self.name = name
+        self.sizes = sizes
+
+    async def prepare(self, system: System) -> None:
+        """Before the first pair: nothing, unless a subclass does."""
+        return
+
+    @abstractmethod
+    async def measure(self, system: System) -> Figures:
+        """Once. Raises ApiError."""
+
+    async def clean_up(self, system: System) -> None:
+        """After the last pair: nothing, unless a subclass does."""
+        return
+
+    def of_load(self, system: System) -> dict[str, Any]:
+        """What every load is told."""
+        return {"bootstrap_server": system.bootstrap_server, "topic": self.name, "broker_pid": system.pid}
+
+
+class ProduceExperiment(Experiment):
+    """To a new topic each time, which is deleted then."""
+
+    def __init__(self, name: str, sizes: Sizes, *, batch_bytes: int, is_flushed: bool) -> None:
+        super().__init__(name, sizes)
+        self._batch_bytes = batch_bytes
+        self._is_flushed = is_flushed
+
+    async def measure(self, system: System) -> Figures:
+        """Produce once."""
+        await system.topics.create(self.name, configs=system.flushed if self._is_flushed else system.unflushed)
+        load = Produce(**self.of_load(system), batch_bytes=self._batch_bytes, total_bytes=self.sizes.total_bytes)
+        figures = await carried_out(load)
+        await system.topics.delete(self.name)
+        return figures
+
+
+class ConsumeExperiment(Experiment):
+    """From a topic that is filled once."""
+
+    def __init__(self, name: str, sizes: Sizes, *, total_bytes: int, is_cold: bool) -> None:
+        super().__init__(name, sizes)
+        self._total_bytes = total_bytes
+        self._is_cold = is_cold
+
+    async def prepare(self, system: System) -> None:
+        """Fill the topic."""
+        await system.topics.create(self.name, configs=system.unflushed)
+        await carried_out(Produce(**self.of_load(system), batch_bytes=LARGE_BATCH_BYTES, total_bytes=self._total_bytes))
+
+    async def measure(self, system: System) -> Figures:
+        """Consume it once from its beginning; from the disk if it is to be cold."""
+        if self._is_cold:
+            await system.topics.drop_from_page_cache(self.name)
+        return await carried_out(Consume(**self.of_load(system)))
+
+    async def clean_up(self, system: System) -> None:
+        """Delete the topic."""
+        await system.topics.delete(self.name)
+
+
+class OneRecordExperiment(Experiment):
+    """One record at a time, to a new topic."""
+
+    def __init__(self, name: str, sizes: Sizes, *, is_flushed: bool) -> None:
+        super().__init__(name, sizes)
+        self._is_flushed = is_flushed
+
+    async def measure(self, system: System) -> Figures:
+        """Produce and consume once."""
+        await system.topics.create(self.name, configs=system.flushed if self._is_flushed else system.unflushed)
+        sizes = self.sizes
+        load = OneRecord(**self.of_load(system), records=sizes.records, warm_up_records=sizes.warm_up_records)
+        figures = await carried_out(load)
+        await system.topics.delete(self.name)
+        return figures
+
+
+class ConnectionsExperiment(Experiment):
+    """Many connections at a fixed rate, to a new topic, without flushes."""
+
+    async def measure(self, system: System) -> Figures:
+        """Send for some seconds."""
+        await system.topics.create(self.name, CONNECTION_PARTITIONS, system.unflushed)
+        load = Connections(
+            **self.of_load(system),
+            connections=self.sizes.connections,
+            records_per_second=self.sizes.records_per_second,
+            partitions=CONNECTION_PARTITIONS,
+            seconds=self.sizes.seconds,
+            warm_up_seconds=self.sizes.warm_up_seconds,
+        )
+        figures = await carried_out(load)
+        await system.topics.delete(self.name)
+        return figures
+
+
+def experiments(sizes: Sizes) -> Mapping[str, Experiment]:
+    """All of them, by the names of their figures; `idle` is measured by itself."""
+    produced = {"64k": SMALL_BATCH_BYTES, "1m": LARGE_BATCH_BYTES}
+    found: list[Experiment] = [
+        ProduceExperiment(
+            f"produce-{size}{'-flushed' if is_flushed else ''}", sizes, batch_bytes=count, is_flushed=is_flushed
+        )
+        for is_flushed in (False, True)
+        for size, count in produced.items()
+    ]
+    found += [
+        ConsumeExperiment("consume-hot", sizes, total_bytes=sizes.total_bytes, is_cold=False),
+        ConsumeExperiment("consume-cold", sizes, total_bytes=sizes.cold_bytes, is_cold=True),
+        OneRecordExperiment("one-record", sizes, is_flushed=False),
+        OneRecordExperiment("one-record-flushed", sizes, is_flushed=True),
+        ConnectionsExperiment("connections", sizes),
+    ]
+    return {experiment.name: experiment for experiment in found}

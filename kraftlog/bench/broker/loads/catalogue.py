@@ -1,0 +1,19 @@
+"""All loads by their names, which is how a client's process is told what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kraftlog.bench.broker.loads.connections import Connections
+from kraftlog.bench.broker.loads.consume import Consume
+from kraftlog.bench.broker.loads.load import Load
+from kraftlog.bench.broker.loads.one_record import OneRecord
+from kraftlog.bench.broker.loads.produce import Produce
+
+LOADS: Final[Mapping[str, type[Load]]] = {load.__name__: load for load in (Produce, Consume, OneRecord, Connections)}
+
+
+def load_of(name: str, fields: Mapping[str, Any]) -> Load:
+    """The load that a process of its own is to carry out."""
+    return LOADS[name](**fields)

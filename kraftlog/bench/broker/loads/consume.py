@@ -1,0 +1,60 @@
+"""A partition consumed from its first record to its last, as fast as the broker sends it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed
+from kraftlog.bench.process_usage import disk_bytes_read, processor_seconds
+
+RECORDS_PER_CALL: Final = 10_000
+CALL_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consume(Load):
+    """Partition 0, with the library's defaults."""
+
+    def run(self) -> dict[str, float]:
+        """Bytes per second until the last record was handed out. Raises ApiError if one did not come."""
+        consumer = Consumer({**self.client_settings, "group.id": "bench", "enable.auto.commit": False})
+        try:
+            partition = TopicPartition(self.topic, 0)
+            start, end = consumer.get_watermark_offsets(partition, STALL_SECONDS)
+            used, read = processor_seconds(self.broker_pid), disk_bytes_read(self.broker_pid)
+            started = time.perf_counter()
+            consumer.assign([TopicPartition(self.topic, 0, start)])
+            self._consume(consumer, end - start)
+            seconds = time.perf_counter() - started
+            used = processor_seconds(self.broker_pid) - used
+            read = disk_bytes_read(self.broker_pid) - read
+        finally:
+            consumer.close()
+        consumed = (end - start) * self.record_bytes
+        return {
+            "megabytes_per_second": round(consumed / 1e6 / seconds, 2),
+            "processor_seconds_per_gigabyte": round(used / (consumed / 1e9), 4),
+            "read_from_disk_percent": round(100 * read / consumed, 1),
+        }
+
+    def _consume(self, consumer: Consumer, count: int) -> None:
+        heard = time.monotonic()
+        while count > 0:
+            messages = consumer.consume(RECORDS_PER_CALL, CALL_SECONDS)
+            if sum(map(len, messages)) != len(messages) * self.record_bytes:
+                _refuse(messages)
+            count -= len(messages)
+            if messages:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > STALL_SECONDS:
+                raise failed(f"{count} records did not come within {STALL_SECONDS:g} s")
+
+
+def _refuse(messages: list[Message]) -> None:
+    """Raise ApiError with the first error, which comes in a message's place."""
+    errors = [error.str() for message in messages if (error := message.error()) is not None]
+    raise failed(f"the partition cannot be read on: {errors[0] if errors else 'values of an unknown size came'}")

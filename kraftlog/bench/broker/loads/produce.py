@@ -1,0 +1,82 @@
+"""Records produced as fast as the broker takes them, to one partition, with acks=all."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed
+from kraftlog.bench.process_usage import processor_seconds
+
+RECORDS_PER_CALL: Final = 1_000
+QUEUE_KIB: Final = 64 * 1024
+FULL_SECONDS: Final = 0.002
+"""How long the client waits when the library's queue is full: much less than the queue lasts."""
+LINGER_MS: Final = 50
+"""Longer than a batch takes to fill, so that batches are full."""
+RECORD_OVERHEAD_BYTES_MAX: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produce(Load):
+    """`total_bytes` of values, in batches of `batch_bytes`."""
+
+    batch_bytes: int
+    total_bytes: int
+
+    def run(self) -> dict[str, float]:
+        """Bytes per second until the last was acknowledged. Raises ApiError if a record was not."""
+        errors: list[str] = []
+
+        def note(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                errors.append(error.str())
+
+        producer = Producer(self._settings())
+        message: dict[str, Any] = {"value": self.value()}
+        _send(producer, self.topic, [message], note)  # connects, and learns who leads
+        _finish(producer, errors)
+        count = max(1, self.total_bytes // self.record_bytes)
+        used, started = processor_seconds(self.broker_pid), time.perf_counter()
+        left = count
+        while left and not errors:
+            left -= _send(producer, self.topic, [message] * min(left, RECORDS_PER_CALL), note)
+        _finish(producer, errors)
+        seconds = time.perf_counter() - started
+        used = processor_seconds(self.broker_pid) - used
+        produced = count * self.record_bytes
+        return {
+            "megabytes_per_second": round(produced / 1e6 / seconds, 2),
+            "processor_seconds_per_gigabyte": round(used / (produced / 1e9), 4),
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            **self.client_settings,
+            "acks": "all",
+            "linger.ms": LINGER_MS,
+            "batch.size": self.batch_bytes,
+            "batch.num.messages": 1_000_000,
+            "message.max.bytes": max(self.batch_bytes, self.record_bytes + RECORD_OVERHEAD_BYTES_MAX),
+            "queue.buffering.max.kbytes": QUEUE_KIB,
+            "delivery.report.only.error": True,
+        }
+
+
+def _send(producer: Producer, topic: str, messages: list[dict[str, Any]], note: Any) -> int:
+    """How many were taken. When the queue is full, it waits a moment."""
+    taken = int(producer.produce_batch(topic, messages, partition=0, on_delivery=note))
+    if taken < len(messages):
+        producer.poll(FULL_SECONDS)
+    return taken
+
+
+def _finish(producer: Producer, errors: list[str]) -> None:
+    waiting = producer.flush(STALL_SECONDS)
+    if errors:
+        raise failed(f"{len(errors)} records were not written, the first: {errors[0]}")
+    if waiting:
+        raise failed(f"{waiting} records are not acknowledged after {STALL_SECONDS:g} s")
