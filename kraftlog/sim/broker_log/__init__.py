@@ -9,7 +9,8 @@ ListOffsets and DeleteRecords. Simulated are the disk, the clocks, the process, 
 - `process`: one life of a broker's process, step by step, and what it runs in
 - `broker`: the production code in a life
 - `world`: a disk, a broker, promises; what is asked of the broker on the way
-- `clients`: producers, readers, an administrator
+- `clients`, `transactions`: producers, readers, an administrator; a producer of transactions
 - `faults`: what may happen to a world
 - `run`: one seed from start to end, many seeds, and shrinking one that fails
+- `events`, `report`: what must happen in a sweep; the command
 """

@@ -47,6 +47,10 @@ REQUIRED: Final = (
     "a roll was refused",
     "a topic was deleted",
     "a leader was elected",
+    "transaction: ABORT",
+    "transaction: COMMIT",
+    "a transaction was left open",
+    "a reader was told of an aborted transaction",
 )  # fmt: skip
 
 

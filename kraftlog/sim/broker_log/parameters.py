@@ -63,6 +63,7 @@ class LogParameters:
     checkpoint_interval_ms: int
     open_files_max: int
     fault_kinds: tuple[str, ...]
+    has_transactions: bool
 
     def describe(self) -> dict[str, Any]:
         """For people and files."""
@@ -97,6 +98,7 @@ def draw(seed: int, overrides: LogOverrides | None = None) -> LogParameters:
         checkpoint_interval_ms=random.choice([500, 3_000, 20_000]),
         open_files_max=random.choice([4, 64]),
         fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
+        has_transactions=random.random() < 0.5,
     )
     if overrides.seconds is not None:
         return LogParameters(**{**{name: getattr(parameters, name) for name in LogParameters.__slots__},

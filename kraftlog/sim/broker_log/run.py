@@ -13,6 +13,7 @@ from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.faults import Faults
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.parameters import LogOverrides, LogParameters, draw
+from kraftlog.sim.broker_log.transactions import TransactionalProducer
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.runs.workers import in_workers
@@ -20,6 +21,7 @@ from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
 
 PEACE_US: Final = 15 * MICROSECONDS_PER_SECOND
+FIRST_TRANSACTIONAL_ID: Final = 1_000
 START_US: Final = 5 * MICROSECONDS_PER_SECOND
 
 
@@ -94,6 +96,8 @@ def _run(world: World) -> None:
         Producer(world, number, random.choice(names), index, acks, is_idempotent=is_idempotent).start()
     for _ in range(parameters.readers):
         Reader(world, random.choice(names), random.randrange(parameters.partitions)).start()
+    if parameters.has_transactions:
+        TransactionalProducer(world, FIRST_TRANSACTIONAL_ID, names[0], 0).start()
     Administrator(world).start()
     Faults(world).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)

@@ -18,7 +18,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.log_files import read_log
+from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
 from kraftlog.sim.broker_log.judges.promises import PartitionPromises
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
@@ -34,6 +34,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 
 EARLIEST: Final = -2
 NO_ERROR: Final = 0
+READ_COMMITTED: Final = 1
 LOOK_UPS: Final = 3
 """How many offsets and times of each partition are looked up when it is judged."""
 KILLED_BY_THEN: Final = 60
@@ -299,6 +300,9 @@ class World:
             self._compare_time(broker, topic, index, batch.max_timestamp_ms, kept, promises)
             if batch.last_offset in promises.owners:
                 self._compare_offset(broker, topic, index, batch.last_offset, promises)
+        aborted = [one for one in aborted_transactions(batches) if one.first_offset >= promises.start]
+        for one in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
+            self._compare_aborted(broker, topic, index, one, promises)
 
     def _compare_time(
         self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],
@@ -333,6 +337,19 @@ class World:
         if found.error_code != NO_ERROR or not batches:
             raise Violation(f"{ACKNOWLEDGED}: {promises.name}: a Fetch from {offset} gets error {found.error_code}")
         promises.read(offset, batches, found.high_watermark, found.log_start_offset, self.event_queue.now_us)
+
+    def _compare_aborted(
+        self, broker: Broker, topic: Topic, index: int, aborted: Aborted, promises: PartitionPromises
+    ) -> None:
+        """Who reads committed records is told of an aborted transaction whose records he gets."""
+        request = fetch_request(topic, index, aborted.first_offset, 1, 0)
+        request.isolation_level = READ_COMMITTED
+        found = cast(FetchResponse, self._ask_now(broker, request)).responses[0].partitions[0]
+        told = {(one.producer_id, one.first_offset) for one in found.aborted_transactions or ()}
+        if found.records and (aborted.producer_id, aborted.first_offset) not in told:
+            raise Violation(f"{INDEXES}: {promises.name}: a reader is not told of {aborted}, only of {sorted(told)}")
+        if found.records:
+            self.marks.hit("a reader was told of an aborted transaction")
 
     def _ask_now(self, broker: Broker, body: Message) -> Message:
         answers: list[Message | None] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
+from unittest import mock
 
 from kraftbase.errors import ApiError
 from kraftbase.files.files import join
@@ -151,6 +152,18 @@ def producers_forgotten() -> list[Any]:
         self.states.load((), end_offset)
 
     return [instead(ProducerHistory, "load", load)]
+
+
+@mutation("a start enters no aborted transactions", "DB-73", world=LOG)
+def aborts_not_entered() -> list[Any]:
+    """The index of a segment that it reads again stays without those that a crash has taken."""
+    replay = ProducerHistory._replay
+
+    def careless(self: ProducerHistory, segment: Segment, start_offset: int) -> None:
+        with mock.patch.object(ProducerHistory, "_enter", lambda self, segment, aborted: None):
+            replay(self, segment, start_offset)
+
+    return [instead(ProducerHistory, "_replay", careless)]
 
 
 @mutation("retention deletes by a clock that has jumped", "our own", world=LOG)

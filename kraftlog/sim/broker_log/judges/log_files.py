@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
@@ -12,7 +13,16 @@ from kraftlog.sim.violation import Violation
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
+_TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
 _DIGITS: Final = 20
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted, as a reader is told of it, and where its marker is."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
 
 
 def read_log(files: FileSystem, directory: str) -> list[Batch]:
@@ -36,6 +46,23 @@ def read_log(files: FileSystem, directory: str) -> list[Batch]:
             path = join(directory, f"{stem}.timeindex")
             _check_time_index(path, read_whole(files, path), base_offset, batches)
         found += batches
+        if f"{stem}.txnindex" in names:
+            path = join(directory, f"{stem}.txnindex")
+            _check_transaction_index(path, read_whole(files, path), batches, aborted_transactions(found))
+    return found
+
+
+def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:
+    """What a scan finds; one whose first records were deleted begins with what is left of it."""
+    begun: dict[int, int] = {}
+    found: list[Aborted] = []
+    for batch in batches:
+        if batch.is_of_transaction:
+            begun.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.is_marker:
+            first_offset = begun.pop(batch.producer_id, None)
+            if batch.is_abort and first_offset is not None:
+                found.append(Aborted(batch.producer_id, first_offset, batch.base_offset))
     return found
 
 
@@ -73,3 +100,16 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
                 f" there it is {largest}"
             )
         previous_ms, previous = timestamp_ms, relative
+
+
+def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
+    """Each entry is an abort whose marker is in the segment; it began where a scan finds that, or before what is left."""
+    markers = {batch.base_offset for batch in batches if batch.is_abort}
+    begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
+    whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
+    for _, producer_id, first_offset, last_offset, _ in _TRANSACTION_ENTRY.iter_unpack(whole):
+        if last_offset not in markers or first_offset > begun.get((producer_id, last_offset), last_offset):
+            raise Violation(
+                f"{INDEXES}: {path} says that producer {producer_id} has aborted {first_offset} to {last_offset}; a scan"
+                f" finds {begun.get((producer_id, last_offset))}"
+            )
