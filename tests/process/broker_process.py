@@ -39,6 +39,11 @@ class BrokerProcess:
         return str(self.endpoint)
 
     @property
+    def address(self) -> tuple[str, int]:
+        """For a socket."""
+        return "127.0.0.1", self.endpoint.port
+
+    @property
     def process(self) -> subprocess.Popen[str]:
         """The present one."""
         assert self._process is not None

@@ -74,7 +74,13 @@ class HostileFrames:
         changed = bytearray(self._request())
         at = self._random.randrange(8, len(changed))
         changed[at : at + 4] = self._random.choice(
-            [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x80\x00\x00\x00", b"\xff\xff\xff\xff\x0f", b"\x00\x7f\xff\xff"]
+            [
+                b"\x7f\xff\xff\xff",
+                b"\xff\xff\xff\xff",
+                b"\x80\x00\x00\x00",
+                b"\xff\xff\xff\xff\x0f",
+                b"\x00\x7f\xff\xff",
+            ]
         )
         return _framed(bytes(changed))
 
@@ -96,7 +102,7 @@ class HostileFrames:
 
     def _version_30000(self) -> bytes:
         """ApiVersions of a version of the far future, with whatever that has."""
-        return _framed(struct.pack(">hhih", 18, 30_000, 7, -1) + self._random.randbytes(self._random.randrange(40)))
+        return _framed(struct.pack(">hhihB", 18, 30_000, 7, -1, 0) + self._random.randbytes(self._random.randrange(40)))
 
     def _bad_batch(self) -> bytes:
         """A Produce that is as it should be, but for its batch."""
@@ -124,7 +130,10 @@ class HostileFrames:
             ]
         )
         version = self._random.choice(list(_versions(PRODUCE)))
-        return _framed(self._header(PRODUCE, version) + self._body(PRODUCE, version, {"records": bad, "acks": -1, "transactional_id": None}))
+        return _framed(
+            self._header(PRODUCE, version)
+            + self._body(PRODUCE, version, {"records": bad, "acks": -1, "transactional_id": None})
+        )
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
