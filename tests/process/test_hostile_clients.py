@@ -55,7 +55,7 @@ def broker(voter: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture
 def kept(broker: BrokerProcess, voter: LocalCluster, run: Run) -> Iterator[str]:
-    """A topic with records, which are there at the end as they were; the broker serves, and holds no more than before."""
+    """A topic with records. They are there at the end as they were, and the broker serves, and holds no more files."""
     name = f"kept-{next(names)}"
     assert run("topics", "create", name, "--partitions", 1, "--bootstrap-server", addresses(voter)).code == 0
     produce(broker, name)
