@@ -65,7 +65,8 @@ class Load:
             {
                 "bootstrap.servers": broker.servers, "enable.idempotence": True, "acks": "all", "linger.ms": 1,
                 "batch.num.messages": 50, "retry.backoff.ms": 50, "reconnect.backoff.max.ms": 200,
-                "message.timeout.ms": 120_000, "queue.buffering.max.messages": 2_000,
+                "message.timeout.ms": 120_000, "topic.metadata.propagation.max.ms": 1_000,
+                "queue.buffering.max.messages": 2_000,
             }
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run)
