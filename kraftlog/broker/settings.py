@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ConfigurationError
+from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN
 from statemachine.query.descriptions import BrokerListener
 from statemachine.words.config_definitions import BROKER_CONFIGS, check_config
 from statemachine.words.config_kinds import Flag, Kind, Whole
@@ -60,7 +61,9 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     QUEUED_BYTES: StaticConfig(
         Whole(1, 2**63 - 1), "536870912", "Bytes of requests in hand, of all connections; then nothing more is read."
     ),
-    REQUEST_BYTES: StaticConfig(Whole(1, _INT_MAX), "104857600", "A request above this closes its connection."),
+    REQUEST_BYTES: StaticConfig(
+        Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A request above this closes its connection."
+    ),
 }
 """Kafka's, but for the first one. `queued.max.request.bytes` is unlimited in Kafka."""
 
