@@ -30,6 +30,9 @@ QUEUED_BYTES: Final = "queued.max.request.bytes"
 REQUEST_BYTES: Final = "socket.request.max.bytes"
 RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
 
+PARTITIONS_NAME: Final = "partitions"
+"""The log directory of a broker that was given none, within its own."""
+
 _INT_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
 
@@ -110,7 +113,7 @@ class BrokerSettings:
     @property
     def log_paths(self) -> tuple[str, ...]:
         """Its log directories, absolute: so DescribeLogDirs and AlterReplicaLogDirs name them."""
-        return tuple(str(path.absolute()) for path in self.log_dirs or (self.directory / "partitions",))
+        return tuple(str(path.absolute()) for path in self.log_dirs or (self.directory / PARTITIONS_NAME,))
 
     @property
     def broker_configs(self) -> dict[str, str]:
