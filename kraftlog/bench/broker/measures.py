@@ -49,6 +49,7 @@ def _limited(bound: float, key: str, label: str, unit: str, decimals: int = 0) -
 
 
 _COST: Final = Measure("processor_seconds_per_gigabyte", "processor of the broker", "s/GB")
+_READ: Final = Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)
 _COST_OF_ONE: Final = Measure("processor_microseconds_per_record", "processor of the broker", "us/record", decimals=0)
 
 
@@ -69,8 +70,8 @@ MEASURES: Final[Mapping[str, Sequence[Measure]]] = {
     "produce-1m": _moved(2.0),
     "produce-64k-flushed": _moved(2.0),
     "produce-1m-flushed": _moved(2.0),
-    "consume-hot": _moved(1.0),
-    "consume-cold": (*_moved(1.0), Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)),
+    "consume-hot": (*_moved(1.0), _READ),
+    "consume-cold": (*_moved(1.0), _READ),
     "one-record": _ONE_RECORD,
     "one-record-flushed": _ONE_RECORD,
     "connections": (
