@@ -103,13 +103,13 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
 
 
 def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
-    """Each entry is an abort whose marker is in the segment; it began where a scan finds that, or before what is left."""
+    """Each entry is an abort whose marker is in the segment, from where a scan finds that it began, or before."""
     markers = {batch.base_offset for batch in batches if batch.is_abort}
     begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
     whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
     for _, producer_id, first_offset, last_offset, _ in _TRANSACTION_ENTRY.iter_unpack(whole):
         if last_offset not in markers or first_offset > begun.get((producer_id, last_offset), last_offset):
             raise Violation(
-                f"{INDEXES}: {path} says that producer {producer_id} has aborted {first_offset} to {last_offset}; a scan"
-                f" finds {begun.get((producer_id, last_offset))}"
+                f"{INDEXES}: {path} says that producer {producer_id} has aborted {first_offset} to {last_offset}; a"
+                f" scan finds {begun.get((producer_id, last_offset))}"
             )

@@ -161,7 +161,7 @@ def test_checkpoints_of_a_deleted_log_that_found_no_room_to_go_are_not_those_of_
     log.delete_records(3)
     files.space_limit = files.used_bytes()
     with pytest.raises(ApiError, match="no space left"):
-        directory.delete_log(CLICKS, UUID(int=1))
+        directory.delete_log(CLICKS, UUID(int=1), GONE)
     files.space_limit = None
     log = log_in(directory)
     append(log, batch(2))
