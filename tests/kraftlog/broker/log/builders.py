@@ -84,11 +84,11 @@ class StepRuntime:
 def batch(
     count: int = 1, *, value: bytes = b"value", base_offset: int = 0, epoch: int = -1, timestamp_ms: int = NOW_MS,
     producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1, attributes: int = 0,
-    timestamps: Sequence[int] | None = None,
+    timestamps: Sequence[int] | None = None, key: bytes | None = None,
 ) -> bytes:  # fmt: skip
     """A batch of `count` records, not compressed."""
     times = [timestamp_ms + index for index in range(count)] if timestamps is None else timestamps
-    records = [Record(base_offset + index, time, None, value) for index, time in enumerate(times)]
+    records = [Record(base_offset + index, time, key, value) for index, time in enumerate(times)]
     return encode_batch(
         records, base_offset=base_offset, partition_leader_epoch=epoch, attributes=attributes, producer_id=producer_id,
         producer_epoch=producer_epoch, base_sequence=sequence,

@@ -22,7 +22,7 @@ def segments(
     files = MemoryFileSystem()
     log = open_log(files, config)
     for index in range(count):
-        append(log, batch(1, timestamp_ms=NOW_MS + 1_000 * index))
+        append(log, batch(1, timestamp_ms=NOW_MS + 1_000 * index, key=b"" if config.is_compacted else None))
         log.roll(NOW_MS)
     log.advance_high_watermark(count if high_watermark is None else high_watermark)
     return files, log
