@@ -106,6 +106,7 @@ class BrokerLifecycle:
         self._is_leaving = False
         self._was_registered = False
         self._waits_for_another = False
+        self._waits_for_nodes = False
         self.broker_epoch: int = -1
         """The epoch of its registration; -1 before the first."""
         self.is_fenced = True
@@ -121,10 +122,12 @@ class BrokerLifecycle:
         if self._directory is not None:
             self._cluster_id = self._directory.cluster_id
             self._previous_broker_epoch = self._directory.clean_epoch
+            # The cluster is there, as it accepted the broker once: after a power cut it may be up later than the broker.
+            self._was_registered = self._cluster_id is not None
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1
         self._known_metadata_offset = 0
-        self._is_leaving = self._waits_for_another = False
+        self._is_leaving = self._waits_for_another = self._waits_for_nodes = False
         for event in (self._is_registered, self._is_unfenced, self._may_go, self._wakes):
             event.clear()
         self._task = asyncio.create_task(self._live())
@@ -215,6 +218,8 @@ class BrokerLifecycle:
                     self._incarnation_id = uuid_to_text(random_uuid())
                 elif not _is_passing(error, was_registered=self._was_registered):
                     raise
+                if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not self._is_registered.is_set():
+                    self._wait_for_nodes(error)
                 logger.info("no answer to the broker", broker_id=self.broker_id, reason=str(error))
                 await asyncio.sleep(RETRY_MS / 1000)
                 continue
@@ -250,6 +255,12 @@ class BrokerLifecycle:
                 f"Broker {self.broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
                 " still runs, stop it, or take another id; when its session expires this one registers by itself."
             )
+
+    def _wait_for_nodes(self, error: ApiError) -> None:
+        """Report once that it waits for the cluster's nodes."""
+        if not self._waits_for_nodes:
+            self._waits_for_nodes = True
+            self._tell(f"Broker {self.broker_id} waits for its cluster: {error}. It registers when a node answers.")
 
     async def _heartbeat(self) -> None:
         answer = await self._client.broker_heartbeat(

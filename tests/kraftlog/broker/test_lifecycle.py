@@ -120,6 +120,28 @@ async def test_it_outlives_that_all_nodes_are_down(tmp_path: Path) -> None:
         assert await life.shut_down()
 
 
+async def test_one_that_has_registered_before_waits_for_nodes_that_are_up_later(tmp_path: Path) -> None:
+    """As after a power cut: it knows from its directory that there is such a cluster."""
+    told: list[str] = []
+    async with (
+        admin_cluster(tmp_path / "cluster") as cluster,
+        AdminClient(list(cluster.endpoints.values()), timeout_ms=100) as client,
+    ):
+        life = BrokerLifecycle(
+            client, broker_id=1, listeners=LISTENERS, data_dir=str(tmp_path / "broker"), tell=told.append
+        )
+        async with life:
+            await life.registered()
+        await cluster.stop(1)
+        life.start()
+        await until(lambda: bool(told))
+        assert "waits for its cluster" in told[0]
+        await cluster.start(1)
+        await life.registered()
+        await life.stop()
+    assert len(told) == 1
+
+
 async def test_a_wrong_address_ends_it(tmp_path: Path) -> None:
     async with AdminClient([Endpoint("127.0.0.1", free_port())], timeout_ms=100) as client:
         life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS)
