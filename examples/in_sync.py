@@ -2,9 +2,9 @@
 
     python -m examples.in_sync localhost:9092
 
-Brokers that keep data say so themselves, when a follower has caught up (AlterPartition, KIP-497). Those of
-`kraftlog up` and `kraftlog brokers run` keep none: run this to bring back replicas that have left an ISR, and to
-complete reassignments. Do not run it where brokers keep data.
+A leader says so when a follower has caught up (AlterPartition, KIP-497). Our brokers do not replicate yet, and no
+leader says it: run this to bring back replicas that have left an ISR, and to complete reassignments. Do not run it
+where topics with several replicas have records: the replicas that it declares in sync lack them.
 """
 
 from __future__ import annotations

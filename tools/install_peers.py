@@ -1,8 +1,8 @@
 """Install what `kraftlog bench peers` compares with: `python tools/install_peers.py DIRECTORY`, or `make peers`.
 
-Debian's etcd-server is downloaded and unpacked, Kafka's jars are copied by Maven; neither needs root. The versions are
-those of the machine's Debian and of tools/peers/pom.xml. What is there already is not fetched again, unless pom.xml has
-changed since.
+Debian's etcd-server is downloaded and unpacked, the jars of Kafka and of Spark's Kafka source are copied by Maven; none
+needs root. The versions are those of the machine's Debian and of the files in tools/peers. What is there already is not
+fetched again, unless its file has changed since.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 POM = ROOT / "tools" / "peers" / "pom.xml"
+SPARK_POM = ROOT / "tools" / "peers" / "spark.xml"
 ETCD_PACKAGE = "etcd-server"
 TIMEOUT_SECONDS = 600
 MARKED = re.compile(r"(?:\x1b\[[0-9;]*m)*(?:E:|\[ERROR\]) *(?P<error>\S.*)")  # Maven may set its colour before
@@ -30,12 +32,13 @@ def install(directory: Path) -> None:
     """Install both peers in `directory`; raises InstallError."""
     directory.mkdir(parents=True, exist_ok=True)
     _install(directory / "etcd", _unpack_etcd)
-    _install(directory / "kafka", _copy_kafka, is_current=_is_of_this_pom)
+    for name, pom in (("kafka", POM), ("spark", SPARK_POM)):
+        _install(directory / name, partial(_copy_jars, pom), is_current=partial(_is_of_pom, pom))
 
 
-def _is_of_this_pom(kafka: Path) -> bool:
-    copy = kafka / POM.name
-    return copy.exists() and copy.read_bytes() == POM.read_bytes()
+def _is_of_pom(pom: Path, jars: Path) -> bool:
+    copy = jars / pom.name
+    return copy.exists() and copy.read_bytes() == pom.read_bytes()
 
 
 def _install(path: Path, fill: Callable[[Path], None], is_current: Callable[[Path], bool] = Path.exists) -> None:
@@ -67,16 +70,16 @@ def _unpack_etcd(path: Path) -> None:
     call(["dpkg", "-x", package.name, path.name], downloaded, f"cannot unpack {package.name}", "is the disk full?")
 
 
-def _copy_kafka(path: Path) -> None:
+def _copy_jars(pom: Path, path: Path) -> None:
     need("mvn", "install it, as root: apt-get install maven")
     call(
-        ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", "-DincludeScope=runtime",
+        ["mvn", "-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime",
          f"-DoutputDirectory={path.resolve()}"],
         path.parent,
-        "Maven cannot copy Kafka",
+        f"Maven cannot copy the jars of {pom.name}",
         "is a Maven repository reachable?",
     )  # fmt: skip
-    shutil.copyfile(POM, path / POM.name)
+    shutil.copyfile(pom, path / pom.name)
 
 
 def need(program: str, remedy: str) -> None:

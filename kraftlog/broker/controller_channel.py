@@ -161,6 +161,8 @@ async def _asked(ask: Ask[Answer], timeout_ms: int) -> Answer | ApiError:
     except ApiError as error:
         if error.code in _NO_LEADER:
             return _timed_out(error.args[0])
+        if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:  # to clients that is about batches that they produce
+            return ApiError(ErrorCode.POLICY_VIOLATION, error.args[0])
         return error
     except Exception as error:
         return _failed(error)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final
 
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.producer_ids import Block, ProducerIds
 from kraftpb.v1 import admin_pb2
-from statemachine.query.descriptions import NewTopic
+from raft.rpc import codec
+from statemachine.words.resources import FROM_DEFAULT
 
 TIMEOUT_MS: Final = 4_500
 CREATED_AT_ONCE_MAX: Final = 100
@@ -24,52 +25,48 @@ logger = structlog.get_logger(__name__)
 class ControllerErrands:
     """For one event loop."""
 
-    def __init__(self, client: AdminClient, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        self._client = client
+    def __init__(self, channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        """`channel` is the errands' own: requests of clients do not delay them. It is closed with them."""
+        self._channel = channel
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._creating: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.producer_ids = ProducerIds(lambda: self._begin(self._allocate()))
+        self.producer_ids = ProducerIds(self._allocate)
 
     async def close(self) -> None:
         """Give up what is not done."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._channel.close()
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _allocate(self) -> None:
+    def _allocate(self) -> None:
         request = admin_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        try:
-            # A block that was allocated and not heard of is lost, which does no harm.
-            result = await self._client.execute(
-                admin_pb2.Operation(allocate_producer_ids=request), retry_unknown=True, timeout_ms=TIMEOUT_MS
-            )
-            if result.error_code:
-                raise ApiError(ErrorCode(result.error_code), result.error_message)
-        except ApiError as error:
-            logger.warning("the controller gave no producer ids", reason=str(error))
-            self.producer_ids.refused(error)
+        # A block that was allocated and not heard of is lost, which does no harm.
+        self._channel.submit(
+            admin_pb2.Operation(allocate_producer_ids=request), TIMEOUT_MS, self._allocated, retry_unknown=True
+        )
+
+    def _allocated(self, result: admin_pb2.OperationResult | ApiError) -> None:
+        if isinstance(result, ApiError):
+            logger.warning("the controller gave no producer ids", reason=str(result))
+            self.producer_ids.refused(result)
             return
         block = result.allocate_producer_ids
         self.producer_ids.allocated(Block(block.producer_id_start, block.producer_id_count))
 
     def create(self, name: str) -> None:
         """Make a topic with the defaults of the cluster, some time later."""
-        if name not in self._creating and len(self._creating) < CREATED_AT_ONCE_MAX:
-            self._creating.add(name)
-            self._begin(self._create(name))
+        if name in self._creating or len(self._creating) >= CREATED_AT_ONCE_MAX:
+            return
+        self._creating.add(name)
+        topic = admin_pb2.CreatableTopic(name=name, num_partitions=FROM_DEFAULT, replication_factor=FROM_DEFAULT)
+        operation = admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
+        self._channel.submit(operation, TIMEOUT_MS_DEFAULT, partial(self._created, name))
 
-    async def _create(self, name: str) -> None:
-        try:
-            await self._client.create_topics([NewTopic(name)])
-        except ApiError as error:
-            if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-                logger.warning("a topic was not made", topic=name, reason=str(error))
-        finally:
-            self._creating.discard(name)
+    def _created(self, name: str, result: admin_pb2.OperationResult | ApiError) -> None:
+        self._creating.discard(name)
+        error = result if isinstance(result, ApiError) else None
+        if isinstance(result, admin_pb2.OperationResult):
+            refused = [topic for topic in result.create_topics.topics if topic.error_code]
+            if refused:
+                error = ApiError(codec.error_from_proto(refused[0].error_code), refused[0].error_message)
+        if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            logger.warning("a topic was not made", topic=name, reason=str(error))

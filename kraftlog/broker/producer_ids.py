@@ -72,7 +72,12 @@ class ProducerIds:
             self._request_block()
 
     def allocated(self, block: Block) -> None:
-        """The controller has allocated a block."""
+        """The controller has allocated a block. One without ids refuses who waits: to ask on would go on for ever."""
+        if block.size <= 0:
+            self.refused(
+                ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gave no producer ids: try again")
+            )
+            return
         self._is_asking = False
         self._spare = block
         waiting, self._waiting = self._waiting, deque()

@@ -85,7 +85,8 @@ async def running(
 
     `endpoints` are nodes of the cluster. Raises ApiError, DirectoryError, StorageError, and OSError if a port is taken.
     """
-    async with AdminClient(endpoints) as client:
+    # Its clients' administration has connections of its own: a large request there would delay heartbeats.
+    async with AdminClient(endpoints) as client, AdminClient(endpoints) as client_of_clients:
         directory = BrokerDirectory.open(PosixFileSystem(), str(settings.directory), settings.broker_id)
         try:
             cluster_id = directory.cluster_id or await client.cluster_id()
@@ -107,7 +108,7 @@ async def running(
                 )
                 broker.run(asyncio.create_task(_endless(following)))
                 try:
-                    controller = ControllerChannel(client, endpoints)
+                    controller = ControllerChannel(client_of_clients, endpoints)
                     async with _serving(broker, client, controller, directory, runtime, callbacks):
                         yield broker
                 finally:
@@ -168,7 +169,7 @@ async def _serving(
     """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
-    errands = ControllerErrands(client, settings.broker_id, lambda: broker.epoch)
+    errands = ControllerErrands(ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch)
     auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
     apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
@@ -197,6 +198,7 @@ async def _serving(
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
         await errands.close()
+        broker.logs.stop_due_flushes()  # from here on there are no flushes but those that somebody waits for
         while not all(directory.commits.is_idle for directory in broker.logs.online):
             await awaited(functools.partial(runtime.run_on_disk, lambda: None))
         is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)

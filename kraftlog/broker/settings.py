@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ConfigurationError
+from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN
 from statemachine.query.descriptions import BrokerListener
 from statemachine.words.config_definitions import BROKER_CONFIGS, check_config
 from statemachine.words.config_kinds import Flag, Kind, Whole
@@ -28,6 +29,9 @@ HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
 REQUEST_BYTES: Final = "socket.request.max.bytes"
 RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
+
+PARTITIONS_NAME: Final = "partitions"
+"""The log directory of a broker that was given none, within its own."""
 
 _INT_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
@@ -60,7 +64,9 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     QUEUED_BYTES: StaticConfig(
         Whole(1, 2**63 - 1), "536870912", "Bytes of requests in hand, of all connections; then nothing more is read."
     ),
-    REQUEST_BYTES: StaticConfig(Whole(1, _INT_MAX), "104857600", "A request above this closes its connection."),
+    REQUEST_BYTES: StaticConfig(
+        Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A request above this closes its connection."
+    ),
 }
 """Kafka's, but for the first one. `queued.max.request.bytes` is unlimited in Kafka."""
 
@@ -106,8 +112,8 @@ class BrokerSettings:
 
     @property
     def log_paths(self) -> tuple[str, ...]:
-        """Its log directories."""
-        return tuple(map(str, self.log_dirs)) or (str(self.directory / "partitions"),)
+        """Its log directories, absolute: so DescribeLogDirs and AlterReplicaLogDirs name them."""
+        return tuple(str(path.absolute()) for path in self.log_dirs or (self.directory / PARTITIONS_NAME,))
 
     @property
     def broker_configs(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`kraftlog verify`: whether a stopped node's files are sound."""
+"""`kraftlog verify`: whether the files of a stopped node or broker are sound."""
 
 from __future__ import annotations
 
@@ -20,18 +20,23 @@ def add_to(app: typer.Typer) -> None:
 
 def verify(
     directory: Annotated[
-        Path, typer.Argument(parser=path_argument, metavar="DIR", help="The data directory of a node that is stopped.")
+        Path,
+        typer.Argument(
+            parser=path_argument,
+            metavar="DIR",
+            help="The data directory of a stopped node or broker, or one of a broker's log directories.",
+        ),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Report whether a stopped node's files are sound, and what its next start does about those that are not.
+    """Report whether the files of a stopped node or broker are sound, and what its next start does about the others.
 
     Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
     """
     from kraftlog.offline.file_reports import COLUMNS, is_sound
     from kraftlog.offline.verification import verify_directory
 
-    with late_progress("replaying the log") as progress:
+    with late_progress("reading the log") as progress:
         reports = verify_directory(directory, progress)
     verdict = is_sound(reports)
     rows = [report.row() for report in reports]

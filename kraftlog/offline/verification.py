@@ -14,6 +14,8 @@ from typing import Final
 
 from kraftbase.errors import DirectoryError, StorageError
 from kraftbase.files.posix import PosixFileSystem
+from kraftlog.broker.settings import PARTITIONS_NAME
+from kraftlog.offline.broker_verification import is_log_directory, verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
 from kraftlog.offline.replay_verification import Progress, compare_with_log
@@ -51,12 +53,22 @@ WRITE_AHEAD_SUFFIX: Final = "-wal"
 
 
 def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[FileReport]:
-    """The findings for a node's data directory, file by file. `progress` is called as the log is replayed.
+    """The findings for the data directory of a node or a broker, or for a log directory of a broker, file by file.
 
-    Raises DirectoryError if it is not a node's, OSError or StorageError for a file that may not be read.
+    `progress` is called as a log is read. Raises DirectoryError if it is none of these, OSError or StorageError for a
+    file that may not be read.
     """
-    if not any((directory / name).exists() for name in (META_NAME, *COPY_NAMES, LOG_NAME)):
-        raise DirectoryError(f"{directory} is not a node's data directory; name the log.dir of one node")
+    is_node = any((directory / name).exists() for name in (*COPY_NAMES, LOG_NAME))
+    partitions = directory / PARTITIONS_NAME
+    if not is_node and partitions.is_dir():
+        return _verify_broker(directory, progress)
+    if not is_node and is_log_directory(directory):
+        return verify_log_directory(directory, progress=progress)
+    if not is_node and not (directory / META_NAME).exists():
+        raise DirectoryError(
+            f"{directory} is not a node's data directory, nor a broker's; name the log.dir of one node, the directory"
+            " of one broker, or one of its log directories"
+        )
     log = verify_log(directory)
     snapshots = directory / SNAPSHOTS_NAME
     meta, identity = _verify_meta(directory / META_NAME)
@@ -73,6 +85,15 @@ def verify_directory(directory: Path, progress: Progress = lambda done, total: N
             progress,
         ),
     ]
+
+
+def _verify_broker(directory: Path, progress: Progress) -> list[FileReport]:
+    """A broker's own directory, with the log directory that is in it unless others were given."""
+    meta, identity = _verify_meta(directory / META_NAME)
+    metadata = _verify_database(
+        directory / METADATA_DATABASE_NAME, LogVerdict([], None), identity, "the cluster's metadata log", progress
+    )
+    return [meta, *metadata, *verify_log_directory(directory / PARTITIONS_NAME, f"{PARTITIONS_NAME}/", progress)]
 
 
 def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,8 @@ import typer
 from rich.console import Console
 
 from kraftlog.process.logs import silence_logging
+from kraftlog.sim.broker_log.parameters import LogOverrides
+from kraftlog.sim.broker_log.report import LogCommand
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
@@ -20,7 +23,15 @@ from kraftlog.sim.runs.shrink import shrink
 from kraftlog.sim.runs.sweep import Total, sweep
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
-from kraftlog.sim.zoo.mutation import MUTATIONS
+from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_CLUSTERS
+
+
+class SimulatedWorld(StrEnum):
+    """What is simulated."""
+
+    CLUSTERS = WORLD_OF_CLUSTERS
+    BROKER_LOG = WORLD_OF_BROKER_LOG
+
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console()
@@ -44,11 +55,20 @@ def main(
     brokers: Annotated[int | None, typer.Option(help="with --seed: how many brokers, 0 for none")] = None,
     without: Annotated[list[str] | None, typer.Option(help="with --seed: without this kind of fault")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
+    world: Annotated[SimulatedWorld, typer.Option(help="what is simulated")] = SimulatedWorld.CLUSTERS,
 ) -> None:
-    """Run simulated clusters under faults and check every invariant after every step."""
+    """Run simulated clusters, or a broker's logs, under faults and check every invariant after every step."""
     silence_logging()
     if context.invoked_subcommand is not None:
         return
+    if world is SimulatedWorld.BROKER_LOG:
+        if any(count is not None for count in (voters, observers, brokers)):
+            raise typer.BadParameter("there is one broker in the world broker-log: no --voters, --observers, --brokers")
+        is_well = LogCommand(
+            seeds=seeds, first=first, minutes=minutes, at_least=at_least, seed=seed, trace=trace,
+            shrink_seed=shrink_seed, overrides=LogOverrides(safety_seconds, tuple(without or ())), json_file=json_file,
+        ).run(console)  # fmt: skip
+        raise typer.Exit(0 if is_well else 1)
     if shrink_seed is not None:
         _shrink(shrink_seed)
     elif seed is not None:

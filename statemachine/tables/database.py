@@ -17,7 +17,7 @@ from sqlite_utils import Database, Migrations
 
 from kraftbase.errors import DirectoryError, FlushFailed, OutOfSpace, StorageError
 from statemachine.tables.row_sums import RowSums, decode_sums
-from statemachine.tables.sql_views import VIEW_STATEMENTS
+from statemachine.tables.sql_views import LOG_DIRECTORIES_VIEW, VIEW_STATEMENTS
 from statemachine.tables.table_definitions import OPAQUE_STATEMENTS, TABLE_STATEMENTS
 
 APPLICATION_ID: Final = 0x6B6C6F67
@@ -34,11 +34,11 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums", "0006_records_of_a_kafka")
+KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums", "0006_records_of_a_kafka", "0007_log_directories")
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
 configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
-records that only Kafka uses."""
+records that only Kafka uses; 0006 had no view of log directories."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -92,6 +92,13 @@ def add_records_of_a_kafka(database: Database) -> None:
             database.execute(statement)
     if "cordoned_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
         database.execute("ALTER TABLE brokers ADD COLUMN cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'")
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[3])
+def add_log_directories(database: Database) -> None:
+    """A view more."""
+    if not database["log_directories"].exists():
+        database.execute(LOG_DIRECTORIES_VIEW)
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

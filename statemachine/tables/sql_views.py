@@ -33,6 +33,31 @@ _REMOTE_DATA: Final = f"""
         remote_partition_deletes.state AS delete_state"""
 """The totals of a partition's remote segments."""
 
+LOG_DIRECTORIES_VIEW: Final = """
+    CREATE VIEW log_directories AS
+    SELECT
+        broker_id,
+        directory,
+        max(is_online) AS is_online,
+        max(is_cordoned) AS is_cordoned,
+        sum(is_replica) AS replicas,
+        sum(is_leader) AS leaders
+    FROM (
+        SELECT
+            broker_id,
+            log_dir.value AS directory,
+            1 AS is_online,
+            log_dir.value IN (SELECT value FROM json_each(cordoned_log_dirs)) AS is_cordoned,
+            0 AS is_replica,
+            0 AS is_leader
+        FROM brokers, json_each(brokers.log_dirs) AS log_dir
+        UNION ALL SELECT
+            replica.value, json_extract(directories, '$[' || replica.key || ']'), 0, 0, 1, replica.value = leader
+        FROM partitions, json_each(partitions.replicas) AS replica
+    )
+    GROUP BY broker_id, directory
+    """
+
 VIEW_STATEMENTS: Final = (
     """
     CREATE VIEW replicas AS
@@ -122,6 +147,7 @@ VIEW_STATEMENTS: Final = (
     ) LEFT JOIN brokers USING (broker_id)
     GROUP BY broker_id
     """,
+    LOG_DIRECTORIES_VIEW,
     """
     CREATE VIEW reassignments AS
     SELECT

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,6 +18,9 @@ from kraftlog.local.cluster_directory import open_or_create
 from tests.kraftlog.command_line import Finished, Run, kraftlog, run, running_brokers
 
 __all__ = ["run"]
+
+SESSION_TIMEOUT_MS: Final = 1_500
+"""Of brokers that report every 100 ms."""
 
 
 @pytest.fixture(scope="session")
@@ -28,6 +33,21 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         asyncio.run(cluster.wait_for_leader())
         with running_brokers(addresses(cluster), 1, 2, 3):
             yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+@pytest.fixture(scope="session")
+def voter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster of one node, for brokers that are killed: it considers one dead soon."""
+    directory = tmp_path_factory.mktemp("voter")
+    cluster = LocalCluster(
+        open_or_create(directory, voters=1, observers=0, settings={"broker.session.timeout.ms": SESSION_TIMEOUT_MS})
+    )
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        yield cluster
     finally:
         asyncio.run(cluster.stop())
 
@@ -47,6 +67,17 @@ def kafka_servers(cluster: LocalCluster) -> str:
     """`bootstrap.servers` of the cluster's brokers."""
     brokers = kraftlog("brokers", "list", "--bootstrap-server", addresses(cluster), "--output", "json").json()
     return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in brokers)
+
+
+@contextmanager
+def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
+    """With a leader."""
+    try:
+        asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_for_leader())
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
 
 
 def addresses(cluster: LocalCluster) -> str:

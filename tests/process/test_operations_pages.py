@@ -14,7 +14,7 @@ from kraftlog.cli.acls import NOT_ENFORCED
 from kraftlog.config.settings import SETTING_BY_KEY
 from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
-from tests.kraftlog.command_line import Run, environment
+from tests.kraftlog.command_line import Run, environment, kraftlog
 from tests.paths import ROOT
 from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up
@@ -25,13 +25,23 @@ PAGE = (ROOT / "docs" / "operations" / "snapshots.md").read_text()
 BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
+BROKERS_CLIENT = re.compile(r"kraftlog (?:produce|consume|log-dirs) ")
+
+
+def brokers_of(addresses: str) -> str:
+    """What `kraftlog up` prints behind `bootstrap.servers=`."""
+    listed = kraftlog("brokers", "list", "--bootstrap-server", addresses, "--output", "json").json()
+    return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in listed if not broker["Fenced"])
+
+
 def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
     """Run one block as a user does; what it printed."""
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    servers = {"KRAFTLOG_BROKERS": brokers_of(addresses)} if BROKERS_CLIENT.search(block) else {}
     finished = subprocess.run(
         ["bash", "-eu", "-o", "pipefail", "-c", block],
         cwd=directory,
-        env=environment(PATH=path, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster)),
+        env=environment(PATH=path, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster), **servers),
         capture_output=True,
         text=True,
         timeout=300,

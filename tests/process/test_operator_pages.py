@@ -20,6 +20,7 @@ import typer
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
+from kraftlog.broker.settings import STATIC_CONFIGS
 from kraftlog.cli.main import app
 from kraftlog.config.settings import SETTING_BY_KEY
 from kraftlog.controller.controller_config import ControllerConfig
@@ -152,6 +153,13 @@ def reading(tmp_path: Path, run: Run) -> Reading:
 @pytest.mark.timeout(400)
 def test_brokers(reading: Reading) -> None:
     with reading("brokers") as page:
+        written = page.next()
+        assert re.search(r"^Records: 1000$", written, re.MULTILINE)
+        assert sum(["clicks", str(number)] == row[4:6] for row in words(written) for number in range(3)) == 3
+        directories = [row for row in words(page.next()) if row[0].isdigit()]
+        assert [(row[0], *row[2:]) for row in directories] == [
+            (str(broker_id), "1", "0", "1", "1") for broker_id in (101, 102, 103)
+        ]
         listed = words(page.next())
         assert [row[0] for row in listed[2:5]] == ["101", "102", "103"]
         assert ["BrokerId", "101"] in listed
@@ -399,7 +407,7 @@ SECTIONS = {
 def default_of(key: str) -> str:
     """The default in the code, as in a file; KeyError if there is no such setting."""
     if key not in SETTING_BY_KEY:
-        return {**BROKER_CONFIGS, **TOPIC_CONFIGS}[key].default
+        return {**BROKER_CONFIGS, **TOPIC_CONFIGS, **STATIC_CONFIGS}[key].default
     setting = SETTING_BY_KEY[key]
     value = getattr(SECTIONS[setting.section], setting.field)
     if value is None:
@@ -412,6 +420,15 @@ def test_the_settings_on_the_pages_are_the_codes(name: str) -> None:
     documented = re.findall(r"^\| `([a-z.]+)` \| ([^ |]+) \|", PAGES[name], re.MULTILINE)
     assert len(documented) >= 2
     assert documented == [(key, default_of(key)) for key, _ in documented]
+
+
+def test_the_page_has_every_config_of_a_brokers_start_and_every_option() -> None:
+    page = PAGES["brokers"]
+    assert {key for key in STATIC_CONFIGS if f"| `{key}` | " not in page} == set()
+    command: Any = typer.main.get_command(app)
+    options = {name for of in command.commands["brokers"].commands["run"].params for name in of.opts}
+    said_elsewhere = {"--bootstrap-server", "--id", "--log-level", "--stop-at-eof"}
+    assert {name for name in options - said_elsewhere if f"| `{name}" not in page} == set()
 
 
 def test_the_times_of_a_broker_on_the_page_are_the_codes() -> None:

@@ -83,6 +83,7 @@ def test_what_the_readme_tells_to_do(tmp_path: Path, run: Run) -> None:
         printed = shell(commands, elsewhere, addresses, tmp_path / "mycluster")
         assert "Created topic orders with 6 partitions, replication factor 3." in printed
         assert "retention.ms=3600000" in printed
+        assert re.search(r"^Records: 1000$", printed, re.MULTILINE)
         assert printed.endswith("Start it: kraftlog up --dir restored\n")
         with program(LISTENER.replace("HOST:PORT", addresses.split(",")[0]), elsewhere) as process:
             assert "orders" in says(process, "orders")
@@ -171,5 +172,5 @@ def test_the_commands_of_the_readme_exist() -> None:
     """Also those in its prose."""
     groups = {group.name for group in app.registered_groups}
     commands = {command.name for command in app.registered_commands}
-    named = set(re.findall(r"(?<!from )kraftlog ([a-z]+)", README + EMBEDDING))
+    named = set(re.findall(r"(?<!from )kraftlog ([a-z-]+)", README + EMBEDDING))
     assert named <= groups | commands, named - groups - commands

@@ -23,7 +23,7 @@ from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
 from tests.kraftlog.command_line import Run, command, environment, running_brokers
-from tests.process.conftest import addresses
+from tests.process.conftest import addresses, running
 
 pytestmark = pytest.mark.process
 
@@ -47,17 +47,6 @@ class Old(NamedTuple):
 def answers(run: Run, cluster: LocalCluster) -> list[Any]:
     at = ("--bootstrap-server", addresses(cluster), "--output", "json")
     return [run(*question, *at).json() for question in QUESTIONS]
-
-
-@contextmanager
-def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
-    """With a leader."""
-    try:
-        asyncio.run(cluster.start())
-        asyncio.run(cluster.wait_for_leader())
-        yield cluster
-    finally:
-        asyncio.run(cluster.stop())
 
 
 @pytest.fixture

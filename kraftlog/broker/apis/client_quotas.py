@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
@@ -115,7 +115,7 @@ class AlterClientQuotasApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. An entity that is given several times is altered and answered as one."""
         body = cast(AlterClientQuotasRequest, request.body)
-        given = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
+        given = [_in_order((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
         answers = {entity: _altered(entity, ErrorCode.NONE, None) for entity in given}
 
         def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
@@ -147,7 +147,12 @@ class AlterClientQuotasApi:
 
 
 def _entity(parts: Sequence[QuotaEntity]) -> Entity:
-    return tuple((part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in parts)
+    return _in_order((part.entity_type, part.entity_name if part.HasField("entity_name") else None) for part in parts)
+
+
+def _in_order(parts: Iterable[tuple[str, str | None]]) -> Entity:
+    """An entity is the same whichever of its parts comes first; the controller alters and answers it as one."""
+    return tuple(sorted(parts, key=lambda part: (part[0], part[1] is not None, part[1] or "")))
 
 
 def _altered(entity: Entity, code: int, message: str | None) -> ResponseEntryData:

@@ -23,7 +23,7 @@ from kraftlog.kafka.messages.metadata import (
 )
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
+from statemachine.words.names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 
 FIRST_VERSION_WITH_ALL_ERRORS: Final = 6
 FIRST_VERSION_WITH_IDS: Final = 12
@@ -111,6 +111,8 @@ class MetadataApi:
         )  # fmt: skip
 
     def _missing(self, name: str, *, may_create: bool) -> ErrorCode:
+        if name == METADATA_TOPIC:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a name that topics may have, and that none is made with
         try:
             check_topic_name(name)
         except ApiError as error:

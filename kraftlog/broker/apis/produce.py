@@ -148,6 +148,8 @@ class ProduceApi:
 
     def throttle_ms(self, request: ClientRequest) -> int:
         """How long the producer must wait after a request of that size."""
+        if not self._usage.quotas.is_set(QuotaKind.PRODUCE):
+            return 0
         return self._usage.record(QuotaKind.PRODUCE, quota_client(request), request.size_bytes, self._runtime.now_ms())
 
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -20,6 +20,12 @@ class Failed(Protocol):
     error_message: str
 
 
+class Coded(Protocol):
+    """A part of an answer."""
+
+    error_code: int
+
+
 def message_of(part: Failed) -> str | None:
     """The message of a part's error; None if it has none."""
     return part.error_message or None
@@ -30,12 +36,17 @@ def text_of(error: ApiError) -> str:
     return str(error.args[0])
 
 
-def reply_within_quota(reply: Reply, response: Message, codes: Iterable[int]) -> None:
-    """Answer with `response`, whose parts have `codes`; a client over its quota of changes is let wait.
+def reply_within_quota(reply: Reply, response: Message, parts: Sequence[Coded], *, knows_quota: bool) -> None:
+    """Answer with `response`, which has a `throttle_time_ms`; a client over its quota of changes is let wait.
 
-    The response has a `throttle_time_ms`.
+    Clients whose version does not know THROTTLING_QUOTA_EXCEEDED (not `knows_quota`) see REQUEST_TIMED_OUT in those of
+    its `parts`, which they try again. Kafka would carry such changes out, and then let the client wait (KIP-599).
     """
-    throttle_ms = QUOTA_THROTTLE_MS if ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes else 0
+    refused = [part for part in parts if part.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED]
+    if not knows_quota:
+        for part in refused:
+            part.error_code = ErrorCode.REQUEST_TIMED_OUT
+    throttle_ms = QUOTA_THROTTLE_MS if refused else 0
     if throttle_ms:
         response.throttle_time_ms = throttle_ms  # type: ignore[attr-defined]
     reply(response, throttle_ms)

@@ -40,6 +40,11 @@ FIRST_VERSION_WITH_STATES: Final = 6
 FIRST_VERSION_WITH_DISABLED: Final = 3
 """Of DeleteTopics: from here on clients know TOPIC_DELETION_DISABLED (KIP-322)."""
 
+FIRST_VERSION_WITH_QUOTA: Final[Mapping[int, int]] = {
+    CreateTopicsRequest.KEY: 6, DeleteTopicsRequest.KEY: 5, CreatePartitionsRequest.KEY: 3,
+}  # fmt: skip
+"""From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599), by the key of the API."""
+
 
 class _Named(Protocol):
     name: str
@@ -72,7 +77,8 @@ class CreateTopicsApi:
                     for topic in _by_name(result.create_topics.topics).values()
                 ]
             response = CreateTopicsResponse(topics=tuple(topics))
-            reply_within_quota(reply, response, (topic.error_code for topic in topics))
+            knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
+            reply_within_quota(reply, response, topics, knows_quota=knows_quota)
 
         creation = admin_pb2.CreateTopicsRequest(
             topics=[_creatable(topic) for topic in body.topics], validate_only=body.validate_only
@@ -132,7 +138,8 @@ class DeleteTopicsApi:
                 answers = dict(zip(((s.name, s.topic_id) for s in states), result.delete_topics.topics, strict=True))
                 topics = [_deleted(name, topic_id, topic) for (name, topic_id), topic in answers.items()]
             response = DeleteTopicsResponse(responses=tuple(topics))
-            reply_within_quota(reply, response, (topic.error_code for topic in topics))
+            knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
+            reply_within_quota(reply, response, topics, knows_quota=knows_quota)
 
         references = [
             admin_pb2.TopicReference(
@@ -169,7 +176,8 @@ class CreatePartitionsApi:
                     for topic in _by_name(result.create_partitions.topics).values()
                 ]
             response = CreatePartitionsResponse(results=tuple(results))
-            reply_within_quota(reply, response, (topic.error_code for topic in results))
+            knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
+            reply_within_quota(reply, response, results, knows_quota=knows_quota)
 
         growth = admin_pb2.CreatePartitionsRequest(
             topics=[_growing(topic) for topic in body.topics], validate_only=body.validate_only

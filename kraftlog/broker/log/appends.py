@@ -1,7 +1,9 @@
-"""What a client may append: one batch in each request, whose header is checked, and never its records.
+"""What a client may append: one batch in each request, whose header is checked, and its records only where that is due.
 
 Kafka opens every record of a produce request. Here a batch's count of records, offsets and timestamps are those of its
-header: a client that lies there, under its own checksum, lies to its readers only.
+header: a client that lies there, under its own checksum, lies to its readers only (DB-84). What costs work for each
+record is the check that records of a compacted topic have keys, so it is done for those topics alone. A batch keeps the
+codec of its producer (DB-85).
 """
 
 from __future__ import annotations
@@ -15,14 +17,15 @@ from kraftlog.broker.log.formats.batch_header import (
     BATCH_BYTES_MIN,
     BatchHeader,
     has_right_crc,
-    read_header,
     read_headers,
+    unpack_header,
 )
 from kraftlog.broker.log.producer_states import Origin
 from kraftlog.broker.log.segment import BatchPlace
-from kraftlog.kafka.errors import MalformedBytes, UnknownFormat
+from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
-from kraftlog.kafka.record_batch import Compression
+from kraftlog.kafka.primitives import read_signed_varlong
+from kraftlog.kafka.record_batch import MAGIC, Compression
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
 _MAGIC_AT: Final = 16
@@ -46,31 +49,30 @@ class Appended(NamedTuple):
 
 
 def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now_ms: int) -> BatchHeader:
-    """The header of the one batch in the records of a request. Raises ApiError, then nothing is to be written.
+    """The header of the one batch in the records of a request (DB-84). Raises ApiError, then nothing is to be written.
 
-    CORRUPT_MESSAGE for bytes that are no batch or have another checksum, UNSUPPORTED_FOR_MESSAGE_FORMAT for another
-    magic than 2, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP, and INVALID_RECORD for a header that
-    contradicts itself or is not for a client to write.
+    INVALID_RECORD for no whole batch, several, another format than magic 2, a header that contradicts itself or is not
+    for a client to write, and records without keys for a compacted topic. CORRUPT_MESSAGE for a length or magic that
+    never was, and for another checksum. MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP.
     """
     size = len(data)
-    if size < BATCH_BYTES_MIN:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{size} bytes of records are fewer than a batch has")
-    if data[_MAGIC_AT] in (0, 1):
+    if size > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):
         raise ApiError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            ErrorCode.INVALID_RECORD,
             f"the records have magic {data[_MAGIC_AT]}, of Kafka before 0.11; only batches of magic 2 are taken: use"
             " a newer client",
         )
-    try:
-        header = read_header(data)
-    except UnknownFormat as error:
-        raise ApiError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, str(error)) from None
-    except MalformedBytes as error:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
-    if header.size_bytes > size:
+    if size < BATCH_BYTES_MIN:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{size} bytes of records are fewer than a batch has")
+    header = unpack_header(data)
+    if header.magic != MAGIC:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records' magic is {header.magic}, which no format has")
+    if header.size_bytes < BATCH_BYTES_MIN:
         raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"a batch of {header.size_bytes} bytes is not in the {size} that came"
+            ErrorCode.CORRUPT_MESSAGE, f"the batch's length is {header.batch_length}, less than a header has"
         )
+    if header.size_bytes > size:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of {header.size_bytes} bytes is not in the {size} that came")
     if header.size_bytes < size:
         raise ApiError(
             ErrorCode.INVALID_RECORD,
@@ -90,6 +92,8 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
     _check_header(header, origin)
     _check_timestamps(header, config, now_ms)
+    if config.is_compacted and not header.is_compressed:
+        _check_keys(data, header)
     return header
 
 
@@ -97,6 +101,8 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
     reason = ""
     if header.base_offset != 0:
         reason = f"its base offset is {header.base_offset}; a client writes 0"
+    elif header.last_offset_delta < 0:
+        reason = f"its last offset delta is {header.last_offset_delta}, so it has no records"
     elif header.record_count != header.last_offset_delta + 1:
         reason = f"it has {header.record_count} records, and its last offset delta is {header.last_offset_delta}"
     elif header.compression > Compression.ZSTD:
@@ -115,6 +121,11 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
 
 def _check_timestamps(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> None:
     """The first record's timestamp stands for the oldest one."""
+    if header.has_append_time:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "the batch says that its timestamp is LogAppendTime, which a broker says, not a producer",
+        )
     if config.has_log_append_time or header.is_control:
         return
     ahead_ms = header.max_timestamp_ms - now_ms
@@ -131,6 +142,32 @@ def _check_timestamps(header: BatchHeader, config: PartitionLogConfig, now_ms: i
             f"a timestamp is {behind_ms} ms behind this broker's clock, more than message.timestamp.before.max.ms"
             f" {config.timestamp_before_max_ms}",
         )
+
+
+def _check_keys(data: Buffer, header: BatchHeader) -> None:
+    """Raise ApiError(INVALID_RECORD) if a record has no key. The batch is not compressed.
+
+    Those of compressed batches are not looked at (DB-84).
+    """
+    at, end = BATCH_BYTES_MIN, header.size_bytes
+    for index in range(header.record_count):
+        try:
+            length, at = read_signed_varlong(data, at)
+            next_at = at + length
+            _, at = read_signed_varlong(data, at + 1)  # behind the attributes is the timestamp's delta
+            _, at = read_signed_varlong(data, at)
+            key_bytes, at = read_signed_varlong(data, at)
+        except (IndexError, ValueError) as error:
+            raise _bad_record(index, f"does not read back: {error}") from None
+        if not at + max(0, key_bytes) <= next_at <= end:
+            raise _bad_record(index, f"is not within its length of {length}")
+        if key_bytes < 0:
+            raise _bad_record(index, "has no key, and the topic's cleanup.policy has compact, which goes by keys")
+        at = next_at
+
+
+def _bad_record(index: int, reason: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, f"record {index} of the batch {reason}")
 
 
 def check_replicated(data: Buffer, end_offset: int) -> list[BatchPlace]:

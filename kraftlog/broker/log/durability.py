@@ -26,21 +26,22 @@ class Durability:
 
     def __init__(
         self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
-        producers: ProducerHistory, recovery_point: int,
+        producers: ProducerHistory, epochs_are_saved_below: int,
     ) -> None:  # fmt: skip
-        """Of a log that was just opened, which a start has found to be durable below `recovery_point`."""
-        self.recovery_point = recovery_point
+        """Of a log that was just opened: what a start has read is durable, but for what a full disk had no room for."""
+        self.recovery_point = segments.last.end_offset
         """Everything below is durable."""
         self._handles = handles
         self._directory = directory
         self._segments = segments
         self._epochs = epochs
         self._producers = producers
-        self._unflushed = segments.from_offset(recovery_point)[:-1]
+        self._epochs_are_saved_below: int | None = epochs_are_saved_below if epochs.is_changed else None
+        self._unflushed = [segment for segment in segments.from_offset(0)[:-1] if not segment.has_written_indexes]
         self._has_new_names = True
         self._pending: PendingFlush | None = None
         # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
-        self._waiting_since_ms = 0 if self.unflushed_count else None
+        self._waiting_since_ms = 0 if self._unflushed else None
         self._flushing_since_ms: int | None = None
         self._flushing_producer_files: set[str] = set()
 
@@ -59,7 +60,8 @@ class Durability:
     @property
     def recovery_point_to_save(self) -> int:
         """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
-        return min([self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])])
+        offsets = [self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])]
+        return min(offsets if self._epochs_are_saved_below is None else [*offsets, self._epochs_are_saved_below])
 
     @property
     def pending(self) -> PendingFlush | None:
@@ -67,10 +69,19 @@ class Durability:
         return self._pending
 
     def is_flush_due(self, config: PartitionLogConfig, now_ms: int) -> bool:
-        """Whether `flush.messages` or `flush.ms` asks for a flush to begin."""
+        """Whether `flush.messages` or `flush.ms` asks for a flush to begin.
+
+        A clock that was set back does not say how long something has waited: then it is flushed.
+        """
         since_ms = self._waiting_since_ms
-        is_late = since_ms is not None and now_ms - since_ms >= config.flush_ms
+        if since_ms is None:
+            return False  # so is nearly every log, each time that maintenance looks at all of them
+        is_late = not 0 <= now_ms - since_ms < config.flush_ms
         return not self.is_flushed and (is_late or self.unflushed_count >= config.flush_messages)
+
+    def flush_due_ms(self, config: PartitionLogConfig) -> int | None:
+        """When `flush.ms` asks for a flush to begin; None if nothing waits for one."""
+        return None if self._waiting_since_ms is None or self.is_flushed else self._waiting_since_ms + config.flush_ms
 
     # --- what makes it less so ----------------------------------------------------------------------------------------
 
@@ -124,6 +135,10 @@ class Durability:
         Raises StorageError, also OutOfSpace; then none is under way.
         """
         check(self._pending is None, "one flush of a log is under way at most")
+        for segment in self._unflushed:
+            if not segment.has_written_indexes:
+                segment.write_indexes()
+                self._has_new_names = True
         if self._epochs.is_changed:
             # Not in the thread: by then the directory of a deleted log may be another log's. It syncs the directory.
             self.save_epochs()
@@ -186,3 +201,4 @@ class Durability:
         """Write the file of leader epochs, durably, if it is behind. Raises StorageError."""
         if self._epochs.is_changed:
             write_epochs(self._handles.files, self._directory, self._epochs)
+            self._epochs_are_saved_below = None

@@ -94,11 +94,10 @@ class GroupCommit:
             self._is_requested = True
             self._flusher.request()
 
-    def forget(self, log: PartitionLog) -> None:
-        """The log is deleted: nothing of it becomes durable."""
+    def forget(self, log: PartitionLog, error: ApiError) -> None:
+        """The log is deleted: nothing of it becomes durable, and who waits for that gets `error`."""
         gone = [one for one in self._waiting if one.log is log]
         self._waiting = [one for one in self._waiting if one.log is not log]
-        error = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition was deleted: ask for the metadata again")
         _tell((one, error) for one in gone)
 
     def fail_all(self, error: ApiError) -> None:

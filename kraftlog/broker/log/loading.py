@@ -67,7 +67,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerHistory
     log_start_offset: int
-    recovery_point: int
+    epochs_are_saved_below: int
+    """From here on the file of epochs may lack what batches show: there was no room to write it."""
     torn_bytes: int
     """How much was cut from the end, with the segments behind it."""
 
@@ -115,7 +116,7 @@ class Loader:
         producers.load(self._segments, end_offset, replay_from=self._replay_from)
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
-            recovery_point=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
+            epochs_are_saved_below=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
             torn_bytes=self._torn_bytes,
         )  # fmt: skip
 
@@ -180,7 +181,7 @@ class Loader:
             return self._segments.pop()
         segment, scan = self._read_segment(base_offset, (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
         self._judge(scan, [next_offset])
-        segment.close_indexes()
+        self._close_indexes(segment)
         segment.end_offset = next_offset
         self._make_durable(segment)
         return segment
@@ -231,7 +232,7 @@ class Loader:
             if scan.end_position < scan.file_bytes or self._has_lost_end(segment, later):
                 self._cut(segment, scan, later)
                 break
-            segment.close_indexes()
+            self._close_indexes(segment)
         # What was read may be in the page cache only, and bytes that were cut off may still be on the disk: they would
         # be there again after a loss of power, in the place of what is appended from now on.
         for segment in self._segments[-len(base_offsets) :]:
@@ -269,6 +270,15 @@ class Loader:
             self._files.rename(scan.path, scan.path + DAMAGED_SUFFIX)
             self._files.fsync_directory(self._directory)
             raise
+
+    def _close_indexes(self, segment: Segment) -> None:
+        """Write the indexes; without room they stay in memory, and the next flush writes them."""
+        try:
+            segment.close_indexes()
+        except OutOfSpace:
+            for file in (segment.offsets.file, segment.times.file):
+                if not file.is_written:
+                    self._handles.remove(file.path)  # a part of it might be taken for the whole
 
     def _make_durable(self, segment: Segment) -> None:
         for path in segment.paths:

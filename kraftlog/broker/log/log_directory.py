@@ -23,6 +23,7 @@ import structlog
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.checkpoints import (
     decode_meta,
@@ -58,6 +59,10 @@ logger = structlog.get_logger(__name__)
 _CLEAN_SHUTDOWN_VERSION = 0
 
 
+def _without(offsets: dict[TopicPartition, int], partition: TopicPartition) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in offsets.items() if key != partition}
+
+
 def _no_progress(_: RecoveryProgress) -> None:
     """Nobody looks."""
 
@@ -80,6 +85,7 @@ class LogDirectory:
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
         self.commits = GroupCommit(runtime, self.fail)
+        self._due_flushes = DueFlushes(runtime, self.commits)
         self._files = files
         self._handles = handles
         self._runtime = runtime
@@ -223,13 +229,16 @@ class LogDirectory:
         return log
 
     def create_log(
-        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int
+        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int, unique: UUID
     ) -> PartitionLog:
-        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+        What is left of a log whose deletion has failed is deleted before, under a name with `unique`.
+        """
         self.check_online()
         path = join(self.path, directory_name(partition))
         try:
-            self.forget(partition)
+            self._set_aside(partition, unique)
             self._files.make_directories(path)
             write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
             self.topic_ids[partition] = topic_id
@@ -237,28 +246,34 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def delete_log(self, partition: TopicPartition, unique: UUID) -> None:
+    def delete_log(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> None:
         """Take a partition's log away, durably; its files are removed by `remove_deleted`, later.
 
-        Who waits for its appends gets NOT_LEADER_OR_FOLLOWER. `unique` makes the name of what is left one of its own.
-        Raises ApiError(KAFKA_STORAGE_ERROR).
+        Who waits for its appends gets `reason`. `unique` makes the name of what is left one of its own. Raises
+        ApiError(KAFKA_STORAGE_ERROR). The directory has no such log then either: consider a topic whose log is on a
+        disk that has failed. Another topic with its name must not find that log. The files are a stray of the next
+        start that finds them.
         """
-        self.check_online()
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
         self.topic_ids.pop(partition, None)
         if log is not None:
-            self.commits.forget(log)
+            self.commits.forget(log, reason)
+            self._due_flushes.forget(log)
             log.retire()
-        path = join(self.path, directory_name(partition))
+        self.check_online()
         try:
-            if self._files.exists(path):
-                for name in self._files.list_directory(path):
-                    self._handles.drop(join(path, name))
-                self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
-            self.forget(partition)
+            self._set_aside(partition, unique)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
+
+    def _set_aside(self, partition: TopicPartition, unique: UUID) -> None:
+        path = join(self.path, directory_name(partition))
+        if self._files.exists(path):
+            for name in self._files.list_directory(path):
+                self._handles.drop(join(path, name))
+            self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
+        self.forget(partition)
 
     def remove_deleted(self) -> int:
         """Remove the files of deleted partitions; returns how many partitions it were. Raises KAFKA_STORAGE_ERROR."""
@@ -276,10 +291,10 @@ class LogDirectory:
 
     def forget(self, partition: TopicPartition) -> None:
         """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""
-        if self._recovery_points.pop(partition, 0):
-            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
-        if self._log_starts.pop(partition, 0):
-            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+        if self._recovery_points.get(partition, 0):
+            self._save_recovery_points(_without(self._recovery_points, partition))
+        if self._log_starts.get(partition, 0):
+            self._save_log_starts(_without(self._log_starts, partition))
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
@@ -287,6 +302,7 @@ class LogDirectory:
         if log.config.flush_before_ack or is_due:
             self.commits.wait(log, end_offset, on_durable)
         else:
+            self._due_flushes.appended(log)
             on_durable(None)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -305,23 +321,29 @@ class LogDirectory:
         }
         log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
         if recovery_points != self._recovery_points:
-            self._recovery_points = recovery_points
-            self._write_offsets(RECOVERY_POINTS_NAME, recovery_points)
+            self._save_recovery_points(recovery_points)
         if log_starts != self._log_starts:
-            self._log_starts = log_starts
-            self._write_offsets(LOG_STARTS_NAME, log_starts)
+            self._save_log_starts(log_starts)
 
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         """Make durable that the log is known to be flushed up to here only."""
         if self._recovery_points.get(partition, 0) > offset:
-            self._recovery_points[partition] = offset
-            self._write_offsets(RECOVERY_POINTS_NAME, self._recovery_points)
+            self._save_recovery_points(self._recovery_points | {partition: offset})
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """Make the log's start durable."""
         if self._log_starts.get(partition, 0) != offset:
-            self._log_starts[partition] = offset
-            self._write_offsets(LOG_STARTS_NAME, self._log_starts)
+            self._save_log_starts(self._log_starts | {partition: offset})
+
+    # What is in memory is what the files have: what could not be written, for want of room, is written the next time.
+
+    def _save_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write_offsets(RECOVERY_POINTS_NAME, offsets)
+        self._recovery_points = offsets
+
+    def _save_log_starts(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write_offsets(LOG_STARTS_NAME, offsets)
+        self._log_starts = offsets
 
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         write_new_file(self._files, join(self.path, name), encode_offsets(offsets))
@@ -340,6 +362,7 @@ class LogDirectory:
                 f"the log directory {self.path} is offline: {error}. Repair or replace the disk, and restart the broker"
             )
             logger.error("a log directory is offline", path=self.path, reason=str(error))
+            self._due_flushes.stop()
             self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
             self.on_lost()
 
@@ -348,7 +371,9 @@ class LogDirectory:
         topic, partition_id = partition
         logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
         self.damaged[partition] = reason
-        self.logs.pop(partition, None)
+        log = self.logs.pop(partition, None)
+        if log is not None:
+            self._due_flushes.forget(log)
         self.on_lost()
 
     def refusal(self, error: BaseException) -> ApiError:
@@ -371,6 +396,10 @@ class LogDirectory:
                 write_new_file(self._files, join(self.path, CLEAN_SHUTDOWN_NAME), content.encode("ascii"))
         finally:
             self.release()
+
+    def stop_due_flushes(self) -> None:
+        """Begin no flush any more because `flush.ms` is over."""
+        self._due_flushes.stop()
 
     def release(self) -> None:
         """Release the lock, and nothing else: as if the process had died."""

@@ -13,9 +13,10 @@ import structlog
 
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.files import FileSystem
-from kraftbase.uuids import random_uuid
+from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
 from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
+from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
@@ -111,9 +112,17 @@ class LogManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, directory.damaged[partition])
         return directory.logs[partition]
 
-    def create_log(self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig) -> PartitionLog:
-        """Make a partition's log in the directory with the fewest. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        candidates = [directory for directory in self.online if directory.directory_id not in self.cordoned]
+    def create_log(
+        self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, wanted_id: UUID | None = None
+    ) -> PartitionLog:
+        """Make a partition's log. Raises ApiError(KAFKA_STORAGE_ERROR).
+
+        It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
+        the one with the fewest logs that is not cordoned.
+        """
+        candidates = [directory for directory in self.online if directory.directory_id == wanted_id]
+        if not candidates:
+            candidates = [directory for directory in self.online if directory.directory_id not in self.cordoned]
         if not candidates:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
@@ -121,16 +130,42 @@ class LogManager:
                 " offline or cordoned",
             )
         chosen = min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
-        return chosen.create_log(partition, topic_id, config, self._runtime.wall_clock_ms())
+        return chosen.create_log(partition, topic_id, config, self._runtime.wall_clock_ms(), self._new_id())
 
-    def delete_log(self, partition: TopicPartition) -> None:
+    def delete_log(self, partition: TopicPartition, reason: ApiError) -> None:
         """Take a partition's log away, durably; the next `maintain` removes its files, or the next start.
 
-        Raises ApiError(KAFKA_STORAGE_ERROR); nothing happens if it is not here.
+        Who waits for its appends gets `reason`. Raises ApiError(KAFKA_STORAGE_ERROR), and it is not here any more then
+        either; nothing happens if it is not here.
         """
         directory = self.directory_of(partition)
         if directory is not None:
-            directory.delete_log(partition, self._new_id())
+            directory.delete_log(partition, self._new_id(), reason)
+
+    def delete_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+        """Delete every log of a partition that has no topic id here, or another one than its files say.
+
+        One that cannot be deleted is not used any more either; the next start tries again.
+        """
+        for directory in self.directories:
+            for partition in [*directory.logs, *directory.damaged]:
+                topic_id = topic_id_of(partition)
+                if topic_id is None or directory.topic_ids.get(partition, topic_id) != topic_id:
+                    self._delete_stray(directory, partition)
+
+    def _delete_stray(self, directory: LogDirectory, partition: TopicPartition) -> None:
+        name = directory_name(partition)
+        found_id = directory.topic_ids.get(partition)
+        reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
+        try:
+            directory.delete_log(partition, self._new_id(), reason)
+        except ApiError as error:
+            logger.error("a stray log was not deleted", log=name, directory=directory.path, reason=str(error))
+        else:
+            logger.warning(
+                "a stray log is deleted: the metadata has no such partition on this broker", log=name,
+                directory=directory.path, topic_id=None if found_id is None else uuid_to_text(found_id),
+            )  # fmt: skip
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
@@ -171,6 +206,11 @@ class LogManager:
                 directory.checkpoint()
             except ApiError as error:
                 logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
+
+    def stop_due_flushes(self) -> None:
+        """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
+        for directory in self.directories:
+            directory.stop_due_flushes()
 
     def close(self, broker_epoch: int) -> bool:
         """Shut every directory down cleanly; returns whether that went well. One that fails is recovered at the start.

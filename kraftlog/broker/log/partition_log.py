@@ -60,7 +60,7 @@ class PartitionLog:
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
-            handles, directory, self._segments, self.epochs, self.producers, loaded.recovery_point
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
         )
         """What of it is durable, and the flushes."""
         self.reader = LogReader(

@@ -138,10 +138,23 @@ class SegmentScan:
             if behind is not None:
                 if not self._has_lost_sector(file, behind):
                     raise self._damaged(f"a valid batch follows at byte {behind}")
-            elif has_valid_successor and not self.is_cut_off and not self._has_lost_sector(file, self.file_bytes):
+            elif has_valid_successor and not self._has_torn_end(file):
                 raise self._damaged("a later segment begins with a valid batch")
         finally:
             file.close()
+
+    def _has_torn_end(self, file: File) -> bool:
+        """Whether a crash may have left what is behind the last valid batch, in which no other one is valid.
+
+        A batch that has lost its part of a sector may share that with the begin of another one, which was cut off.
+        """
+        ends = (self.file_bytes, self._end_of_bad_batch(file))
+        return self.is_cut_off or any(self._has_lost_sector(file, end) for end in ends)
+
+    def _end_of_bad_batch(self, file: File) -> int:
+        """Where the first batch ends that is not valid; where its header would end if that is not readable."""
+        header = self._header_in_place(file.read_at(self.end_position, BATCH_BYTES_MIN), 0)
+        return min(self.file_bytes, self.end_position + (BATCH_BYTES_MIN if header is None else header.size_bytes))
 
     def _first_valid(self, file: File) -> int | None:
         """The position of the first valid batch behind the bytes that are none."""

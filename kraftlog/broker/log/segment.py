@@ -152,6 +152,11 @@ class Segment:
         self.offsets.file.trim()
         self.times.file.trim()
 
+    @property
+    def has_written_indexes(self) -> bool:
+        """Whether the files of the indexes have all entries."""
+        return self.offsets.file.is_written and self.times.file.is_written
+
     def write_indexes(self) -> None:
         """Write what is new in the indexes. Raises StorageError."""
         self.offsets.file.write()

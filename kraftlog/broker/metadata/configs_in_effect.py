@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from kraftlog.broker.config_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.settings import STATIC_CONFIGS, BrokerSettings
 from statemachine.query.descriptions import BrokerListener
@@ -97,7 +98,11 @@ class ConfigsInEffect:
             value, source = definition.default, ConfigSource.DEFAULT
             if synonyms:
                 value, source = synonyms[0].value or "", synonyms[0].source
-            configs.append(ConfigInEffect(name, value, source, type_of(definition.kind), synonyms))
+            configs.append(
+                ConfigInEffect(
+                    name, value, source, type_of(definition.kind), synonyms, documentation=TOPIC_DOCUMENTATION.get(name)
+                )
+            )
         return configs
 
     def of_this_broker(self) -> list[ConfigInEffect]:
@@ -106,9 +111,8 @@ class ConfigsInEffect:
         configs = []
         for name, definition in BROKER_CONFIGS.items():
             synonyms = [*_found(layers, name), Synonym(name, definition.default, ConfigSource.DEFAULT)]
-            configs.append(
-                ConfigInEffect(name, synonyms[0].value, synonyms[0].source, type_of(definition.kind), synonyms)
-            )
+            first = synonyms[0]
+            configs.append(_of_broker(name, first.value, first.source, type_of(definition.kind), synonyms))
         configs += [_hidden(layers, name) for name in {name for _, values in layers for name in values}
                     if name not in BROKER_CONFIGS]  # fmt: skip
         configs += self._static()
@@ -122,7 +126,7 @@ class ConfigsInEffect:
             if name in BROKER_CONFIGS:
                 synonyms = _found(layers, name)
                 kind = type_of(BROKER_CONFIGS[name].kind)
-                configs.append(ConfigInEffect(name, value, ConfigSource.ALL_BROKERS, kind, synonyms))
+                configs.append(_of_broker(name, value, ConfigSource.ALL_BROKERS, kind, synonyms))
             else:
                 configs.append(_hidden(layers, name))
         return configs
@@ -159,7 +163,16 @@ class ConfigsInEffect:
         }
         for name, (value, kind) in given.items():
             source = ConfigSource.DEFAULT if value is None else ConfigSource.FILE
-            yield ConfigInEffect(name, value, source, kind, [Synonym(name, value, source)], is_read_only=True)
+            yield ConfigInEffect(
+                name, value, source, kind, [Synonym(name, value, source)], is_read_only=True,
+                documentation=BROKER_DOCUMENTATION.get(name),
+            )  # fmt: skip
+
+
+def _of_broker(
+    name: str, value: str | None, source: ConfigSource, of_type: ConfigType, synonyms: Sequence[Synonym]
+) -> ConfigInEffect:
+    return ConfigInEffect(name, value, source, of_type, synonyms, documentation=BROKER_DOCUMENTATION.get(name))
 
 
 def type_of(kind: Kind) -> ConfigType:

@@ -36,39 +36,63 @@ class Partition:
         "_broker_id",
         "_offline_code",
         "_offline_reason",
+        "_record",
         "_watchers",
+        "has_enough_in_sync",
+        "is_alone_in_sync",
+        "is_leader",
+        "leader_epoch",
         "log",
         "min_insync_replicas",
         "name",
-        "record",
         "topic_id",
     )
+    # What every request asks is worked out when the metadata changes: a field of a protobuf message costs a call.
 
-    def __init__(self, broker_id: int, name: TopicPartition, record: PartitionRecord) -> None:
+    def __init__(
+        self, broker_id: int, name: TopicPartition, record: PartitionRecord, min_insync_replicas: int = 1
+    ) -> None:
         self.name = name
         self.topic_id: bytes = record.topic_id
-        self.record = record
-        """What the metadata says. It must not be changed."""
         self.log: PartitionLog | None = None
         """None: it is offline, or not here any more."""
-        self.min_insync_replicas = 1
-        """The topic's `min.insync.replicas`."""
         self._offline_code = ErrorCode.KAFKA_STORAGE_ERROR
         self._offline_reason = "its log is not open yet"
         self._broker_id = broker_id
         self._watchers: dict[Watcher, None] = {}
+        self.is_leader = False
+        """Whether this broker leads it."""
+        self.leader_epoch = NO_EPOCH
+        """The epoch of its leader."""
+        self.is_alone_in_sync = False
+        """Whether no other replica is in sync."""
+        self.has_enough_in_sync = False
+        """Whether so many replicas are in sync that something may be committed (DB-23)."""
+        self.min_insync_replicas = min_insync_replicas
+        """The topic's `min.insync.replicas`."""
+        self._record = record
+        self._take_over()
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_leader(self) -> bool:
-        """Whether this broker leads it."""
-        return self.record.leader == self._broker_id
+    def record(self) -> PartitionRecord:
+        """What the metadata says. It must not be changed."""
+        return self._record
 
-    @property
-    def leader_epoch(self) -> int:
-        """The epoch of its leader."""
-        return self.record.leader_epoch
+    def update(self, record: PartitionRecord, min_insync_replicas: int) -> None:
+        """The metadata says something else."""
+        self._record = record
+        self.min_insync_replicas = min_insync_replicas
+        self._take_over()
+
+    def _take_over(self) -> None:
+        record = self._record
+        isr = list(record.isr)
+        self.is_leader = record.leader == self._broker_id
+        self.leader_epoch = record.leader_epoch
+        self.is_alone_in_sync = isr == [self._broker_id]
+        self.has_enough_in_sync = len(isr) >= self.effective_min_isr
 
     def online_log(self) -> PartitionLog:
         """Its log. Raises ApiError: KAFKA_STORAGE_ERROR, or as `close` was told."""
@@ -93,19 +117,19 @@ class Partition:
         Raises ApiError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH for an older epoch, UNKNOWN_LEADER_EPOCH for one
         that this broker has not heard of, or as `online_log` (DB-50).
         """
-        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.record.leader_epoch:
-            if current_leader_epoch < self.record.leader_epoch:
+        if current_leader_epoch != NO_EPOCH and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
                 raise ApiError(
                     ErrorCode.FENCED_LEADER_EPOCH,
-                    f"{self} is in leader epoch {self.record.leader_epoch}, and {current_leader_epoch} is over: ask for"
+                    f"{self} is in leader epoch {self.leader_epoch}, and {current_leader_epoch} is over: ask for"
                     " the metadata again",
                 )
             raise ApiError(
                 ErrorCode.UNKNOWN_LEADER_EPOCH,
-                f"{self} is in leader epoch {self.record.leader_epoch} as far as this broker knows, not in"
+                f"{self} is in leader epoch {self.leader_epoch} as far as this broker knows, not in"
                 f" {current_leader_epoch}: try again",
             )
-        if must_lead and self.record.leader != self._broker_id:
+        if must_lead and not self.is_leader:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"{self} is led by broker {self.record.leader}: ask for the metadata again",
@@ -122,11 +146,6 @@ class Partition:
         """How many replicas must be in sync for anything to be committed: not more than there are (DB-22)."""
         return min(self.min_insync_replicas, len(self.record.replicas))
 
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether so many are (DB-23)."""
-        return len(self.record.isr) >= self.effective_min_isr
-
     def raise_high_watermark(self) -> None:
         """Show readers what is committed by now, and tell those who wait for it (DB-21).
 
@@ -134,8 +153,7 @@ class Partition:
         few are in sync: a replica that has left them, and may be elected for it, has all that is committed (KIP-966).
         """
         log = self.log
-        is_alone = list(self.record.isr) == [self._broker_id]
-        if log is None or not self.is_leader or not is_alone or not self.has_enough_in_sync:
+        if log is None or not self.is_leader or not self.is_alone_in_sync or not self.has_enough_in_sync:
             return
         end_offset = log.recovery_point if log.config.flush_before_ack else log.log_end_offset
         if end_offset > log.high_watermark:

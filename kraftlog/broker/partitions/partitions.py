@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Protocol
+from typing import Protocol
 from uuid import UUID
 
 import structlog
@@ -28,9 +28,6 @@ from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
-
-STRAYS_NAMED: Final = 10
-"""So many are named in the log line that says how many there are."""
 
 
 class TopicSettings(Protocol):
@@ -75,20 +72,20 @@ class Partitions:
     # --- what the metadata says ---------------------------------------------------------------------------------------
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Have exactly the replicas that a whole state says, as on a start."""
+        """Have exactly the replicas that a whole state says, as on a start; other logs are deleted (DB-86)."""
         self._metadata = metadata
         found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
         for key in [key for key in self._by_id if key not in found]:
             self._remove(key, is_elsewhere=TOPICS.get(metadata, (key[0],)) is not None)
+        mine = {
+            TopicPartition(name, record.partition_id): UUID(bytes=record.topic_id)
+            for record in found.values()
+            if (name := self._topic_name(record.topic_id)) is not None
+        }
+        self._logs.delete_strays(mine.get)
         for record in found.values():
             self._set(record, {})
         self._configure(self)
-        strays = self.strays()
-        if strays:
-            logger.warning(
-                "there are logs of partitions that are not this broker's any more; they are kept, and can be deleted",
-                count=len(strays), first=[f"{name.topic}-{name.partition_id}" for name in strays[:STRAYS_NAMED]],
-            )  # fmt: skip
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None
@@ -127,7 +124,7 @@ class Partitions:
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
-            partition.min_insync_replicas = self._settings.min_insync_replicas(partition.name.topic)
+            partition.update(partition.record, self._settings.min_insync_replicas(partition.name.topic))
             if partition.log is not None:
                 partition.log.config = self._settings.log_config(partition.name.topic)
                 partition.raise_high_watermark()
@@ -142,13 +139,12 @@ class Partitions:
             if topic is None:
                 return  # removed again by what is applied already, of which the next change tells
             name = TopicPartition(topic, record.partition_id)
-            partition = Partition(self.broker_id, name, record)
-            partition.min_insync_replicas = self._settings.min_insync_replicas(topic)
+            partition = Partition(self.broker_id, name, record, self._settings.min_insync_replicas(topic))
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
         elif record.partition_epoch <= partition.record.partition_epoch:
             return
-        partition.record = record
+        partition.update(record, partition.min_insync_replicas)
         self._lead(partition)
         partition.notify()
 
@@ -170,13 +166,10 @@ class Partitions:
         config = self._settings.log_config(partition.name.topic)
         try:
             directory = self._logs.directory_of(partition.name)
-            if directory is not None and directory.topic_ids.get(partition.name, topic_id) != topic_id:
-                # A topic of that name that was deleted while this broker was down.
-                self._logs.delete_log(partition.name)
-                directory = None
             if directory is None:
                 self._check_may_be_made(partition)
-                partition.log = self._logs.create_log(partition.name, topic_id, config)
+                wanted_id = UUID(bytes=self._assigned_directory(partition))
+                partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
                 directory = self._logs.directory_of(partition.name)
             else:
                 partition.log = self._logs.log_of(partition.name)
@@ -197,28 +190,33 @@ class Partitions:
         online = self._logs.online
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
-        assigned = MIGRATING_DIRECTORY
-        for replica, directory_id in zip(partition.record.replicas, partition.record.directories, strict=False):
-            if replica == self.broker_id:
-                assigned = directory_id
+        assigned = self._assigned_directory(partition)
         if assigned != UNASSIGNED_DIRECTORY and assigned not in {of.directory_id.bytes for of in online}:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {partition} may be in a log directory that is offline: repair that, and restart",
             )
 
+    def _assigned_directory(self, partition: Partition) -> bytes:
+        """The id of the directory of this broker that the metadata has for it."""
+        for replica, directory_id in zip(partition.record.replicas, partition.record.directories, strict=False):
+            if replica == self.broker_id:
+                return directory_id
+        return MIGRATING_DIRECTORY
+
     def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
         partition = self._by_id.pop(key, None)
         if partition is None:
             return
         self._by_name.pop(partition.name, None)
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
         try:
             # Also a damaged one, whose log is not open, but whose files are there.
-            self._logs.delete_log(partition.name)
+            self._logs.delete_log(partition.name, gone)
         except ApiError as error:
             logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        partition.close(ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again"))
+        partition.close(gone)
 
     def check_logs(self) -> None:
         """Take those partitions offline whose log has failed, and tell who waits for them.
@@ -235,12 +233,3 @@ class Partitions:
                 self._logs.log_of(partition.name)
             except ApiError as error:
                 partition.close(error)
-
-    def strays(self) -> list[TopicPartition]:
-        """The partitions that have a log here, and no replica."""
-        return [
-            name
-            for directory in self._logs.online
-            for name in [*directory.logs, *directory.damaged]
-            if name not in self._by_name
-        ]

@@ -10,11 +10,13 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.formats.batch_header import read_headers
 from kraftlog.broker.log.formats.indexes import AbortedTransaction
 from kraftlog.broker.log.leader_epochs import EpochEnd
 from kraftlog.broker.log.log_host import LogSlice
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.partitions.partition import NO_EPOCH, Partition
+from kraftlog.kafka.errors import MalformedBytes
 
 UNKNOWN_OFFSET: Final = -1
 
@@ -95,12 +97,24 @@ def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
         records = b"" if located.found is None else log.reader.read_slice(located.found)
         aborted = None
         if isolation is Isolation.READ_COMMITTED:
-            aborted = tuple(log.reader.aborted_transactions(wanted.offset, log.last_stable_offset)) if records else ()
+            aborted = _aborted_in(log, wanted.offset, records)
     except ApiError as error:
         return _refused(error, log)
     return Read(
         None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
     )
+
+
+def _aborted_in(log: PartitionLog, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that have records among those returned, from the offset that was asked for on."""
+    found = log.reader.aborted_transactions(offset, log.last_stable_offset) if records else []
+    if not found:
+        return ()
+    try:
+        end_offset = max((header.last_offset + 1 for _, header in read_headers(records)), default=offset)
+    except MalformedBytes:
+        return tuple(found)  # the reader finds the damage, and needs what is before it
+    return tuple(one for one in found if one.first_offset < end_offset)
 
 
 def _refused(error: ApiError, log: PartitionLog | None) -> Read:

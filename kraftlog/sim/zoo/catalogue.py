@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.zoo import (
+    broker_log_bugs,
     controller_bugs,
     election_bugs,
     parking_bugs,
@@ -23,6 +24,7 @@ MODULES: Final = (
     snapshot_bugs,
     controller_bugs,
     state_machine_bugs,
+    broker_log_bugs,
 )
 
 NAMES: Final = tuple(MUTATIONS)

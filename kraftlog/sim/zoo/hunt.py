@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from kraftlog.sim.broker_log.run import run_log_seed
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides
 from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.runs.workers import in_workers
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS
+from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, Mutation
 
 SEEDS_MAX: Final = 500
 """A bug that this many seeds do not catch counts as not caught."""
@@ -51,8 +52,15 @@ def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
     bug = MUTATIONS[name]
     with bug.put_in():
         for seed in range(seeds_max):
-            overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
-            outcome = run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS)
-            if outcome.violation is not None:
-                return Catch(name, seed + 1, outcome.violation)
+            violation = _run_with(bug, seed)
+            if violation is not None:
+                return Catch(name, seed + 1, violation)
     return Catch(name, seeds_max, None)
+
+
+def _run_with(bug: Mutation, seed: int) -> str | None:
+    """What does not hold in the run with that seed, in the bug's world."""
+    if bug.world == WORLD_OF_BROKER_LOG:
+        return run_log_seed(seed).violation
+    overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
+    return run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS).violation

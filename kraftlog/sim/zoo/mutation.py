@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
+WORLD_OF_CLUSTERS: Final = "clusters"
+WORLD_OF_BROKER_LOG: Final = "broker-log"
+
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
@@ -24,6 +27,8 @@ class Mutation:
     """How many voters they have; None: as their seeds say."""
     faults: tuple[str, ...] = ()
     """The kinds of faults that happen in them; none named: as their seeds say."""
+    world: str = WORLD_OF_CLUSTERS
+    """The world in which it is hunted; only in that of clusters there are voters and brokers to choose."""
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
@@ -39,12 +44,13 @@ MUTATIONS: Final[dict[str, Mutation]] = {}
 
 
 def mutation(
-    name: str, origin: str, *, brokers: int | None = None, voters: int | None = None, faults: tuple[str, ...] = ()
-) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
+    name: str, origin: str, *, brokers: int | None = None, voters: int | None = None, faults: tuple[str, ...] = (),
+    world: str = WORLD_OF_CLUSTERS,
+) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:  # fmt: skip
     """Make a function that gives patches a bug of the zoo."""
 
     def register(patches: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-        MUTATIONS[name] = Mutation(name, origin, patches, brokers, voters, faults)
+        MUTATIONS[name] = Mutation(name, origin, patches, brokers, voters, faults, world)
         return patches
 
     return register

@@ -53,6 +53,19 @@ def test_ids_are_taken_in_order_and_the_next_block_is_asked_for_before_they_are_
     assert controller.asked == 2
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_after_a_block_without_ids_who_waits_is_refused_and_only_the_next_one_asks_again(size: int) -> None:
+    controller = Controller()
+    controller.take(2)
+    controller.ids.allocated(Block(1_000, size))
+    assert [error.code for error in controller.errors] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
+    assert controller.asked == 1
+    controller.take(1)
+    assert controller.asked == 2
+    controller.ids.allocated(Block(2_000, 10))
+    assert controller.taken == [2_000]
+
+
 def test_more_than_a_block_may_wait_and_all_get_one_in_the_end() -> None:
     controller = Controller()
     controller.take(25)

@@ -35,6 +35,38 @@ def test_a_few_seeds_give_a_table_and_a_file(tmp_path: Path) -> None:
     assert (written["seeds"], written["failures"]) == (3, [])
 
 
+def test_the_world_of_a_brokers_log_tells_what_happened(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    result = RUNNER.invoke(app, ["--world", "broker-log", "--seed", "6", "--trace", "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "seed 6: all rules hold" in result.output
+    assert "the broker has started" in result.output
+    assert json.loads(file.read_text())["marks"]["shut down cleanly"] > 0
+    result = RUNNER.invoke(app, ["--world", "broker-log", "--seeds", "2", "--first", "62", "--json", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "2 seeds, 0 failed" in result.output
+    assert json.loads(file.read_text())["failures"] == []
+
+
+def test_a_failure_in_that_world_tells_how_to_see_it_again() -> None:
+    with MUTATIONS["an append is acknowledged before its group commit"].put_in():
+        result = RUNNER.invoke(app, ["--world", "broker-log", "--seed", "0"])
+        assert result.exit_code == 1
+        for words in ("kraftlog sim --world broker-log --seed 0 --trace", "configuration:", "(81)"):
+            assert words in result.output
+        result = RUNNER.invoke(app, ["--world", "broker-log", "--shrink", "0"])
+    assert "--without" in result.output
+    result = RUNNER.invoke(app, ["--world", "broker-log", "--shrink", "6"])
+    assert result.exit_code == 1
+    assert "does not fail" in result.output
+
+
+def test_that_world_has_one_broker_and_no_voters() -> None:
+    result = RUNNER.invoke(app, ["--world", "broker-log", "--seed", "6", "--voters", "3"])
+    assert result.exit_code == 2
+    assert "one broker" in result.output
+
+
 def test_a_failure_tells_the_seed_the_nodes_the_last_lines_and_how_to_see_it_again() -> None:
     with MUTATIONS[BUG].put_in():
         result = RUNNER.invoke(app, ["--seed", "1", "--safety-seconds", "20"])

@@ -237,7 +237,7 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
             scrub(reader)
 
 
-def test_a_database_without_records_of_a_kafka_gets_column_and_tables(
+def test_a_database_without_records_of_a_kafka_gets_column_tables_and_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As 0005_row_sums made it: nothing is applied again, and sums of the other layout are found anew."""
@@ -246,13 +246,15 @@ def test_a_database_without_records_of_a_kafka_gets_column_and_tables(
         before.setattr(row_sums, "LAYOUT", 1)
         store.apply([batch(0, SAMPLE)])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("DROP VIEW log_directories")
         connection.execute("ALTER TABLE brokers DROP COLUMN cordoned_log_dirs")
         for name in OPAQUE_NAMES:
             connection.execute(f"DROP TABLE {name}")
-        connection.execute("DELETE FROM _sqlite_migrations WHERE name = '0006_records_of_a_kafka'")
+        connection.execute("DELETE FROM _sqlite_migrations WHERE name >= '0006_records_of_a_kafka'")
     with closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         assert store.applied_end_offset == len(SAMPLE)
         with closing(open_reader(path)) as reader:
+            assert reader.execute("SELECT count(*) FROM log_directories").fetchone()[0]
             assert reader.execute("SELECT DISTINCT cordoned_log_dirs FROM brokers").fetchall() == [("[]",)]
             missing = scrub(reader)
         assert any(missing)

@@ -80,6 +80,11 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & _TRANSACTIONAL)
 
     @property
+    def has_append_time(self) -> bool:
+        """Whether its max timestamp is the broker's, and that of every record."""
+        return bool(self.attributes & _LOG_APPEND_TIME)
+
+    @property
     def is_compressed(self) -> bool:
         """Whether its records are compressed."""
         return bool(self.attributes & _COMPRESSION)
@@ -90,12 +95,17 @@ class BatchHeader(NamedTuple):
         return self.attributes & _COMPRESSION
 
 
+def unpack_header(data: Buffer, at: int = 0) -> BatchHeader:
+    """The fields at a position, whatever they say; `data` has all of them. Nothing is checked."""
+    return BatchHeader._make(HEADER.unpack_from(data, at))
+
+
 def read_header(data: Buffer, at: int = 0) -> BatchHeader:
     """The header at a position; `data` has all of it. The CRC is not checked.
 
     Raises MalformedBytes for what no batch has, UnknownFormat for another magic than 2.
     """
-    header = BatchHeader._make(HEADER.unpack_from(data, at))
+    header = unpack_header(data, at)
     if header.magic != MAGIC:
         raise UnknownFormat(
             f"batch at offset {header.base_offset}",

@@ -50,6 +50,10 @@ class AdministrationWorld:
         self.throttles: list[int] = []
         """Of each answer."""
 
+    def asking(self, channel: ControllerChannel) -> AdministrationWorld:
+        """The same world, with another way to the controller."""
+        return AdministrationWorld(self.cluster, self.client, self.broker, channel)
+
     async def answer(self, body: Message, version: int, kind: type[Answer], client_id: str = "") -> Answer:
         """The answer to a request, both as they are on the wire."""
         api = api_of(body.KEY)
@@ -71,10 +75,10 @@ class AdministrationWorld:
         return response
 
     async def settle(self) -> None:
-        """Wait until the broker has applied what was answered to the client of the controller, or to the broker."""
+        """Wait until the broker has applied what the leader has; a view is not told of records that change nothing."""
         leader = self.cluster.nodes[await self.cluster.leader()]
         end_offset = leader.machine.applied_end_offset
-        await until(lambda: self.broker.cluster.end_offset >= end_offset)
+        await until(lambda: self.broker.machine.applied_end_offset >= end_offset)
 
 
 @contextlib.asynccontextmanager

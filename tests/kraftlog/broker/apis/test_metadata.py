@@ -175,7 +175,7 @@ class Wishes:
 @pytest.mark.parametrize("allows", [True, False])
 def test_a_topic_is_made_for_a_client_that_allows_it_if_it_may_have_that_name(world: BrokerWorld, allows: bool) -> None:
     wishes = Wishes()
-    names = ("none", "no good", "views")
+    names = ("none", "no good", "views", "__cluster_metadata")
     body = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in names), allow_auto_topic_creation=allows
     )
@@ -184,6 +184,7 @@ def test_a_topic_is_made_for_a_client_that_allows_it_if_it_may_have_that_name(wo
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,
         ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ]
     assert wishes.names == (["none"] if allows else [])
 

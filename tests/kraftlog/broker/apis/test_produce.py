@@ -10,6 +10,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.broker.log.formats.batch_header import has_right_crc
 from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.record_batch import Compression
+from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
@@ -21,7 +22,7 @@ from tests.kraftlog.broker.log.builders import (
     produced,
     with_field,
 )
-from tests.statemachine.builders import config
+from tests.statemachine.builders import config, remove_topic
 
 ATTRIBUTES_AT, COUNT_AT = 21, 57
 NO_BATCH = b"x" * 80
@@ -58,7 +59,7 @@ def test_db64_each_partition_has_its_own_result(world: BrokerWorld, acks: int) -
     answered = world.produced()
     assert [(part.index, part.error_code, part.base_offset) for part in answered] == [
         (1, ErrorCode.NONE, 0),
-        (0, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1),
+        (0, ErrorCode.CORRUPT_MESSAGE, -1),
         (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1),
     ]
     assert world.high_watermark(0) == 0
@@ -107,8 +108,8 @@ def test_zstd_is_refused_in_versions_whose_readers_do_not_know_it(world: BrokerW
         (marker(7, aborts=False), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (with_field(batch(1), ATTRIBUTES_AT, ">h", 0x20), ErrorCode.INVALID_RECORD),
         (batch(1, producer_id=7, producer_epoch=0, sequence=-1), ErrorCode.INVALID_RECORD),
-        (b"\x00" * 16 + b"\x00" + b"\x00" * 60, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
-        (b"\x00" * 16 + b"\x01" + b"\x00" * 60, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+        (b"\x00" * 16 + b"\x00" + b"\x00" * 60, ErrorCode.INVALID_RECORD),
+        (b"\x00" * 16 + b"\x01" + b"\x00" * 60, ErrorCode.INVALID_RECORD),
     ],
 )  # fmt: skip
 def test_what_is_no_batch_for_a_client_to_write_is_refused_by_name(
@@ -125,6 +126,35 @@ def test_clients_do_not_write_to_the_topics_of_coordinators(world: BrokerWorld) 
     world.send((0, batch(1)), number=2, acks=1)
     world.runtime.run()
     assert world.produced_codes() == [ErrorCode.NONE]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (remove_topic(1), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (replicas(index=0, on=[2], epoch=1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_produce_whose_partition_goes_before_its_flush_is_told_whether_the_topic_is_gone(
+    world: BrokerWorld, acks: int, change: MetadataRecord, code: ErrorCode
+) -> None:
+    world.send((0, batch(1)), acks=acks)
+    world.commit(change)
+    world.runtime.run()
+    assert world.produced_codes() == [code]
+
+
+def test_db85_a_batch_keeps_its_codec_whatever_the_topics_compression_type_is(world: BrokerWorld) -> None:
+    """DB-85."""
+    world.commit(config("clicks", "compression.type", "zstd"))
+    world.send((0, batch(2)))
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    world.read((0, 0))
+    (read,) = world.fetched()
+    assert read.records is not None
+    assert bytes(read.records)[16:] == batch(2)[16:]
 
 
 def test_a_timestamp_that_is_too_old_for_its_topic_is_refused(world: BrokerWorld) -> None:

@@ -145,9 +145,7 @@ def test_a_produce_that_waits_for_its_flush_ends_when_the_broker_leads_no_more(t
     assert world.produced() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 
 
-@pytest.mark.parametrize(
-    ("data", "code"), [(b"x" * 80, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT), (b"", ErrorCode.CORRUPT_MESSAGE)]
-)
+@pytest.mark.parametrize(("data", "code"), [(b"x" * 80, ErrorCode.CORRUPT_MESSAGE), (b"", ErrorCode.INVALID_RECORD)])
 def test_bytes_that_are_no_batch_are_refused_and_nothing_is_written(
     tmp_path: Path, data: bytes, code: ErrorCode
 ) -> None:

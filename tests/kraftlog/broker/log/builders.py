@@ -149,7 +149,7 @@ def open_directory(
 def log_in(directory: LogDirectory, config: PartitionLogConfig | None = None) -> PartitionLog:
     """The log of `CLICKS`, made if it is not there."""
     found = directory.logs.get(CLICKS)
-    return found or directory.create_log(CLICKS, TOPIC_ID, config or PartitionLogConfig(), NOW_MS)
+    return found or directory.create_log(CLICKS, TOPIC_ID, config or PartitionLogConfig(), NOW_MS, UUID(int=7))
 
 
 def open_log(files: FileSystem, config: PartitionLogConfig | None = None, path: str = "data") -> PartitionLog:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from uuid import UUID
 
 import pytest
-from structlog.testing import capture_logs
 
-from kraftbase.errors import ApiError, DirectoryError, ErrorCode, InvariantViolation, StorageError
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
@@ -16,6 +14,7 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import PRODUCER_EXPIRATION_MS, LogManager
 from statemachine.query.partition_descriptions import TopicPartition
+from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     CLUSTER_ID,
@@ -33,6 +32,7 @@ from tests.kraftlog.broker.log.builders import (
 
 ORDERS = TopicPartition("orders", 3)
 LOG = "data/clicks-0/00000000000000000000.log"
+GONE = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 
 
 def open_as(files: FileSystem, cluster_id: str = CLUSTER_ID, node_id: int = 1) -> LogDirectory:
@@ -76,161 +76,6 @@ def test_a_file_of_log_starts_that_is_damaged_is_named_and_one_of_recovery_point
     write_new_file(files, "data/log-start-offset-checkpoint", b"0\nx\n")
     with pytest.raises(StorageError, match="which records were deleted"):
         open_as(files)
-
-
-# --- group commit -----------------------------------------------------------------------------------------------------
-
-
-def test_appends_of_many_partitions_are_acknowledged_by_one_flush_and_are_durable_then() -> None:
-    files, runtime = MemoryFileSystem(), StepRuntime()
-    directory = open_directory(files, runtime=runtime)
-    logs = [log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)]
-    answered: list[ApiError | None] = []
-    for _ in range(5):
-        for log in logs:
-            end_offset = append(log, batch(1)) + 1
-            directory.acknowledge(log, end_offset, answered.append)
-    assert answered == []
-    runtime.run()
-    assert answered == [None] * 10
-    assert directory.commits.flush_count == 1
-    assert directory.commits.is_idle
-    files.crash()
-    again = open_directory(files)
-    assert [again.logs[partition].log_end_offset for partition in (CLICKS, ORDERS)] == [5, 5]
-
-
-def test_appends_that_come_during_a_flush_wait_for_the_next_one() -> None:
-    files, runtime = MemoryFileSystem(), StepRuntime()
-    directory = open_directory(files, runtime=runtime)
-    log = log_in(directory)
-    answered: list[str] = []
-
-    def note(name: str) -> None:
-        answered.append(f"{name} at {log.recovery_point}")
-
-    directory.acknowledge(log, append(log, batch(1)) + 1, lambda error: note("first"))
-    directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
-    runtime.soon.pop(0)()
-    directory.acknowledge(log, append(log, batch(1)) + 1, lambda error: note("second"))
-    runtime.run()
-    assert answered == ["first at 1", "second at 2"]
-    assert directory.commits.flush_count == 2
-
-
-def test_without_flush_before_ack_an_append_is_acknowledged_at_once_until_flush_messages() -> None:
-    runtime = StepRuntime()
-    config = PartitionLogConfig(flush_before_ack=False, flush_messages=3)
-    directory = open_directory(MemoryFileSystem(), runtime=runtime, config=config)
-    log = log_in(directory, config)
-    answered: list[ApiError | None] = []
-    directory.acknowledge(log, append(log, batch(2)) + 2, answered.append)
-    assert (answered, log.recovery_point) == ([None], 0)
-    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
-    assert len(answered) == 1
-    runtime.run()
-    assert (answered, log.recovery_point) == ([None, None], 3)
-
-
-@pytest.mark.parametrize("is_slow", [False, True], ids=["on the loop", "in the thread"])
-def test_a_callback_that_fails_is_logged_and_neither_a_failure_of_the_disk_nor_in_the_way_of_others(
-    is_slow: bool,
-) -> None:
-    runtime = StepRuntime()
-    directory = open_directory(MemoryFileSystem(), runtime=runtime)
-    log = log_in(directory)
-    answered: list[str] = []
-
-    def note(name: str, error: ApiError | None) -> None:
-        answered.append(f"{name}: {'durable' if error is None else error.code.name}")
-        if name == "broken":
-            raise KeyError("a mistake of the caller")
-
-    if is_slow:
-        directory.commits._flusher.recent_flush_ms = 1_000.0
-    for name in ("before", "broken", "after"):
-        directory.acknowledge(log, append(log, batch(1)) + 1, partial(note, name))
-    with capture_logs() as logged:
-        runtime.run()
-    assert answered == ["before: durable", "broken: durable", "after: durable"]
-    (entry,) = logged
-    assert (entry["log_level"], entry["topic"], entry["partition"], entry["end_offset"]) == ("error", *CLICKS, 2)
-    assert not directory.offline_reason
-    directory.acknowledge(log, append(log, batch(1)) + 1, partial(note, "later"))
-    runtime.run()
-    assert answered[-1] == "later: durable"
-
-
-def test_an_invariant_that_a_callback_finds_violated_ends_the_process_when_the_others_are_told() -> None:
-    runtime = StepRuntime()
-    directory = open_directory(MemoryFileSystem(), runtime=runtime)
-    log = log_in(directory)
-    answered: list[ApiError | None] = []
-
-    def fail(error: ApiError | None) -> None:
-        answered.append(error)
-        raise InvariantViolation("what is committed is in the log")
-
-    for on_durable in (fail, answered.append):
-        directory.acknowledge(log, append(log, batch(1)) + 1, on_durable)
-    with pytest.raises(InvariantViolation):
-        runtime.run()
-    assert answered == [None, None]
-    assert not directory.offline_reason
-    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
-    runtime.run()
-    assert answered == [None, None, None]
-
-
-def test_a_callback_that_fails_is_not_in_the_way_of_others_that_are_refused() -> None:
-    files, runtime = MemoryFileSystem(), StepRuntime()
-    directory = open_directory(files, runtime=runtime)
-    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
-    answered: list[ErrorCode | None] = []
-
-    def fail(error: ApiError | None) -> None:
-        answered.append(error and error.code)
-        raise KeyError("a mistake of the caller")
-
-    for _ in range(2):
-        directory.acknowledge(log, append(log, batch(1)) + 1, fail)
-        directory.acknowledge(other, append(other, batch(1)) + 1, fail)
-    directory.delete_log(ORDERS, UUID(int=1))
-    assert answered == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
-    files.failing_syncs.add(LOG)
-    runtime.run()
-    assert answered[2:] == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
-    assert "fdatasync of data/clicks-0" in directory.offline_reason
-
-
-def test_a_flush_that_fails_takes_the_directory_offline_and_nothing_is_acknowledged() -> None:
-    files, runtime = MemoryFileSystem(), StepRuntime()
-    directory = open_directory(files, runtime=runtime)
-    log = log_in(directory)
-    answered: list[ApiError | None] = []
-    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
-    files.failing_syncs.add(LOG)
-    runtime.run()
-    (error,) = answered
-    assert error is not None and error.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert "fdatasync of data/clicks-0" in directory.offline_reason
-    files.failing_syncs.clear()
-    with pytest.raises(ApiError, match="is offline"):
-        append(log, batch(1))
-    directory.close(broker_epoch=1)
-    assert not files.exists("data/.kafka_cleanshutdown"), "it is recovered at the next start"
-
-
-def test_an_append_that_is_truncated_while_it_waits_is_not_acknowledged() -> None:
-    runtime = StepRuntime()
-    directory = open_directory(MemoryFileSystem(), runtime=runtime)
-    log = log_in(directory)
-    answered: list[ApiError | None] = []
-    append(log, batch(1))
-    directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
-    log.truncate(1)
-    runtime.run()
-    assert [error.code for error in answered if error] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 # --- full disks -------------------------------------------------------------------------------------------------------
@@ -280,7 +125,7 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     runtime.run()
     assert [error.code for error in answered if error] == [ErrorCode.KAFKA_STORAGE_ERROR]
     with pytest.raises(ApiError, match="no space left"):
-        directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+        directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     assert not directory.offline_reason
     files.space_limit = None
     directory.acknowledge(log, 1, answered.append)
@@ -288,6 +133,76 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     assert answered[-1] is None
     files.crash()
     assert log_in(open_directory(files)).epochs.entries() == ((3, 0),)
+
+
+def test_a_log_start_that_found_no_room_is_written_when_it_is_asked_for_again() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        log.delete_records(2)
+    files.space_limit = None
+    assert log.delete_records(2) == 2
+    files.crash()
+    assert log_in(open_directory(files)).log_start_offset == 2
+
+
+def test_checkpoints_of_a_deleted_log_that_found_no_room_to_go_are_not_those_of_the_next_one() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(3))
+    log.flush()
+    log.advance_high_watermark(3)
+    log.delete_records(3)
+    files.space_limit = files.used_bytes()
+    with pytest.raises(ApiError, match="no space left"):
+        directory.delete_log(CLICKS, UUID(int=1))
+    files.space_limit = None
+    log = log_in(directory)
+    append(log, batch(2))
+    log.flush()
+    files.crash()
+    log = log_in(open_directory(files))
+    assert (log.log_start_offset, log.log_end_offset) == (0, 2)
+
+
+def test_a_start_on_a_full_disk_leaves_nothing_offline_and_its_indexes_are_written_when_there_is_room() -> None:
+    files = MemoryFileSystem()
+    config = PartitionLogConfig(segment_bytes=400, index_interval_bytes=0)
+    log = log_in(open_directory(files, config=config), config)
+    log.assign_epoch(3)
+    for index in range(12):
+        append(log, batch(2, timestamp_ms=NOW_MS + index), epoch=3)
+    log.flush()
+    files.end_process()
+    before, index_path = all_batches(log_in(open_directory(files, config=config))), "data/clicks-0/{:020}.timeindex"
+    files.end_process()
+    files.space_limit = 0
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    assert (directory.offline_reason, all_batches(log), log.recovery_point) == ("", before, 24)
+    assert not files.exists(index_path.format(0))
+    with pytest.raises(ApiError, match="no space left"):
+        append(log, batch(1), epoch=3)
+    files.space_limit = None
+    directory.checkpoint()
+    append(log, batch(1, timestamp_ms=NOW_MS + 100), epoch=3)
+    log.flush()
+    assert files.exists(index_path.format(0))
+    directory.checkpoint()
+    files.crash()
+    log = log_in(open_directory(files, config=config))
+    assert all_batches(log)[:-1] == before
+    for index in range(12):
+        found = log.reader.find_timestamp(NOW_MS + index)
+        assert found is not None
+        assert found.timestamp_ms == NOW_MS + index
+    check_agreement(log)
 
 
 # --- several directories ----------------------------------------------------------------------------------------------
@@ -388,6 +303,18 @@ def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jump
     assert len(log.producers.states) == 0
 
 
+def test_flush_ms_acts_though_the_clock_was_set_back() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(flush_before_ack=False, flush_ms=500)
+    manager = open_manager(files, runtime, config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    append(log, batch(1), now_ms=NOW_MS)
+    runtime.wall_clock_ms = lambda: NOW_MS - PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    manager.maintain()
+    runtime.run()
+    assert log.recovery_point == 1
+
+
 def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     config = PartitionLogConfig(segment_bytes=200)
@@ -415,7 +342,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
     append(log, batch(3))
     log.flush()
     manager.checkpoint()
-    manager.delete_log(CLICKS)
+    manager.delete_log(CLICKS, GONE)
     with pytest.raises(ApiError, match="is in none of"):
         manager.log_of(CLICKS)
     with pytest.raises(ApiError, match="was deleted"):
@@ -436,7 +363,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
 def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody_else() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     directory = open_directory(files, runtime=runtime)
-    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    log, other = log_in(directory), directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     answered: list[str] = []
 
     def note(name: str, error: ApiError | None) -> None:
@@ -447,10 +374,10 @@ def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody
     directory.acknowledge(other, append(other, batch(1)) + 1, lambda error: note("other", error))
     directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
     runtime.soon.pop(0)()
-    directory.delete_log(CLICKS, UUID(int=1))
-    again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS)
+    directory.delete_log(CLICKS, UUID(int=1), GONE)
+    again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS, UUID(int=7))
     runtime.run()
-    assert answered == ["deleted: NOT_LEADER_OR_FOLLOWER", "other: durable"]
+    assert answered == ["deleted: UNKNOWN_TOPIC_OR_PARTITION", "other: durable"]
     assert not directory.offline_reason
     again.flush()
     files.crash()
@@ -461,7 +388,7 @@ def test_a_start_removes_what_a_deletion_has_left() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     manager = open_manager(files, runtime, paths=("a",), config=PartitionLogConfig())
     manager.create_log(TopicPartition("x" * 249, 0), TOPIC_ID, PartitionLogConfig())
-    manager.delete_log(TopicPartition("x" * 249, 0))
+    manager.delete_log(TopicPartition("x" * 249, 0), GONE)
     (left,) = [name for name in files.list_directory("a") if name.endswith("-delete")]
     assert len(left) <= 255
     files.crash()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 import pytest
 
@@ -125,6 +126,23 @@ def test_damage_at_the_end_of_a_segment_is_told_by_the_next_one() -> None:
     files.end_process()
     directory = open_directory(files, config=PartitionLogConfig(segment_bytes=1300))
     assert "a later segment begins with a valid batch" in directory.damaged[CLICKS]
+
+
+def test_a_lost_batch_in_one_sector_with_the_begin_of_one_that_was_cut_off_is_no_damage() -> None:
+    """The first segment's second batch is lost, and of its third all but what is in the second one's sector."""
+    config = PartitionLogConfig(segment_bytes=800)
+    files = MemoryFileSystem()
+    log = log_in(open_directory(files, config=config), config)
+    for size in (100, 100, 300, 300):
+        append(log, batch(1, value=b"v" * size))
+    assert log.segment_count == 2
+    before = all_batches(log)
+    files.end_process()
+    overwrite(files, FIRST, len(before[0]), bytes(len(before[1])))
+    files.open(FIRST).truncate(SECTOR_BYTES)
+    log = log_in(open_directory(files, config=config), config)
+    assert all_batches(log) == before[:1]
+    check_agreement(log)
 
 
 def test_segments_behind_a_torn_one_are_removed() -> None:
@@ -275,7 +293,7 @@ def test_what_kafka_was_about_to_delete_goes() -> None:
 
 def test_a_header_that_has_rotted_takes_its_partition_offline_when_it_is_read_and_no_other() -> None:
     files, directory, log = written()
-    other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS)
+    other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
     overwrite(files, FIRST, position_of(log, 1) + 16, b"\7")
     with pytest.raises(ApiError, match="its magic is 7") as raised:
         log.reader.read(11, 100, 12)
@@ -297,4 +315,4 @@ def test_a_file_that_cannot_be_read_takes_the_directory_offline_and_is_named() -
     with pytest.raises(ApiError, match="is offline"):
         append(log, batch(1))
     with pytest.raises(ApiError, match="is offline"):
-        directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS)
+        directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import ErrorCode
+from kraftbase.errors import ErrorCode, StorageError
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
@@ -83,7 +82,7 @@ def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
     world.commit(remove_topic(1))
     world.logs.maintain()
     assert [name for name in world.files.list_directory("data") if name.startswith("clicks")] == []
-    assert world.partitions.strays() == []
+    assert not world.logs.directories[0].damaged
 
 
 def test_a_log_for_which_there_was_no_room_is_made_when_there_is(tmp_path: Path) -> None:
@@ -121,11 +120,52 @@ def test_a_topic_that_was_made_anew_while_the_broker_was_down_begins_empty(tmp_p
     assert [part.base_offset for part in again.produced()] == [0]
 
 
-def test_a_log_whose_partition_has_gone_while_the_broker_was_down_is_kept_and_named(tmp_path: Path) -> None:
-    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+def test_db86_a_log_whose_partition_has_gone_while_the_broker_was_down_is_deleted_and_named(tmp_path: Path) -> None:
+    """DB-86."""
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(index=0), replicas(index=1)])
     with capture_logs() as lines:
-        again = started_again(tmp_path, world, topic("views", 2), replicas(2))
-    assert again.partitions.strays() == [TopicPartition("clicks", 0)]
-    assert [line["first"] for line in lines if "not this broker's" in line["event"]] == [["clicks-0"]]
-    again.send((0, batch(1)), version=12)
-    assert again.produced_codes() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        again = started_again(tmp_path, world, topic("clicks"), replicas(index=1))
+    assert [line["log"] for line in lines if "stray log is deleted" in line["event"]] == ["clicks-0"]
+    names = [name for name in again.files.list_directory("data") if name.startswith("clicks")]
+    assert ["clicks-1" in names, "clicks-0" in names, len(names)] == [True, False, 2], "it is renamed before it goes"
+    again.logs.maintain()
+    assert [name for name in again.files.list_directory("data") if name.startswith("clicks")] == ["clicks-1"]
+
+
+def test_a_topic_is_made_though_a_log_with_its_name_is_on_a_disk_that_has_failed(tmp_path: Path) -> None:
+    (tmp_path / "again").mkdir()
+    world = world_with_two_directories(tmp_path, replicas())
+    failed = world.logs.directory_of(world.replica().name)
+    assert failed is not None
+    failed.fail(StorageError("the disk is gone"))
+    world.commit(remove_topic(1))
+    world.commit(topic("clicks", 2), replicas(2, directory=UNASSIGNED_DIRECTORY))
+    world.send((0, batch(2)), number=2)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    # The disk is back at the next start: its log is of the topic that was deleted.
+    world.files.end_process()
+    again = BrokerWorld(
+        tmp_path / "again", [topic("clicks", 2), replicas(2)], log_paths=("first", "second"), files=world.files
+    )
+    assert again.replica(number=2).online_log().log_end_offset == 2
+    assert not again.files.exists("first/clicks-0")
+
+
+def test_what_is_left_of_a_log_that_could_not_be_deleted_is_not_another_topics(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(3)), acks=1)
+    world.runtime.run()
+    world.logs.directories[0].logs.clear()  # as a deletion leaves it for whose rename there was no room
+    world.commit(remove_topic(1))
+    world.commit(topic("clicks", 2), replicas(2))
+    assert world.replica(number=2).online_log().log_end_offset == 0
+
+
+@pytest.mark.parametrize("chosen", [0, 1])
+def test_a_log_is_made_in_the_directory_that_the_controller_has_chosen(tmp_path: Path, chosen: int) -> None:
+    world = world_with_two_directories(tmp_path)
+    directory = world.logs.directories[chosen]
+    world.commit(replicas(index=0, directory=directory.directory_id.bytes))
+    world.commit(replicas(index=1, directory=directory.directory_id.bytes))
+    assert len(directory.logs) == 2

@@ -90,3 +90,20 @@ def test_readers_of_committed_records_are_told_of_aborted_transactions_and_wait_
         told = None if aborted is None else [(one.producer_id, one.first_offset) for one in aborted]
         found.append((part.high_watermark, part.last_stable_offset, last, told))
     assert found == [(10, 8, 9, None), (10, 8, 7, [(7, 6)])]
+
+
+def test_a_reader_of_committed_records_is_told_of_those_aborted_transactions_only_that_it_has_records_of(
+    world: BrokerWorld,
+) -> None:
+    log = world.replica().online_log()
+    for producer_id in (7, 8):
+        log.append_as_leader(produced(producer_id, 0, attributes=TRANSACTIONAL), 5, NOW_MS)
+        log.append_as_leader(marker(producer_id, aborts=True), 5, NOW_MS, Origin.COORDINATOR)
+    log.flush()
+    world.replica().raise_high_watermark()
+    told = {}
+    for max_bytes in (1, 1_000_000):
+        world.read((0, 6), isolation=1, max_bytes=max_bytes)
+        (part,) = world.fetched()
+        told[max_bytes] = [one.producer_id for one in part.aborted_transactions or ()]
+    assert told == {1: [7], 1_000_000: [7, 8]}

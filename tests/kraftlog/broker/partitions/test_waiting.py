@@ -125,7 +125,7 @@ def test_a_partition_that_is_deleted_in_the_middle_of_its_flush_leaves_its_succe
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
     world.send((0, batch(3)))
     world.commit(*MADE_ANEW)
-    assert world.produced_codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert world.produced_codes() == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     world.send((0, batch(1)), number=2)
     world.runtime.run()
     assert [part.base_offset for part in world.produced()] == [0]

@@ -38,6 +38,10 @@ QUICK = [
     "an operation that timed out is answered again",
     "publishers are told of an aborted transaction",
     "a full write-ahead log is never looked at again",
+    "an append is acknowledged before its group commit",
+    "readers are shown what is not flushed",
+    "a flush forgets the segments before the last one",
+    "a log ends where its index does",
 ]
 
 

@@ -1,0 +1,219 @@
+"""Whether the logs of a stopped broker are sound, and what its next start does about those that are not.
+
+Every batch is read with its checksum, offsets and epochs; indexes, checkpoints and snapshots of producers are compared
+with the batches. Nothing is written, locked or created.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final, TypeVar
+
+from kraftlog.broker.log.formats.checkpoints import (
+    decode_epochs,
+    decode_meta,
+    decode_offsets,
+    decode_partition_metadata,
+)
+from kraftlog.broker.log.formats.names import (
+    CLEAN_SHUTDOWN_NAME,
+    DAMAGED_SUFFIX,
+    LEADER_EPOCHS_NAME,
+    LOG_STARTS_NAME,
+    LOG_SUFFIX,
+    META_NAME,
+    PARTITION_METADATA_NAME,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    RECOVERY_POINTS_NAME,
+    directory_name,
+    is_deleted_directory,
+    offset_in_name,
+    partition_in_name,
+)
+from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.offline.file_reports import FileReport, FileStatus
+from kraftlog.offline.replay_verification import Progress
+from kraftlog.offline.segment_verification import TAKES_OFFLINE, EpochRun, SegmentVerification
+from statemachine.query.partition_descriptions import TopicPartition
+
+REMOVES: Final = "removes it"
+READS_ALL: Final = "reads all segments"
+REFUSES_DIRECTORY: Final = "does not use the log directory"
+MAKES_EPOCHS: Final = "makes it again from the batches"
+KEEPS_EPOCHS: Final = "uses it as it is: delete it while the broker is stopped, and it is made again from the batches"
+
+T = TypeVar("T")
+
+
+def is_log_directory(directory: Path) -> bool:
+    """Whether it looks like one of a broker's log directories."""
+    if (directory / RECOVERY_POINTS_NAME).exists() or (directory / LOG_STARTS_NAME).exists():
+        return True
+    return directory.is_dir() and any(_is_log(entry) for entry in directory.iterdir())
+
+
+def _is_log(entry: Path) -> bool:
+    return (
+        partition_in_name(entry.name) is not None
+        and entry.is_dir()
+        and ((entry / PARTITION_METADATA_NAME).exists() or any(entry.glob(f"*{LOG_SUFFIX}")))
+    )
+
+
+def verify_log_directory(
+    directory: Path, shown: str = "", progress: Progress = lambda done, total: None
+) -> list[FileReport]:
+    """The findings for a log directory. `shown` goes before the names in it; `progress` is told bytes.
+
+    Raises OSError or StorageError for a file that may not be read.
+    """
+    return _LogDirectory(directory, shown, progress).verify()
+
+
+class _LogDirectory:
+    def __init__(self, directory: Path, shown: str, progress: Progress) -> None:
+        self._directory = directory
+        self._shown = shown
+        self._progress = progress
+        self._done_bytes = 0
+        self._total_bytes = 0
+        self._reports: list[FileReport] = []
+        self._was_clean = (directory / CLEAN_SHUTDOWN_NAME).exists()
+
+    def verify(self) -> list[FileReport]:
+        self._meta()
+        recovery_points = self._offsets(RECOVERY_POINTS_NAME, FileStatus.MENDED, READS_ALL)
+        log_starts = self._offsets(LOG_STARTS_NAME, FileStatus.DAMAGED, REFUSES_DIRECTORY)
+        if self._was_clean:
+            self._add(CLEAN_SHUTDOWN_NAME, found="the broker was shut down cleanly")
+        entries = sorted(self._directory.iterdir())
+        logs = [entry for entry in entries if _is_log(entry)]
+        self._total_bytes = sum(path.stat().st_size for log in logs for path in log.glob(f"*{LOG_SUFFIX}"))
+        for entry in entries:
+            if is_deleted_directory(entry.name):
+                self._add(entry.name, FileStatus.MENDED, "was deleted", next_start=REMOVES)
+        for log in logs:
+            partition = partition_in_name(log.name)
+            if partition is not None:
+                self._log(log, recovery_points.get(partition, 0), log_starts.get(partition, 0))
+        self._missing({directory_name(one) for one in recovery_points | log_starts} - {log.name for log in logs})
+        return self._reports
+
+    def _add(
+        self, name: str, status: FileStatus = FileStatus.SOUND, found: str = "", reason: str = "", next_start: str = ""
+    ) -> None:
+        self._reports.append(FileReport(self._shown + name, status, found, reason, next_start))
+
+    def _meta(self) -> None:
+        path = self._directory / META_NAME
+        if not path.exists():
+            self._add(META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is")
+            return
+        try:
+            cluster_id, node_id, _ = decode_meta(path.read_bytes(), str(path))
+        except MalformedBytes as error:
+            self._add(META_NAME, FileStatus.DAMAGED, "damaged", str(error), REFUSES_DIRECTORY)
+        else:
+            self._add(META_NAME, found=f"broker {node_id} of cluster {cluster_id}")
+
+    def _offsets(self, name: str, status: FileStatus, next_start: str) -> dict[TopicPartition, int]:
+        """A checkpoint file; `status` if it does not read back."""
+        path = self._directory / name
+        if not path.exists():
+            return {}
+        try:
+            offsets = decode_offsets(path.read_bytes(), str(path))
+        except MalformedBytes as error:
+            self._add(name, status, "damaged", str(error), next_start)
+            return {}
+        self._add(name, found=f"offsets of {len(offsets)} partitions")
+        return offsets
+
+    def _missing(self, names: set[str]) -> None:
+        for name in sorted(names):
+            self._add(name, FileStatus.DAMAGED, "missing", "the checkpoints say that there is a log", "makes it anew")
+
+    # --- one partition ------------------------------------------------------------------------------------------------
+
+    def _log(self, log: Path, recovery_point: int, log_start_offset: int) -> None:
+        shown = f"{self._shown}{log.name}"
+        for path in sorted(log.glob(f"*{DAMAGED_SUFFIX}")):
+            name = f"{log.name}/{path.name}"
+            self._add(name, FileStatus.DAMAGED, "set aside at an earlier start", "", "leaves the partition offline")
+        self._topic_id(log)
+        paths = [path for path in sorted(log.iterdir()) if offset_in_name(path.name, LOG_SUFFIX) is not None]
+        runs: list[EpochRun] = []
+        end_offset = 0
+        flushed = 0 if log_start_offset >= recovery_point else recovery_point  # else all of it was deleted
+        for index, path in enumerate(paths):
+            base_offset = int(path.stem)
+            latest_epoch = max((run.epoch for run in runs), default=-1)
+            segment = SegmentVerification(
+                path, base_offset, shown, flushed, latest_epoch=latest_epoch, was_clean=self._was_clean
+            )
+            verdict = segment.verify(paths[index + 1 :])
+            if index and base_offset < end_offset:
+                verdict.log.status = FileStatus.DAMAGED
+                verdict.log.reason = f"the segment before ends at offset {end_offset}"
+                verdict.log.next_start = TAKES_OFFLINE
+            self._reports += [verdict.log, *verdict.others]
+            runs += verdict.epochs
+            end_offset = verdict.end_offset
+            self._done_bytes += path.stat().st_size
+            self._progress(self._done_bytes, self._total_bytes)
+        if end_offset < max(flushed, log_start_offset):
+            reason = f"the checkpoints say that it reaches {max(flushed, log_start_offset)}"
+            self._add(log.name, FileStatus.DAMAGED, f"the log ends at offset {end_offset}", reason, TAKES_OFFLINE)
+        self._epochs(log, runs, flushed)
+        self._snapshots(log, end_offset)
+
+    def _topic_id(self, log: Path) -> None:
+        path = log / PARTITION_METADATA_NAME
+        if path.exists():
+            try:
+                decode_partition_metadata(path.read_bytes(), str(path))
+            except MalformedBytes as error:
+                name = f"{log.name}/{path.name}"
+                self._add(name, FileStatus.DAMAGED, "damaged", str(error), REFUSES_DIRECTORY)
+
+    def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:
+        """Whether each batch has the epoch that the file has for its offset."""
+        name, path = f"{log.name}/{LEADER_EPOCHS_NAME}", log / LEADER_EPOCHS_NAME
+        if not path.exists():
+            if runs:
+                self._add(name, FileStatus.MENDED, "missing", next_start=MAKES_EPOCHS)
+            return
+        try:
+            entries = decode_epochs(path.read_bytes(), str(path))
+        except MalformedBytes as error:
+            self._add(name, FileStatus.MENDED, "damaged", str(error), MAKES_EPOCHS)
+            return
+        for run in runs:
+            known = max((epoch for epoch, start_offset in entries if start_offset <= run.first_offset), default=-1)
+            if known != run.epoch:
+                is_flushed = run.last_offset < flushed
+                self._add(
+                    name, FileStatus.DAMAGED if is_flushed else FileStatus.MENDED, "does not agree with the log",
+                    f"offset {run.first_offset} has epoch {run.epoch} in the log, and {known} in the file",
+                    KEEPS_EPOCHS if is_flushed else MAKES_EPOCHS,
+                )  # fmt: skip
+                return
+
+    def _snapshots(self, log: Path, end_offset: int) -> None:
+        for path in sorted(log.iterdir()):
+            offset = offset_in_name(path.name, PRODUCER_SNAPSHOT_SUFFIX)
+            if offset is None:
+                continue
+            reason = f"the log ends at offset {end_offset}" if offset > end_offset else ""
+            try:
+                entries = decode_snapshot(path.read_bytes(), str(path))
+            except MalformedBytes as error:
+                reason = str(error)
+            else:
+                wrong = next((entry for entry in entries if entry.last_offset >= offset), None)
+                if wrong is not None:
+                    reason = f"producer {wrong.producer_id} has offset {wrong.last_offset}, which comes later"
+            if reason:
+                next_start = f"{REMOVES} and uses an older one, or the batches"
+                self._add(f"{log.name}/{path.name}", FileStatus.MENDED, "cannot be used", reason, next_start)

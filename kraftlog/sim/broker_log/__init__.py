@@ -1,0 +1,16 @@
+"""A broker's log and its handlers on simulated disks: `kraftlog sim --world broker-log`.
+
+Production code runs in it: the log manager with all below it, the partitions, and the handlers of Produce, Fetch,
+ListOffsets and DeleteRecords. Simulated are the disk, the clocks, the process, the metadata log and the clients.
+
+- `judges`: what must hold, by code that shares nothing with what it judges: it has a reader of Kafka's files of its own
+- `parameters`: what a seed draws
+- `metadata`: the topics that there are, in the tables of a broker's state machine
+- `process`: one life of a broker's process, step by step, and what it runs in
+- `broker`: the production code in a life
+- `world`: a disk, a broker, promises; what is asked of the broker on the way
+- `clients`, `transactions`: producers, readers, an administrator; a producer of transactions
+- `faults`: what may happen to a world
+- `run`: one seed from start to end, many seeds, and shrinking one that fails
+- `events`, `report`: what must happen in a sweep; the command
+"""

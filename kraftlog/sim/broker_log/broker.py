@@ -1,0 +1,123 @@
+"""The production code of a broker in one life: logs, partitions, and the handlers that its clients reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kraftbase.files.files import join
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.apis.fetch import FetchApi
+from kraftlog.broker.apis.logs import DeleteRecordsApi
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.offsets import ListOffsetsApi
+from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.kafka.apis import api_of
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata
+from kraftlog.sim.broker_log.process import BrokerProcess
+from statemachine.replay.deltas import MetadataDelta
+
+OnAnswer = Callable[[Message | None], None]
+"""Called with the answer as it leaves the broker; None: there is none, for acks=0."""
+
+PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
+DELETE_RECORDS: Final = 21
+VERSIONS: Final = {PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, DELETE_RECORDS: 2}
+_CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
+
+
+class Broker:
+    """A broker whose logs are open."""
+
+    def __init__(
+        self, process: BrokerProcess, files: MemoryFileSystem, directories: int, metadata: Metadata, open_files_max: int
+    ) -> None:
+        """Start as a process does: the logs first, then the metadata."""
+        self.process = process
+        paths = [f"logs-{number}" for number in range(directories)]
+        self.logs = LogManager.open(
+            files, paths, process, cluster_id=CLUSTER_ID, node_id=BROKER_ID,
+            config_of=lambda partition: metadata.log_config(partition.topic), open_files_max=open_files_max,
+            new_id=metadata.new_id,
+        )  # fmt: skip
+        self.cluster = ClusterView(CLUSTER_ID)
+        self.partitions = Partitions(BROKER_ID, self.logs, metadata)
+        for publisher in (self.cluster, self.partitions):
+            publisher.on_snapshot(metadata.end_offset, metadata.connection)
+        lookup = PartitionLookup(self.partitions, self.cluster)
+        usage = QuotaUsage(ClientQuotas())
+        self._handlers: dict[int, Handler] = {
+            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
+            FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
+            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
+            DELETE_RECORDS: DeleteRecordsApi(lookup).handle,
+        }
+
+    def on_deltas(self, deltas: list[MetadataDelta]) -> None:
+        """The metadata has changed."""
+        for delta in deltas:
+            for publisher in (self.cluster, self.partitions):
+                publisher.on_delta(delta)
+
+    def ask(self, body: Message, on_answer: OnAnswer) -> bool:
+        """Handle a request; returns False if the connection is closed for it."""
+
+        def reply(response: Message | None, throttle_ms: int = 0) -> None:
+            if not self.process.has_ended:
+                on_answer(response)
+
+        request = ClientRequest(api_of(body.KEY), VERSIONS[body.KEY], "simulated", body, _CLIENT, 100)
+        try:
+            self._handlers[body.KEY](request, reply)
+        except ConnectionRefused:
+            return False
+        return True
+
+    # --- from time to time --------------------------------------------------------------------------------------------
+
+    def maintain(self) -> int:
+        """Retention, and flushes that are due; returns how many segments were deleted."""
+        deleted = self.logs.maintain()
+        self.partitions.check_logs()
+        return deleted
+
+    def roll(self, topic: str, index: int) -> None:
+        """Go on in a new segment. Raises ApiError."""
+        partition = self.partitions.named(topic, index)
+        if partition is not None and partition.log is not None:
+            partition.log.roll(self.process.wall_clock_ms())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no flush is under way."""
+        return all(directory.commits.is_idle for directory in self.logs.online)
+
+    @property
+    def has_lost_directories(self) -> bool:
+        """Whether a log directory is offline."""
+        return bool(self.logs.failed) or any(directory.offline_reason for directory in self.logs.directories)
+
+    @property
+    def damage(self) -> str:
+        """What was found of damage."""
+        return "; ".join(reason for directory in self.logs.directories for reason in directory.damaged.values())
+
+    def path_of(self, topic: str, index: int) -> str | None:
+        """The directory of a partition, if its log is open."""
+        partition = self.partitions.named(topic, index)
+        if partition is None or partition.log is None:
+            return None
+        directory = self.logs.directory_of(partition.name)
+        if directory is None or directory.offline_reason:
+            return None
+        return join(directory.path, f"{topic}-{index}")

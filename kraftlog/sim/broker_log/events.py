@@ -1,0 +1,59 @@
+"""What must happen in a sweep of worlds of a broker's log, or the sweep proves less than it says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlog.sim.broker_log.parameters import FAULT_KINDS
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.virtual.crash import Crash
+
+REQUIRED: Final = (
+    *(f"fault: {kind}" for kind in FAULT_KINDS),
+    *(f"ended: {crash}" for crash in Crash),
+    *(f"killed before {operation}" for operation in (
+        "create", "write_at", "truncate", "fsync", "fdatasync", "fsync_directory", "rename", "remove",
+    )),
+    "the broker started",
+    "killed between two operations",
+    "killed at its start",
+    "shut down cleanly",
+    "shut down with trouble",
+    "an operation failed",
+    "what was not flushed was lost",
+    "produce: acks=0",
+    "produce: acks=1",
+    "produce: acks=-1",
+    "produce: acks=1, idempotent",
+    "produce: acks=-1, idempotent",
+    "produce: NONE",
+    "produce: KAFKA_STORAGE_ERROR",
+    "produce: NOT_LEADER_OR_FOLLOWER",
+    "produce: OUT_OF_ORDER_SEQUENCE_NUMBER",
+    "produce: INVALID_TIMESTAMP",
+    "produce: UNKNOWN_TOPIC_ID",
+    "produce: acks=0 refused",
+    "produce: sent again",
+    "an answer was lost",
+    "a duplicate was acknowledged",
+    "fetch: NONE",
+    "fetch: OFFSET_OUT_OF_RANGE",
+    "fetch: KAFKA_STORAGE_ERROR",
+    "a reader got records",
+    "delete records: NONE",
+    "delete records: KAFKA_STORAGE_ERROR",
+    "segments were deleted",
+    "a log was rolled",
+    "a roll was refused",
+    "a topic was deleted",
+    "a leader was elected",
+    "transaction: ABORT",
+    "transaction: COMMIT",
+    "a transaction was left open",
+    "a reader was told of an aborted transaction",
+)  # fmt: skip
+
+
+def missing_events(marks: Marks) -> list[str]:
+    """Those that did not happen."""
+    return [name for name in REQUIRED if not marks.counts[name]]

@@ -1,0 +1,115 @@
+"""The files of one partition: what its segments hold, and whether their indexes agree with that."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kraftbase.files.files import FileSystem, join, read_whole
+from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.rules import INDEXES, OFFSETS
+from kraftlog.sim.violation import Violation
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+_TRANSACTION_ENTRY: Final = struct.Struct(">hqqqq")
+_DIGITS: Final = 20
+
+
+class Aborted(NamedTuple):
+    """A transaction that was aborted, as a reader is told of it, and where its marker is."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+
+
+def read_log(files: FileSystem, directory: str) -> list[Batch]:
+    """Every batch of a partition, in order, while its broker stands still or is between two steps.
+
+    Raises Violation if segments overlap, or an index names what is not there.
+    """
+    found: list[Batch] = []
+    names = files.list_directory(directory)
+    for name in [name for name in names if name.endswith(".log") and len(name) == _DIGITS + len(".log")]:
+        base_offset = int(name[:_DIGITS])
+        if found and base_offset <= found[-1].last_offset:
+            raise Violation(f"{OFFSETS}: {join(directory, name)} begins before offset {found[-1].last_offset + 1}")
+        batches = whole_batches(read_whole(files, join(directory, name)))
+        _check_order(join(directory, name), base_offset, batches)
+        stem = name.removesuffix(".log")
+        if f"{stem}.index" in names:
+            path = join(directory, f"{stem}.index")
+            _check_offset_index(path, read_whole(files, path), base_offset, batches)
+        if f"{stem}.timeindex" in names:
+            path = join(directory, f"{stem}.timeindex")
+            _check_time_index(path, read_whole(files, path), base_offset, batches)
+        found += batches
+        if f"{stem}.txnindex" in names:
+            path = join(directory, f"{stem}.txnindex")
+            _check_transaction_index(path, read_whole(files, path), batches, aborted_transactions(found))
+    return found
+
+
+def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:
+    """What a scan finds; one whose first records were deleted begins with what is left of it."""
+    begun: dict[int, int] = {}
+    found: list[Aborted] = []
+    for batch in batches:
+        if batch.is_of_transaction:
+            begun.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.is_marker:
+            first_offset = begun.pop(batch.producer_id, None)
+            if batch.is_abort and first_offset is not None:
+                found.append(Aborted(batch.producer_id, first_offset, batch.base_offset))
+    return found
+
+
+def _check_order(path: str, base_offset: int, batches: list[Batch]) -> None:
+    end_offset = base_offset
+    for batch in batches:
+        if batch.base_offset < end_offset or batch.last_offset < batch.base_offset:
+            raise Violation(f"{OFFSETS}: {path} has {batch.base_offset} at byte {batch.position}, behind {end_offset}")
+        end_offset = batch.last_offset + 1
+
+
+def _check_offset_index(path: str, data: bytes, base_offset: int, batches: list[Batch]) -> None:
+    """Each entry is the last offset of a batch, and where that begins; both columns ascend."""
+    by_last_offset = {batch.last_offset: batch.position for batch in batches}
+    previous = -1
+    for relative, position in _OFFSET_ENTRY.iter_unpack(data[: len(data) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]):
+        if relative <= previous or by_last_offset.get(base_offset + relative) != position:
+            raise Violation(
+                f"{INDEXES}: {path} says that offset {base_offset + relative} ends the batch at byte"
+                f" {position}; there is {by_last_offset.get(base_offset + relative)}"
+            )
+        previous = relative
+
+
+def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Batch]) -> None:
+    """Each entry is the largest timestamp up to an offset; both columns ascend."""
+    previous_ms = previous = -1
+    for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(data[: len(data) // _TIME_ENTRY.size * _TIME_ENTRY.size]):
+        largest = max((batch.max_timestamp_ms for batch in batches if batch.last_offset <= base_offset + relative),
+                      default=-1)  # fmt: skip
+        is_an_end = any(batch.last_offset == base_offset + relative for batch in batches)
+        if timestamp_ms <= previous_ms or relative <= previous or largest != timestamp_ms or not is_an_end:
+            raise Violation(
+                f"{INDEXES}: {path} says {timestamp_ms} for offset {base_offset + relative}; up to"
+                f" there it is {largest}"
+            )
+        previous_ms, previous = timestamp_ms, relative
+
+
+def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
+    """Each entry is an abort whose marker is in the segment; it began where a scan finds that, or before what is left."""
+    markers = {batch.base_offset for batch in batches if batch.is_abort}
+    begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
+    whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]
+    for _, producer_id, first_offset, last_offset, _ in _TRANSACTION_ENTRY.iter_unpack(whole):
+        if last_offset not in markers or first_offset > begun.get((producer_id, last_offset), last_offset):
+            raise Violation(
+                f"{INDEXES}: {path} says that producer {producer_id} has aborted {first_offset} to {last_offset}; a scan"
+                f" finds {begun.get((producer_id, last_offset))}"
+            )

@@ -1,0 +1,195 @@
+"""What a broker has promised of one partition: acknowledgements, what readers saw, where the log starts.
+
+A promise is made when an answer leaves the broker, whether it arrives or not. One of a topic with `flush.before.ack`
+holds whatever happens to the process and the power; of another topic a loss of power takes it, unless `flush.ms` has
+passed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftlog.sim.broker_log.judges.batches import Batch, content_of
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, KEPT, OFFSETS, ONCE, READ, START
+from kraftlog.sim.violation import Violation
+
+FOR_EVER: Final = 2**62
+
+TOLERANCE_MS: Final = 60_000
+"""A clock that is off by less is believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """The settings of a topic that promises depend on."""
+
+    flush_before_ack: bool
+    flush_ms: int
+    retention_ms: int
+    retention_bytes: int
+
+
+@dataclass(slots=True)
+class Promise:
+    """A batch that must be there."""
+
+    base_offset: int
+    last_offset: int
+    content: bytes
+    durable_from_us: int
+    """From when on it must survive a loss of power."""
+    max_timestamp_ms: int
+    why: str
+    is_deleted: bool = False
+    """Judged once: what is kept later says nothing of the time when it was deleted."""
+
+
+@dataclass(slots=True)
+class PartitionPromises:
+    """One partition of one topic, from its creation to its deletion."""
+
+    name: str
+    rules: TopicRules
+    start: int = 0
+    """The highest start of the log that anybody was told."""
+    deleted_below: int = 0
+    """How far DeleteRecords was asked to delete."""
+    by_offset: dict[int, Promise] = field(default_factory=dict)
+    owners: dict[int, Promise] = field(default_factory=dict)
+    """By each of their offsets."""
+    sent: set[bytes] = field(default_factory=set)
+    first_answers: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    checks: int = 0
+
+    # --- what is promised ---------------------------------------------------------------------------------------------
+
+    def will_send(self, data: bytes) -> None:
+        """A producer is about to send this batch."""
+        self.sent.add(content_of(data))
+
+    def acknowledged(self, batch: Batch, base_offset: int, log_start_offset: int, now_us: int) -> None:
+        """A producer is told that its batch is in the log at an offset."""
+        key = batch.sequence_key
+        if key is not None:
+            first = self.first_answers.setdefault(key, base_offset)
+            if first != base_offset and first in self.by_offset and first >= self.start:
+                self._violated(ONCE, f"sequence {key} was acknowledged at {first}, and again at {base_offset}")
+            self.first_answers[key] = base_offset
+        last_offset = base_offset + batch.last_offset - batch.base_offset
+        self._promise(base_offset, last_offset, batch, now_us, ACKNOWLEDGED)
+        # It is where the log started when the batch was appended: the answer has waited for the disk since.
+        self.start = max(self.start, log_start_offset)
+
+    def read(
+        self, offset: int, batches: Sequence[Batch], high_watermark: int, log_start_offset: int, now_us: int
+    ) -> None:
+        """A reader who asked for an offset has got these batches."""
+        if batches and not batches[0].base_offset <= offset <= batches[0].last_offset and offset in self.owners:
+            self._violated(READ, f"{offset} is in the log, and a reader who asked for it got {batches[0].base_offset}")
+        for batch in batches:
+            if batch.content not in self.sent:
+                self._violated(READ, f"nobody has sent what a reader got at offset {batch.base_offset}")
+            if batch.last_offset >= high_watermark:
+                self._violated(READ, f"a reader got {batch.last_offset}, and the high watermark is {high_watermark}")
+            self._promise(batch.base_offset, batch.last_offset, batch, now_us, READ)
+        self.started(log_start_offset)
+
+    def started(self, log_start_offset: int) -> None:
+        """Somebody is told where the log starts."""
+        self.checks += 1
+        if 0 <= log_start_offset < self.start:
+            self._violated(START, f"it was {self.start}, and is {log_start_offset}")
+        self.start = max(self.start, log_start_offset)
+
+    def _promise(self, base_offset: int, last_offset: int, batch: Batch, now_us: int, why: str) -> None:
+        self.checks += 1
+        self._check_free(base_offset, last_offset, batch.content)
+        known = self.by_offset.get(base_offset)
+        durable_from_us = now_us
+        if not self.rules.flush_before_ack:
+            durable_from_us = min(FOR_EVER, now_us + self.rules.flush_ms * 1_000)
+        if known is not None:
+            known.durable_from_us = min(known.durable_from_us, durable_from_us)
+            return
+        promise = Promise(base_offset, last_offset, batch.content, durable_from_us, batch.max_timestamp_ms, why)
+        self.by_offset[base_offset] = promise
+        self.owners.update(dict.fromkeys(range(base_offset, last_offset + 1), promise))
+
+    def _check_free(self, base_offset: int, last_offset: int, content: bytes) -> None:
+        """An offset that was promised has its batch and no other one, also when that is deleted by now."""
+        for offset in range(base_offset, last_offset + 1):
+            known = self.owners.get(offset)
+            if known is not None and (known.base_offset != base_offset or known.content != content):
+                self._violated(OFFSETS, f"{offset} was {known.why} in the batch at {known.base_offset}, now in another")
+
+    # --- what is lost, and what must be there -------------------------------------------------------------------------
+
+    def flushes_were_hindered(self, since_us: int, now_us: int) -> None:
+        """A disk was full or failed: what `flush.ms` was to flush by now may wait for as long again."""
+        for promise in self.by_offset.values():
+            if not self.rules.flush_before_ack and promise.durable_from_us > since_us:
+                promise.durable_from_us = min(FOR_EVER, now_us + self.rules.flush_ms * 1_000)
+
+    def all_is_durable(self, now_us: int) -> None:
+        """The broker was shut down cleanly."""
+        for promise in self.by_offset.values():
+            promise.durable_from_us = min(promise.durable_from_us, now_us)
+
+    def power_lost(self, now_us: int) -> int:
+        """Forget what a loss of power may take; returns how many batches that are."""
+        gone = [offset for offset, promise in self.by_offset.items() if promise.durable_from_us > now_us]
+        for offset in gone:
+            lost = self.by_offset.pop(offset)
+            for each in range(lost.base_offset, lost.last_offset + 1):
+                del self.owners[each]
+        if gone:
+            self.first_answers = {key: at for key, at in self.first_answers.items() if at in self.by_offset}
+        return len(gone)
+
+    def found(self, batches: Sequence[Batch], true_ms: int, *, has_lost_power: bool) -> None:
+        """These are all batches in the files. Raises Violation if a promise is broken.
+
+        After a loss of power there may be fewer than when retention by size looked.
+        """
+        self.checks += 1
+        stored = {batch.base_offset: batch for batch in batches}
+        sequences: dict[tuple[int, int, int], int] = {}
+        for batch in batches:
+            if batch.last_offset < self.start:
+                continue
+            self._check_free(batch.base_offset, batch.last_offset, batch.content)
+            key = batch.sequence_key
+            if key is not None and sequences.setdefault(key, batch.base_offset) != batch.base_offset:
+                self._violated(ONCE, f"sequence {key} is at {sequences[key]} and at {batch.base_offset}")
+        kept_bytes = FOR_EVER if has_lost_power else sum(len(batch.data) for batch in batches)
+        for promise in self.by_offset.values():
+            batch_there = stored.get(promise.base_offset)
+            if promise.last_offset < self.start:
+                if batch_there is None and not promise.is_deleted:
+                    self._check_may_go(promise, true_ms, kept_bytes)
+            elif batch_there is None or batch_there.content != promise.content:
+                self._violated(
+                    promise.why, f"the batch at {promise.base_offset} is gone, the log starts at {self.start}"
+                )
+
+    def _check_may_go(self, promise: Promise, true_ms: int, kept_bytes: int) -> None:
+        rules = self.rules
+        is_old = rules.retention_ms >= 0 and true_ms - promise.max_timestamp_ms > rules.retention_ms - TOLERANCE_MS
+        is_too_much = 0 <= rules.retention_bytes <= kept_bytes
+        if promise.last_offset >= self.deleted_below and not is_old and not is_too_much:
+            self._violated(
+                KEPT,
+                f"the batch at {promise.base_offset} was deleted {true_ms - promise.max_timestamp_ms} ms after its"
+                f" time; {kept_bytes} bytes are left",
+            )
+        promise.is_deleted = True
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last promise."""
+        return max((promise.last_offset + 1 for promise in self.by_offset.values()), default=0)
+
+    def _violated(self, title: str, message: str) -> None:
+        raise Violation(f"{title}: {self.name}: {message}")

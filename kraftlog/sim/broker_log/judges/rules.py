@@ -1,0 +1,18 @@
+"""What must hold of a broker's log, with the numbers under which docs/faults.md has it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ACKNOWLEDGED: Final = "acknowledged records are there (81)"
+OFFSETS: Final = "no offset is used for another batch (82)"
+INDEXES: Final = "indexes agree with the log (83)"
+ONCE: Final = "a batch of an idempotent producer is stored once (84)"
+START: Final = "the log's start never goes back (85)"
+READ: Final = "what a reader saw is not lost (86)"
+KEPT: Final = "nothing is deleted early (87)"
+SOUND: Final = "no crash leaves damage (88)"
+GOES_ON: Final = "a broker goes on (89)"
+
+RULES: Final = (ACKNOWLEDGED, OFFSETS, INDEXES, ONCE, START, READ, KEPT, SOUND, GOES_ON)
+NUMBERS: Final = tuple(range(81, 90))

@@ -1,0 +1,120 @@
+"""What a seed draws for a world of one broker and its logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from random import Random
+from typing import Any, Final
+
+from kraftlog.broker.log.config import NO_LIMIT
+
+FAULT_KINDS: Final = (
+    "process: shut down",
+    "process: killed",
+    "process: killed between two operations",
+    "process: killed at its start",
+    "power: cut, nothing unsynced kept",
+    "power: cut, a torn write kept",
+    "power: cut, sectors kept in any order",
+    "power: cut, pages kept in any order",
+    "disk: full",
+    "disk: a directory fails",
+    "disk: slow",
+    "clock: the wall clock jumps ahead",
+    "clock: the wall clock jumps back",
+    "network: answers are lost",
+)
+"""In the order in which seeds draw them. A new kind goes to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicParameters:
+    """The settings of one topic's logs."""
+
+    flush_before_ack: bool
+    flush_ms: int
+    segment_bytes: int
+    segment_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    retention_ms: int
+    retention_bytes: int
+    preallocates: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogParameters:
+    """One run's."""
+
+    seed: int
+    seconds: int
+    """How long clients and faults go on; after that the broker is left in peace, and everything is judged once more."""
+    directories: int
+    partitions: int
+    """Of each topic."""
+    topics: tuple[TopicParameters, ...]
+    producers: int
+    readers: int
+    think_time_ms: int
+    """How long a producer waits between batches, on average."""
+    fault_interval_ms: int
+    maintain_interval_ms: int
+    checkpoint_interval_ms: int
+    open_files_max: int
+    fault_kinds: tuple[str, ...]
+    has_transactions: bool
+
+    def describe(self) -> dict[str, Any]:
+        """For people and files."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class LogOverrides:
+    """Overrides of the seed's parameters, to find out what a run needs to fail."""
+
+    seconds: int | None = None
+    without_faults: Sequence[str] = field(default_factory=tuple)
+
+
+def draw(seed: int, overrides: LogOverrides | None = None) -> LogParameters:
+    """The parameters of the run with that seed."""
+    overrides = overrides or LogOverrides()
+    random = Random(f"broker log {seed}")
+    how_many = random.choice([2, 4, len(FAULT_KINDS)])
+    kinds = sorted(random.sample(FAULT_KINDS, how_many), key=FAULT_KINDS.index)
+    parameters = LogParameters(
+        seed=seed,
+        seconds=random.choice([30, 60, 120]),
+        directories=random.choice([1, 1, 2]),
+        partitions=random.choice([1, 2]),
+        topics=tuple(_draw_topic(random) for _ in range(random.choice([1, 2]))),
+        producers=random.choice([2, 4]),
+        readers=random.choice([1, 3]),
+        think_time_ms=random.choice([30, 100, 400]),
+        fault_interval_ms=random.choice([1_500, 4_000, 10_000]),
+        maintain_interval_ms=random.choice([1_000, 5_000]),
+        checkpoint_interval_ms=random.choice([500, 3_000, 20_000]),
+        open_files_max=random.choice([4, 64]),
+        fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
+        has_transactions=random.random() < 0.5,
+    )
+    if overrides.seconds is not None:
+        return LogParameters(**{**{name: getattr(parameters, name) for name in LogParameters.__slots__},
+                                "seconds": overrides.seconds})  # fmt: skip
+    return parameters
+
+
+def _draw_topic(random: Random) -> TopicParameters:
+    return TopicParameters(
+        flush_before_ack=random.random() < 0.7,
+        flush_ms=random.choice([NO_LIMIT, 2_000]),
+        segment_bytes=random.choice([900, 1_500, 6_000, 1_000_000]),
+        segment_ms=random.choice([1_000, 7 * 86_400_000]),
+        segment_index_bytes=random.choice([60, 10_000]),
+        index_interval_bytes=random.choice([0, 150, 4_096]),
+        retention_ms=random.choice([-1, 120_000, 86_400_000]),
+        retention_bytes=random.choice([-1, -1, 3_000]),
+        preallocates=random.random() < 0.2,
+    )

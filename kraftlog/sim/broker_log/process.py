@@ -1,0 +1,156 @@
+"""One life of a broker's process, step by step, and the runtime that it has.
+
+Everything that happens to a process is a step: one callback, from beginning to end. It may be killed in the middle of
+one, before any operation on its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.violation import Violation
+from kraftlog.sim.virtual.clock import Clock
+from kraftlog.sim.virtual.crash import ProcessKilled
+from kraftlog.sim.virtual.disk import Disk
+from kraftlog.sim.virtual.event_queue import EventQueue, Timer
+from raft.shell.runtime import OnDone
+
+SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
+
+
+class Surroundings(Protocol):
+    """What a process has around it."""
+
+    event_queue: EventQueue
+    clock: Clock
+    disk: Disk
+    marks: Marks
+
+    def before_operation(self, operation: str, path: str) -> None:
+        """A disk may fail here: raises StorageError, FlushFailed."""
+        ...
+
+    def process_ended(self) -> None:
+        """The process has ended in the middle of a step."""
+        ...
+
+
+class BrokerProcess:
+    """A process, and its `raft.shell.runtime.Runtime`."""
+
+    def __init__(self, surroundings: Surroundings) -> None:
+        self.has_ended = False
+        self.is_killed = False
+        self.operations_left: int | None = None
+        """How many operations on files it survives before it is killed; None: it is not killed."""
+        self.operations = 0
+        self._surroundings = surroundings
+        self._queue = surroundings.event_queue
+        self._stalled_us = 0
+        self._busy_until_us = 0
+        self._disk_free_at_us = 0
+        self._is_on_disk_thread = False
+
+    # --- steps --------------------------------------------------------------------------------------------------------
+
+    def after(self, delay_us: int, callback: Callable[[], None]) -> Timer:
+        """Let `callback` be a step in `delay_us`."""
+        timer = self._queue.after(delay_us + self._stalled_us, lambda: self.run(callback, timer))
+        return timer
+
+    def run(self, callback: Callable[[], None], timer: Timer | None = None) -> None:
+        """Let `callback` be a step now, or as soon as the process does not wait for its disk."""
+        if self.has_ended or (timer is not None and timer.is_cancelled):
+            return
+        now_us = self._queue.now_us
+        if self._busy_until_us > now_us:
+            self._queue.after(self._busy_until_us - now_us, lambda: self.run(callback, timer))
+            return
+        self._stalled_us = 0
+        try:
+            callback()
+        except ProcessKilled:
+            self.has_ended = True
+        except Violation:
+            raise
+        except Exception as error:
+            if not self.has_ended:  # what a dead process goes on to do is nothing
+                raise Violation(f"{GOES_ON}: its process ended with {error!r}") from error
+        self._busy_until_us = now_us + self._stalled_us
+        self._stalled_us = 0
+        if self.has_ended:
+            self._surroundings.process_ended()
+
+    def before_operation(self, operation: str, path: str) -> None:
+        """An operation on a file is about to happen; a sync stalls the process unless it is on the disk's thread."""
+        if self.has_ended:
+            raise ProcessKilled
+        self.operations += 1
+        if self.operations_left is not None:
+            self.operations_left -= 1
+            if self.operations_left < 0:
+                self.has_ended = self.is_killed = True
+                self._surroundings.marks.hit(f"killed before {operation}")
+                raise ProcessKilled
+        self._surroundings.before_operation(operation, path)
+        if operation in SYNCS and not self._is_on_disk_thread:
+            self._stalled_us += self._surroundings.disk.draw_sync_us()
+
+    # --- the runtime --------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> float:
+        """Monotonic time."""
+        return self._surroundings.clock.now_ms(self._queue.now_us + self._stalled_us)
+
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return self._surroundings.clock.wall_clock_ms(self._queue.now_us)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own."""
+        self.after(0, callback)
+
+    def call_after_answers(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own."""
+        self.after(0, callback)
+
+    def call_after_requests(self, callback: Callable[[], None]) -> None:
+        """Call back in a step of its own."""
+        self.after(0, callback)
+
+    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
+        """Call back after `delay_ms`."""
+        return self.after(max(1, int(delay_ms * 1_000)), callback)
+
+    def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
+        """Run `work` when the disk has had time for it, in the order in which it was asked for."""
+        now_us = self._queue.now_us
+        begins_us = max(now_us + self._stalled_us, self._disk_free_at_us)
+        takes_us = self._surroundings.disk.draw_sync_us()
+        self._disk_free_at_us = begins_us + takes_us
+        # A sync covers what was written before it began, and maybe more.
+        works_us = self._disk_free_at_us if takes_us % 2 else begins_us
+        failures: list[BaseException] = []
+
+        def do() -> None:
+            self._is_on_disk_thread = True
+            try:
+                work()
+            except ProcessKilled:
+                raise
+            except BaseException as failure:
+                failures.append(failure)
+            finally:
+                self._is_on_disk_thread = False
+
+        self._queue.after(works_us - now_us, lambda: self.run(do))
+        self._queue.after(
+            self._disk_free_at_us - now_us, lambda: self.run(lambda: on_done(failures[0] if failures else None))
+        )
+
+    def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
+        """Run `work` after a while."""
+        self.run_on_disk(work, on_done)

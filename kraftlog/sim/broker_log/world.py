@@ -1,0 +1,368 @@
+"""A disk, a broker on it that is killed and started again, and what it has promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final, cast
+
+from kraftbase.errors import FlushFailed, StorageError
+from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kraftlog.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.durable import is_durable
+from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
+from kraftlog.sim.broker_log.judges.promises import PartitionPromises
+from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
+from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
+from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
+from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.observation.trace import Trace
+from kraftlog.sim.violation import Violation
+from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.disk import Disk
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+
+EARLIEST: Final = -2
+NO_ERROR: Final = 0
+READ_COMMITTED: Final = 1
+LOOK_UPS: Final = 3
+"""How many offsets and times of each partition are looked up when it is judged."""
+KILLED_BY_THEN: Final = 60
+"""A process that is to be killed between two operations survives fewer operations than this."""
+
+
+class World:
+    """Everything there is, until the run ends."""
+
+    def __init__(self, parameters: LogParameters, marks: Marks, *, echo: bool = False) -> None:
+        self.parameters = parameters
+        self.marks = marks
+        self.random = Random(f"world of a broker's log {parameters.seed}")
+        self.event_queue = EventQueue()
+        self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
+        self.disk = Disk(self.new_random())
+        self.trace = Trace(echo=echo)
+        self.metadata = Metadata(parameters.partitions)
+        self.promises: dict[tuple[bytes, int], PartitionPromises] = {}
+        """Of all topics that there are."""
+        self.failing_directory = ""
+        """Nothing in it can be changed or synced."""
+        self.lost_answers_rate = 0.02
+        self.next_crash = Crash.KILLED
+        """How the process ends if it is killed within a step."""
+        self.kills_at_start = False
+        self.is_quiet = False
+        """Clients end what they have begun, and begin nothing new."""
+        self.process = BrokerProcess(self)
+        self.broker: Broker | None = None
+        self._past_checks = 0
+        self._has_lost_power = False
+        self._has_failed_disk = False
+        self._trouble_since_us: int | None = None
+
+    def new_random(self) -> Random:
+        """A source of chance of its own."""
+        return Random(self.random.getrandbits(64))
+
+    def note(self, text: str) -> None:
+        """Enter something in the trace."""
+        self.trace.note(self.event_queue.now_us, text)
+
+    def run_for(self, duration_us: int) -> None:
+        """Let time pass. Raises Violation."""
+        end_us = self.event_queue.now_us + duration_us
+        while self.event_queue.run_next(end_us):
+            self.trace.steps += 1
+
+    @property
+    def true_ms(self) -> int:
+        """What a right clock shows."""
+        return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, parameters: TopicParameters) -> None:
+        """Make a topic; a broker that runs hears of it."""
+        deltas = self.metadata.create(name, parameters)
+        topic = self.metadata.topics[name]
+        slack_ms = 2 * self.parameters.maintain_interval_ms + 2_000
+        for index in range(self.parameters.partitions):
+            self.promises[topic.topic_id, index] = PartitionPromises(f"{name}-{index}", rules_of(parameters, slack_ms))
+        self.step(lambda broker: broker.on_deltas(deltas))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic: nothing of it is promised any more."""
+        topic = self.metadata.topics[name]
+        deltas = self.metadata.delete(name)
+        for index in range(self.parameters.partitions):
+            self._past_checks += self.promises.pop((topic.topic_id, index)).checks
+        self.step(lambda broker: broker.on_deltas(deltas))
+
+    def promises_of(self, topic: Topic, index: int) -> PartitionPromises | None:
+        """What is promised of a partition; None if it was deleted."""
+        return self.promises.get((topic.topic_id, index))
+
+    # --- the broker ---------------------------------------------------------------------------------------------------
+
+    def step(self, work: Callable[[Broker], None]) -> None:
+        """Let the broker do something in a step of its process; nothing happens if there is none."""
+        process = self.process
+
+        def do() -> None:
+            if self.broker is not None and self.broker.process is process:
+                work(self.broker)
+
+        process.run(do)
+
+    def start_broker(self) -> None:
+        """Start a process. The clock is right then, and a disk that failed is repaired."""
+        self.clock.wall_offset_ms = 0
+        self._note_hindered_flushes()
+        self.failing_directory = ""
+        self._has_failed_disk = False
+        self._end_trouble()
+        self.process = BrokerProcess(self)
+        self.disk.files.before_operation = self.process.before_operation
+        if self.kills_at_start:
+            self.kill_within(self.next_crash)
+            self.kills_at_start = False
+        self.process.run(self._open)
+
+    def _open(self) -> None:
+        broker = Broker(
+            self.process, self.disk.files, self.parameters.directories, self.metadata, self.parameters.open_files_max
+        )
+        self.broker = broker
+        self.note(f"the broker has started, after {self.process.operations} operations on files")
+        self.marks.hit("the broker started")
+        self.judge(broker)
+        self._has_lost_power = False
+        self._every(self.parameters.maintain_interval_ms, self._maintain)
+        self._every(self.parameters.checkpoint_interval_ms, lambda broker: broker.logs.checkpoint())
+
+    def _every(self, interval_ms: int, work: Callable[[Broker], None]) -> None:
+        """Let the process that runs now do something again and again."""
+        process = self.process
+
+        def do() -> None:
+            if self.broker is not None and self.broker.process is process:
+                work(self.broker)
+                process.after(interval_ms * MICROSECONDS_PER_MS, do)
+
+        process.after(interval_ms * MICROSECONDS_PER_MS, do)
+
+    def _maintain(self, broker: Broker) -> None:
+        deleted = broker.maintain()
+        if deleted:
+            self.marks.hit("segments were deleted")
+            self.note(f"{deleted} segments were deleted")
+        self.judge(broker)
+
+    def kill_within(self, crash: Crash) -> None:
+        """Let the process be killed before one of its next operations on files."""
+        self.next_crash = crash
+        self.process.operations_left = self.random.randrange(KILLED_BY_THEN)
+
+    def process_ended(self) -> None:
+        """The process has been killed within a step, or has shut down."""
+        if self.process.is_killed:
+            self.marks.hit("killed between two operations" if self.broker is not None else "killed at its start")
+        self.end_broker(self.next_crash)
+
+    def end_broker(self, crash: Crash) -> None:
+        """The process ends like that, and another one starts after a while."""
+        self.process.has_ended = True
+        self.broker = None
+        self.disk.files.before_operation = None
+        self.disk.crash(crash)
+        self.note(f"the broker has ended: {crash}")
+        self.marks.hit(f"ended: {crash}")
+        if crash is not Crash.KILLED:
+            self._has_lost_power = True
+            self._note_hindered_flushes()
+            for promises in self.promises.values():
+                if promises.power_lost(self.event_queue.now_us):
+                    self.marks.hit("what was not flushed was lost")
+        self.event_queue.after(self.random.choice([1, 100, 1_000]) * MICROSECONDS_PER_MS, self.start_broker)
+
+    def shut_down(self) -> None:
+        """End the broker in order: when no flush is under way."""
+
+        def close(broker: Broker) -> None:
+            if not broker.is_idle:
+                self.process.after(MICROSECONDS_PER_MS, lambda: close(broker))
+                return
+            broker.logs.close(broker_epoch=1)
+            is_clean = not self.has_trouble and not broker.has_lost_directories
+            for promises in self.promises.values() if is_clean else ():
+                promises.all_is_durable(self.event_queue.now_us)
+            self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
+            self.process.has_ended = True
+            self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
+
+        self.step(close)
+
+    def end_in_peace(self) -> None:
+        """Shut the broker down with a sound disk; it is started again."""
+        self.make_room()
+        self.shut_down()
+
+    @property
+    def checks(self) -> int:
+        """How often something was judged."""
+        return self._past_checks + sum(promises.checks for promises in self.promises.values())
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether flushes may fail."""
+        return self._has_failed_disk or self.disk.files.space_limit is not None
+
+    def fail_directory(self, number: int) -> None:
+        """From now on, until the broker is started again, nothing can be changed in a log directory."""
+        self.failing_directory = f"logs-{number}"
+        self._has_failed_disk = True
+        self._begin_trouble()
+
+    def fill_disk(self, free_bytes: int) -> None:
+        """From now on there is room for so many bytes."""
+        self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
+        self._begin_trouble()
+
+    def make_room(self) -> None:
+        """The disk is not full any more."""
+        self._note_hindered_flushes()
+        self.disk.files.space_limit = None
+        self._end_trouble()
+
+    def _note_hindered_flushes(self) -> None:
+        for promises in self.promises.values() if self._trouble_since_us is not None else ():
+            promises.flushes_were_hindered(self._trouble_since_us or 0, self.event_queue.now_us)
+
+    def _begin_trouble(self) -> None:
+        if self._trouble_since_us is None:
+            self._trouble_since_us = self.event_queue.now_us
+
+    def _end_trouble(self) -> None:
+        if not self.has_trouble:
+            self._trouble_since_us = None
+
+    def before_operation(self, operation: str, path: str) -> None:
+        """An operation on a file: fails where the disk does."""
+        if self.failing_directory and path.startswith(self.failing_directory):
+            self.marks.hit("an operation failed")
+            if operation in SYNCS:
+                raise FlushFailed(f"{operation} of {path} failed: input/output error: injected")
+            raise StorageError(f"{operation} of {path} failed: input/output error: injected")
+
+    # --- judging ------------------------------------------------------------------------------------------------------
+
+    def told_of(self, topic: Topic, index: int, base_offset: int, content: bytes, title: str) -> None:
+        """A client is told of a batch: with `flush.before.ack` it is durable by then. Raises Violation."""
+        promises = self.promises_of(topic, index)
+        path = None if self.broker is None else self.broker.path_of(topic.name, index)
+        if promises is None or path is None or not promises.rules.flush_before_ack or base_offset < promises.start:
+            return
+        if not is_durable(self.disk.files, path, base_offset, content):
+            raise Violation(f"{title}: {promises.name}: the batch at {base_offset} is not durable when it is told of")
+
+    def judge(self, broker: Broker) -> None:
+        """Compare files and look-ups with what is promised. Raises Violation."""
+        if broker.damage:
+            raise Violation(f"{SOUND}: {broker.damage}")
+        for topic in self.metadata.topics.values():
+            for index in range(self.parameters.partitions):
+                promises = self.promises[topic.topic_id, index]
+                path = broker.path_of(topic.name, index)
+                if path is not None:
+                    self._judge_one(broker, topic, index, promises, path)
+                elif not self._has_failed_disk and promises.by_offset:
+                    partition = broker.partitions.named(topic.name, index)
+                    reason = "" if partition is None else partition.offline_reason
+                    raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
+
+    def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
+        start = self._look_up_time(broker, topic, index, EARLIEST)
+        promises.started(start)
+        batches = read_log(self.disk.files, path)
+        promises.found(batches, self.true_ms, has_lost_power=self._has_lost_power)
+        kept = [batch for batch in batches if batch.last_offset >= max(promises.start, 0)]
+        for batch in self.random.sample(kept, min(LOOK_UPS, len(kept))):
+            self._compare_time(broker, topic, index, batch.max_timestamp_ms, kept, promises)
+            if batch.last_offset in promises.owners:
+                self._compare_offset(broker, topic, index, batch.last_offset, promises)
+        aborted = [one for one in aborted_transactions(batches) if one.first_offset >= promises.start]
+        for one in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
+            self._compare_aborted(broker, topic, index, one, promises)
+
+    def _compare_time(
+        self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],
+        promises: PartitionPromises,
+    ) -> None:  # fmt: skip
+        """A look-up by time finds the first batch that a scan finds."""
+        expected = next(batch for batch in kept if batch.max_timestamp_ms >= timestamp_ms)
+        found = self._look_up_time(broker, topic, index, timestamp_ms)
+        is_hidden = found < 0 and expected.last_offset not in promises.owners
+        if not is_hidden and not expected.base_offset <= found <= expected.last_offset:
+            raise Violation(
+                f"{INDEXES}: {promises.name}: a scan finds {timestamp_ms} at {expected.base_offset} to"
+                f" {expected.last_offset}, and ListOffsets at {found}"
+            )
+        promises.checks += 1
+
+    def _look_up_time(self, broker: Broker, topic: Topic, index: int, timestamp_ms: int) -> int:
+        asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms)
+        body = ListOffsetsRequest(replica_id=-1, topics=(ListOffsetsTopic(name=topic.name, partitions=(asked,)),))
+        found = cast(ListOffsetsResponse, self._ask_now(broker, body)).topics[0].partitions[0]
+        if found.error_code != NO_ERROR:
+            raise Violation(f"{ACKNOWLEDGED}: {topic.name}-{index} is online, and ListOffsets gets {found.error_code}")
+        return found.offset
+
+    def _compare_offset(
+        self, broker: Broker, topic: Topic, index: int, offset: int, promises: PartitionPromises
+    ) -> None:
+        """A Fetch finds the batch with an offset."""
+        response = cast(FetchResponse, self._ask_now(broker, fetch_request(topic, index, offset, 1, 0)))
+        found = response.responses[0].partitions[0]
+        batches = whole_batches(found.records or b"")
+        if found.error_code != NO_ERROR or not batches:
+            raise Violation(f"{ACKNOWLEDGED}: {promises.name}: a Fetch from {offset} gets error {found.error_code}")
+        promises.read(offset, batches, found.high_watermark, found.log_start_offset, self.event_queue.now_us)
+
+    def _compare_aborted(
+        self, broker: Broker, topic: Topic, index: int, aborted: Aborted, promises: PartitionPromises
+    ) -> None:
+        """Who reads committed records is told of an aborted transaction whose records he gets."""
+        request = fetch_request(topic, index, aborted.first_offset, 1, 0)
+        request.isolation_level = READ_COMMITTED
+        found = cast(FetchResponse, self._ask_now(broker, request)).responses[0].partitions[0]
+        told = {(one.producer_id, one.first_offset) for one in found.aborted_transactions or ()}
+        if found.records and (aborted.producer_id, aborted.first_offset) not in told:
+            raise Violation(f"{INDEXES}: {promises.name}: a reader is not told of {aborted}, only of {sorted(told)}")
+        if found.records:
+            self.marks.hit("a reader was told of an aborted transaction")
+
+    def _ask_now(self, broker: Broker, body: Message) -> Message:
+        answers: list[Message | None] = []
+        broker.ask(body, answers.append)
+        if not answers or answers[0] is None:
+            raise Violation(f"{GOES_ON}: {type(body).__name__} is not, though it has nothing to wait for")
+        return answers[0]
+
+
+def fetch_request(topic: Topic, index: int, offset: int, bytes_max: int, max_wait_ms: int) -> FetchRequest:
+    """A Fetch of one partition, without a session."""
+    asked = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max)
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=bytes_max,
+        topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(asked,)),),
+    )  # fmt: skip

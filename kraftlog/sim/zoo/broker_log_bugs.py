@@ -1,0 +1,193 @@
+"""Bugs of a broker's partition logs: flushes, checkpoints, recovery, indexes, producers, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+from unittest import mock
+
+from kraftbase.errors import ApiError
+from kraftbase.files.files import join
+from kraftlog.broker.log.durability import Durability
+from kraftlog.broker.log.flushes import PendingFlush
+from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
+from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME
+from kraftlog.broker.log.loading import Loader
+from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.recovery import SegmentScan
+from kraftlog.broker.log.retention import RetentionClock
+from kraftlog.broker.log.segment import Segment
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.sim.zoo.mutation import WORLD_OF_BROKER_LOG, instead, mutation
+from statemachine.query.partition_descriptions import TopicPartition
+
+LOG: Final = WORLD_OF_BROKER_LOG
+
+
+@mutation("an append is acknowledged before its group commit", "DB-64", world=LOG)
+def acknowledged_before_flush() -> list[Any]:
+    """The flush is asked for, and not waited for."""
+    acknowledge = LogDirectory.acknowledge
+
+    def hasty(
+        self: LogDirectory, log: PartitionLog, end_offset: int, on_durable: Callable[[ApiError | None], None]
+    ) -> None:
+        on_durable(None)
+        acknowledge(self, log, end_offset, lambda error: None)
+
+    return [instead(LogDirectory, "acknowledge", hasty)]
+
+
+@mutation("readers are shown what is not flushed", "DB-83", world=LOG)
+def shown_before_flush() -> list[Any]:
+    """The high watermark is the log's end, whatever the topic asks for."""
+
+    def raise_high_watermark(self: Partition) -> None:
+        if self.log is not None and self.log.log_end_offset > self.log.high_watermark:
+            self.log.advance_high_watermark(self.log.log_end_offset)
+            self.notify()
+
+    return [instead(Partition, "raise_high_watermark", raise_high_watermark)]
+
+
+@mutation("the recovery point is checkpointed before the flush", "KAFKA-10101", world=LOG)
+def checkpoint_before_flush() -> list[Any]:
+    """It says where the log ends, not how far it is durable."""
+    return [instead(Durability, "recovery_point_to_save", property(lambda self: self._segments.last.end_offset))]
+
+
+@mutation("the mark of a clean shutdown stays", "KAFKA-10471", world=LOG)
+def clean_mark_stays() -> list[Any]:
+    """A start after a crash takes everything for flushed."""
+    remove_mark = LogDirectory.load
+
+    def load(self: LogDirectory, *given: Any) -> None:
+        had_mark = self._files.exists(join(self.path, CLEAN_SHUTDOWN_NAME))
+        remove_mark(self, *given)
+        if had_mark:
+            self._files.open(join(self.path, CLEAN_SHUTDOWN_NAME), create=True)
+            self._files.fsync_directory(self.path)
+
+    return [instead(LogDirectory, "load", load)]
+
+
+@mutation("the name of a new segment is not synced", "ALICE, OSDI'14", world=LOG)
+def segment_name_not_synced() -> list[Any]:
+    """What is in it is durable, and nothing leads to it."""
+
+    def run(self: PendingFlush) -> None:
+        for file in self._files:
+            file.fdatasync()
+
+    return [instead(PendingFlush, "run", run)]
+
+
+@mutation("a flush forgets the segments before the last one", "our own", world=LOG)
+def closed_segments_not_flushed() -> list[Any]:
+    """Whatever was not flushed when the log was rolled stays so."""
+    rolled = Durability.rolled
+
+    def forgetful(self: Durability, closed: Segment, base_offset: int) -> None:
+        rolled(self, closed, base_offset)
+        self._unflushed.clear()
+
+    return [instead(Durability, "rolled", forgetful)]
+
+
+@mutation("a torn tail is not cut", "ALICE, OSDI'14", world=LOG)
+def torn_tail_not_cut() -> list[Any]:
+    """Its bytes stay behind the end, until something is written over a part of them."""
+    cut = Loader._cut
+
+    def careless(self: Loader, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
+        path = segment.path
+        whole = self._handles.get(path).read_at(0, scan.file_bytes)
+        cut(self, segment, scan, later)
+        self._handles.get(path).write_at(0, whole)
+
+    return [instead(Loader, "_cut", careless)]
+
+
+@mutation("a start enters batches in indexes that have them", "our own", world=LOG)
+def index_entries_twice() -> list[Any]:
+    """The old entries stay, also those behind the end of the log."""
+    read_segment = Loader._read_segment
+
+    def careless(self: Loader, base_offset: int, suffixes: Sequence[str]) -> Any:
+        old = Segment(self._handles, self._directory, base_offset)
+        entries = []
+        for path, packing in ((old.offsets.file.path, OFFSET_ENTRY), (old.times.file.path, TIME_ENTRY)):
+            size = self._size_of(path) if self._files.exists(path) else 0
+            entries.append(bytes(self._handles.get(path).read_at(0, size - size % packing.size)) if size else b"")
+        segment, scan = read_segment(self, base_offset, suffixes)
+        for file, data in zip((segment.offsets.file, segment.times.file), entries, strict=True):
+            file._unwritten[:0] = data
+            file.entry_count = len(file._unwritten) // file._packing.size
+        return segment, scan
+
+    return [instead(Loader, "_read_segment", careless)]
+
+
+@mutation("a log ends where its index does", "our own", world=LOG)
+def end_from_index() -> list[Any]:
+    """After a clean shutdown, the next record gets the offset behind the last entry."""
+    find_end = Loader._find_end
+
+    def careless(self: Loader, segment: Segment) -> bool:
+        is_sound = find_end(self, segment)
+        if segment.offsets.file.entry_count:
+            segment.end_offset = segment.offsets.lookup(segment.end_offset).offset + 1
+        return is_sound
+
+    return [instead(Loader, "_find_end", careless)]
+
+
+@mutation("producers are forgotten at a start", "DB-75", world=LOG)
+def producers_forgotten() -> list[Any]:
+    """What is sent again after that is stored again."""
+
+    def load(self: ProducerHistory, segments: Sequence[Segment], end_offset: int, replay_from: int | None) -> None:
+        self.states.load((), end_offset)
+
+    return [instead(ProducerHistory, "load", load)]
+
+
+@mutation("a start enters no aborted transactions", "DB-73", world=LOG)
+def aborts_not_entered() -> list[Any]:
+    """The index of a segment that it reads again stays without those that a crash has taken."""
+    replay = ProducerHistory._replay
+
+    def careless(self: ProducerHistory, segment: Segment, start_offset: int) -> None:
+        with mock.patch.object(ProducerHistory, "_enter", lambda self, segment, aborted: None):
+            replay(self, segment, start_offset)
+
+    return [instead(ProducerHistory, "_replay", careless)]
+
+
+@mutation("retention deletes by a clock that has jumped", "our own", world=LOG)
+def retention_by_wall_clock() -> list[Any]:
+    """What the machine's clock shows is believed at once."""
+    return [instead(RetentionClock, "now_ms", lambda self, wall_clock_ms, monotonic_ms: wall_clock_ms)]
+
+
+@mutation("records are deleted before the new start is written", "DB-82", world=LOG)
+def start_not_saved() -> list[Any]:
+    """The next checkpoint has it."""
+
+    def save_log_start(self: LogDirectory, partition: TopicPartition, offset: int) -> None:
+        return None
+
+    return [instead(LogDirectory, "save_log_start", save_log_start)]
+
+
+@mutation("a checkpoint that found no room counts as written", "our own", world=LOG)
+def checkpoint_without_room() -> list[Any]:
+    """It is not written again until it changes."""
+
+    def careless(self: LogDirectory, offsets: dict[TopicPartition, int]) -> None:
+        self._log_starts = offsets
+        self._write_offsets("log-start-offset-checkpoint", offsets)
+
+    return [instead(LogDirectory, "_save_log_starts", careless)]

@@ -1,0 +1,54 @@
+"""What a broker asks of the controller by itself: ids for producers, and topics that its clients ask for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraftbase.errors import ApiError
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.controller_errands import ControllerErrands
+from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
+from tests.statemachine.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def errands_of(world: AdministrationWorld, epoch: int | None = None) -> ControllerErrands:
+    channel = ControllerChannel(world.client, ())
+    return ControllerErrands(channel, ME, lambda: world.broker.epoch if epoch is None else epoch)
+
+
+async def taken(errands: ControllerErrands) -> tuple[int, ApiError | None]:
+    answer: asyncio.Future[tuple[int, ApiError | None]] = asyncio.get_running_loop().create_future()
+    errands.producer_ids.take(lambda producer_id, error: answer.set_result((producer_id, error)))
+    return await answer
+
+
+async def test_producers_get_ids_unless_the_broker_is_another_incarnation(world: AdministrationWorld) -> None:
+    errands, stale = errands_of(world), errands_of(world, epoch=0)
+    (first, error), (second, _) = await taken(errands), await taken(errands)
+    assert (second - first, error) == (1, None)
+    producer_id, error = await taken(stale)
+    assert producer_id == -1
+    assert error is not None
+    for one in (errands, stale):
+        await one.close()
+
+
+async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationWorld) -> None:
+    channel = ControllerChannel(world.client, ())
+    errands = ControllerErrands(channel, ME, lambda: world.broker.epoch)
+    with capture_logs() as logs:
+        for name in ("wanted", "wanted", "no/name"):
+            errands.create(name)
+        assert len(channel) == 2
+        await until(lambda: not channel)
+        await world.settle()
+        assert world.broker.cluster.topic_named("wanted") is not None
+        errands.create("wanted")  # as one does that has not seen it yet
+        await until(lambda: not channel)
+        await errands.close()
+    assert [log["topic"] for log in logs if log["event"] == "a topic was not made"] == ["no/name"]

@@ -1,0 +1,71 @@
+"""A disk that is full refuses what is produced, loses nothing, and takes more as soon as there is room (W, G-12)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import confluent_kafka
+import pytest
+
+from kraftlog.local.cluster import LocalCluster
+from tests.kraftlog.command_line import Run
+from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
+from tests.process.conftest import addresses
+
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk that is small enough"),
+]
+
+RECORD: Final = b"x" * 100_000
+MORE_THAN_FIT: Final = 250
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """16 MiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", path], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no small disk: {mounted.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def produce(broker: BrokerProcess, count: int) -> tuple[list[int], list[Any]]:
+    """The offsets of what was acknowledged, and why the rest was not; nothing is tried twice."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "acks": "all", "retries": 0})
+    offsets: list[int] = []
+    errors: list[Any] = []
+    for _ in range(count):
+        producer.produce(
+            "full", RECORD, partition=0,
+            on_delivery=lambda error, message: errors.append(error) if error else offsets.append(message.offset()),
+        )  # fmt: skip
+    assert producer.flush(WAIT_SECONDS) == 0
+    return offsets, errors
+
+
+def test_a_full_disk_refuses_and_recovers(voter: LocalCluster, disk: Path, tmp_path: Path, run: Run) -> None:
+    broker = BrokerProcess(addresses(voter), 80, tmp_path / "broker", "--log-dir", disk / "logs")
+    with broker.running():
+        created = run("topics", "create", "full", "--replica-assignment", 80, "--bootstrap-server", addresses(voter))
+        assert created.code == 0, created
+        before, errors = produce(broker, MORE_THAN_FIT)
+        assert 0 < len(before) < MORE_THAN_FIT
+        assert {error.code() for error in errors} == {confluent_kafka.KafkaError.KAFKA_STORAGE_ERROR}
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        after, errors = produce(broker, 20)
+        assert errors == []
+        assert before + after == list(range(len(before) + 20))
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.said.read_text()

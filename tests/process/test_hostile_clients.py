@@ -1,0 +1,204 @@
+"""What clients do to a running broker costs only their own connections: the next client is served as before."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Final
+
+import confluent_kafka
+import pytest
+
+from kraftbase.uuids import uuid_from_text
+from kraftlog.kafka.connections import ClientConnection
+from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kraftlog.local.cluster import LocalCluster
+from tests.kraftlog.command_line import Run
+from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
+from tests.process.conftest import addresses
+from tests.process.hostile_frames import HostileFrames
+
+pytestmark = pytest.mark.process
+
+FRAMES: Final = 10_000
+SEED: Final = 18
+AT_ONCE: Final = 16
+CONNECTIONS_MAX: Final = 2_100
+MIB: Final = 1024 * 1024
+GROWTH_BYTES_MAX: Final = 64 * MIB
+KILLING: Final = b"\xff" * 8
+"""A length after which a connection is closed, also if the frame before takes some of it."""
+
+FETCH: Final = b"\x00\x01"
+
+RECORDS: Final = [b"kept-%d" % number for number in range(200)]
+LOG_LINES_MAX: Final = 60
+LOG_BYTES_MAX: Final = 64 * 1024
+names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def broker(voter: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One that must live through all of this."""
+    directory = tmp_path_factory.mktemp("hostile") / "broker"
+    options = ("--config", f"max.connections.per.ip={CONNECTIONS_MAX}")
+    with BrokerProcess(addresses(voter), 50, directory, *options).running() as broker:
+        yield broker
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.said.read_text()
+
+
+@pytest.fixture
+def kept(broker: BrokerProcess, voter: LocalCluster, run: Run) -> Iterator[str]:
+    """A topic with records. They are there at the end as they were, and the broker serves, and holds no more files."""
+    name = f"kept-{next(names)}"
+    assert run("topics", "create", name, "--partitions", 1, "--bootstrap-server", addresses(voter)).code == 0
+    produce(broker, name)
+    assert consume(broker, name, len(RECORDS)) == RECORDS
+    files, said = broker.open_files(), broker.said.stat().st_size
+    yield name
+    assert consume(broker, name, len(RECORDS)) == RECORDS
+    produce(broker, name)
+    assert consume(broker, name, 2 * len(RECORDS)) == RECORDS * 2
+    assert broker.open_files() <= files + 10
+    assert broker.said.stat().st_size - said <= LOG_BYTES_MAX
+    assert len(broker.said.read_text().splitlines()) <= LOG_LINES_MAX
+
+
+def produce(broker: BrokerProcess, topic: str) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "linger.ms": 5})
+    failed: list[object] = []
+    for value in RECORDS:
+        producer.produce(
+            topic, value, partition=0, on_delivery=lambda error, _: failed.append(error) if error else None
+        )
+    assert producer.flush(WAIT_SECONDS) == 0
+    assert failed == []
+
+
+def consume(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
+    """All that is in it; there are so many."""
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": broker.servers, "group.id": "unused", "enable.auto.commit": False}
+    )
+    try:
+        partition = confluent_kafka.TopicPartition(topic, 0, 0)
+        assert consumer.get_watermark_offsets(partition, WAIT_SECONDS) == (0, count)
+        consumer.assign([partition])
+        found: list[bytes] = []
+        while len(found) < count:
+            messages = consumer.consume(count - len(found), WAIT_SECONDS)
+            assert messages, f"{len(found)} of {count} came"
+            found += [message.value() for message in messages if message.error() is None]
+        return found
+    finally:
+        consumer.close()
+
+
+async def read_to_end(reader: asyncio.StreamReader) -> int:
+    """Read until the broker has closed the connection, however it did; how many bytes came."""
+    byte_count = 0
+    with contextlib.suppress(OSError):
+        while data := await reader.read(MIB):
+            byte_count += len(data)
+    return byte_count
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+
+def test_ten_thousand_hostile_frames(broker: BrokerProcess, kept: str, voter: LocalCluster, run: Run) -> None:
+    at = ("--bootstrap-server", addresses(voter))
+    assert run("topics", "create", "target", "--partitions", 1, *at).code == 0
+    (target,) = run("topics", "describe", "target", *at, "--output", "json").json()
+    hostile = HostileFrames(SEED, "target", uuid_from_text(target["TopicId"]).bytes)
+    frames = hostile.frames(FRAMES)
+    before = broker.resident_bytes()
+
+    answered = 0
+
+    async def connection() -> None:
+        nonlocal answered
+        for frame in frames:
+            reader, writer = await asyncio.open_connection(broker.endpoint.host, broker.endpoint.port)
+            with contextlib.suppress(OSError):
+                may_wait = frame[4:6] == FETCH
+                writer.write(frame + KILLING if may_wait else frame)
+                writer.write_eof()
+                byte_count = await read_to_end(reader)
+                answered += byte_count > 0
+            writer.transport.abort()
+
+    async def attack() -> None:
+        await asyncio.gather(*(connection() for _ in range(AT_ONCE)))
+
+    asyncio.run(asyncio.wait_for(attack(), WAIT_SECONDS))
+    assert FRAMES / 4 < answered < FRAMES
+    assert "a request failed" not in broker.said.read_text()
+    assert broker.resident_bytes() - before <= GROWTH_BYTES_MAX
+    assert consume(broker, "target", 0) == []
+    (log,) = (broker.partitions / "target-0").glob("*.log")
+    assert log.stat().st_size == 0
+
+
+def test_requests_that_are_never_whole_are_not_held_against_others(broker: BrokerProcess, kept: str) -> None:
+    """Each says that it has 100 MB, and sends some bytes."""
+    before = broker.resident_bytes()
+    with contextlib.ExitStack() as stack:
+        for _ in range(200):
+            half = stack.enter_context(socket.create_connection(broker.address))
+            half.sendall(struct.pack(">ihhi", 100 * MIB, 0, 9, 1) + b"x" * 100_000)
+        assert consume(broker, kept, len(RECORDS)) == RECORDS
+        assert broker.resident_bytes() - before <= 200 * 2 * MIB
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+def test_two_thousand_connections_that_come_and_go(broker: BrokerProcess, kept: str) -> None:
+    before = broker.resident_bytes()
+    with contextlib.ExitStack() as stack:
+        for _ in range(2_000):
+            stack.enter_context(socket.create_connection(broker.address))
+        assert consume(broker, kept, len(RECORDS)) == RECORDS
+    assert broker.resident_bytes() - before <= GROWTH_BYTES_MAX
+
+
+def test_ten_thousand_requests_whose_answers_are_not_read(broker: BrokerProcess, kept: str) -> None:
+    """Requests that are small, with answers that are large: the client is not read on before it has taken some."""
+    before = broker.resident_bytes()
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=MIB)
+    asked = FetchRequest(max_wait_ms=0, max_bytes=MIB, topics=(FetchTopic(topic=kept, partitions=(partition,)),))
+    client = ClientConnection("greedy")
+    data = b"".join(piece for _ in range(10_000) for piece in client.send(asked, 12))
+    with socket.create_connection(broker.address) as greedy:
+        greedy.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            while sent < len(data):
+                sent += greedy.send(data[sent:])
+        assert consume(broker, kept, len(RECORDS)) == RECORDS
+        assert broker.resident_bytes() - before <= GROWTH_BYTES_MAX
+        greedy.setblocking(True)
+        answers, writing = 0, threading.Thread(target=greedy.sendall, args=(data[sent:],))
+        writing.start()
+        while answers < 10_000:
+            client.receive_data(greedy.recv(MIB))
+            while client.next_event() is not None:
+                answers += 1
+        writing.join()
+
+
+def test_more_connections_than_one_address_may_have(broker: BrokerProcess, kept: str) -> None:
+    """One more is closed at once; when others have gone there is room again."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(CONNECTIONS_MAX):
+            stack.enter_context(socket.create_connection(broker.address))
+        refused = stack.enter_context(socket.create_connection(broker.address))
+        with contextlib.suppress(ConnectionError):
+            assert refused.recv(1) == b""
