@@ -74,8 +74,8 @@ def whole_batches(data: bytes | bytearray | memoryview) -> list[Batch]:
             break
         found.append(
             Batch(
-                position, base_offset, base_offset + last_delta, leader_epoch, attributes, max_timestamp_ms, producer_id,
-                producer_epoch, base_sequence, bytes(data[position:end]),
+                position, base_offset, base_offset + last_delta, leader_epoch, attributes, max_timestamp_ms,
+                producer_id, producer_epoch, base_sequence, bytes(data[position:end]),
             )
         )  # fmt: skip
         position = end
