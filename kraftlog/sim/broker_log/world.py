@@ -29,12 +29,13 @@ from kraftlog.sim.observation.trace import Trace
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.disk import Disk
+from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 
 EARLIEST: Final = -2
 NO_ERROR: Final = 0
 READ_COMMITTED: Final = 1
+STEADILY_SLOW_SYNC_US: Final = (3_000, 12_000)
 LOOK_UPS: Final = 3
 """How many offsets and times of each partition are looked up when it is judged."""
 KILLED_BY_THEN: Final = 60
@@ -51,6 +52,7 @@ class World:
         self.event_queue = EventQueue()
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
+        self.mend_slow_disk()
         self.trace = Trace(echo=echo)
         self.metadata = Metadata(parameters.partitions)
         self.promises: dict[tuple[bytes, int], PartitionPromises] = {}
@@ -69,6 +71,10 @@ class World:
         self._has_lost_power = False
         self._has_failed_disk = False
         self._trouble_since_us: int | None = None
+
+    def mend_slow_disk(self) -> None:
+        """Syncs take as long as they always do."""
+        self.disk.sync_us = STEADILY_SLOW_SYNC_US if self.parameters.has_slow_disk else QUICK_SYNC_US
 
     def new_random(self) -> Random:
         """A source of chance of its own."""
