@@ -122,7 +122,7 @@ class BrokerLifecycle:
         if self._directory is not None:
             self._cluster_id = self._directory.cluster_id
             self._previous_broker_epoch = self._directory.clean_epoch
-            # The cluster is there, as it accepted the broker once: after a power cut it may be up later than the broker.
+            # The cluster is there, as it accepted the broker once: after a power cut it may be up later.
             self._was_registered = self._cluster_id is not None
         self._incarnation_id = uuid_to_text(random_uuid())
         self.broker_epoch = -1

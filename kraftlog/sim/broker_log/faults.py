@@ -8,7 +8,6 @@ from typing import Final
 
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.disk import QUICK_SYNC_US
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
 SLOW_SYNC_US: Final = (5_000, 60_000)
@@ -62,7 +61,7 @@ class Faults:
                 self._later(self._end_broker)
             case "disk: slow":
                 world.disk.sync_us = SLOW_SYNC_US
-                self._later(lambda: setattr(world.disk, "sync_us", QUICK_SYNC_US))
+                self._later(world.mend_slow_disk)
             case "clock: the wall clock jumps ahead":
                 world.clock.wall_offset_ms = random.choice(_JUMPS_MS)
                 self._later(self._set_clock)

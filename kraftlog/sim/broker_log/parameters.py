@@ -64,6 +64,8 @@ class LogParameters:
     open_files_max: int
     fault_kinds: tuple[str, ...]
     has_transactions: bool
+    has_slow_disk: bool
+    """Always, not only when a fault makes it slow: flushes run in the disk's thread."""
 
     def describe(self) -> dict[str, Any]:
         """For people and files."""
@@ -99,6 +101,7 @@ def draw(seed: int, overrides: LogOverrides | None = None) -> LogParameters:
         open_files_max=random.choice([4, 64]),
         fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
         has_transactions=random.random() < 0.5,
+        has_slow_disk=random.random() < 0.3,
     )
     if overrides.seconds is not None:
         return LogParameters(**{**{name: getattr(parameters, name) for name in LogParameters.__slots__},

@@ -23,6 +23,8 @@ class Aborted(NamedTuple):
     producer_id: int
     first_offset: int
     marker_offset: int
+    may_begin_earlier: bool
+    """Nothing of the producer's earlier transactions is left: its first records may be gone, too."""
 
 
 def read_log(files: FileSystem, directory: str) -> list[Batch]:
@@ -56,13 +58,16 @@ def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:
     """What a scan finds; one whose first records were deleted begins with what is left of it."""
     begun: dict[int, int] = {}
     found: list[Aborted] = []
+    ended: set[int] = set()
     for batch in batches:
         if batch.is_of_transaction:
             begun.setdefault(batch.producer_id, batch.base_offset)
         elif batch.is_marker:
             first_offset = begun.pop(batch.producer_id, None)
             if batch.is_abort and first_offset is not None:
-                found.append(Aborted(batch.producer_id, first_offset, batch.base_offset))
+                may_begin_earlier = batch.producer_id not in ended
+                found.append(Aborted(batch.producer_id, first_offset, batch.base_offset, may_begin_earlier))
+            ended.add(batch.producer_id)
     return found
 
 
@@ -103,7 +108,7 @@ def _check_time_index(path: str, data: bytes, base_offset: int, batches: list[Ba
 
 
 def _check_transaction_index(path: str, data: bytes, batches: list[Batch], aborted: list[Aborted]) -> None:
-    """Each entry is an abort whose marker is in the segment, from where a scan finds that it began, or before."""
+    """Each entry is an abort whose marker is in the segment; it began where a scan finds that, or earlier."""
     markers = {batch.base_offset for batch in batches if batch.is_abort}
     begun = {(one.producer_id, one.marker_offset): one.first_offset for one in aborted}
     whole = data[: len(data) // _TRANSACTION_ENTRY.size * _TRANSACTION_ENTRY.size]

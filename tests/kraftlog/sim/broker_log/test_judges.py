@@ -9,18 +9,20 @@ import pytest
 
 from kraftbase.files.files import write_new_file
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.kafka.control_records import EndTxnMarker
 from kraftlog.kafka.record_batch import encode_batch
+from kraftlog.kafka.record_values import ControlType, encode_control_record
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.log_files import read_log
+from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
 from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises, TopicRules
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, INDEXES, KEPT, OFFSETS, ONCE, READ, START
 from kraftlog.sim.violation import Violation
 
 NOW_US = 5_000_000
 SAFE = TopicRules(flush_before_ack=True, flush_ms=FOR_EVER, retention_ms=-1, retention_bytes=-1)
-LOG, INDEX, TIMES = (f"t-0/{0:020}{suffix}" for suffix in (".log", ".index", ".timeindex"))
+LOG, INDEX, TIMES, ABORTS = (f"t-0/{0:020}{suffix}" for suffix in (".log", ".index", ".timeindex", ".txnindex"))
 
 
 def data(base_offset: int = 0, value: bytes = b"v", *, sequence: int = -1, count: int = 1, time_ms: int = 100) -> bytes:
@@ -164,6 +166,34 @@ def test_a_time_entry_that_is_not_the_largest_is_seen(entry: tuple[int, int]) ->
     with pytest.raises(Violation) as raised:
         read_log(files, "t-0")
     assert str(raised.value).startswith(INDEXES)
+
+
+def of_transaction(base_offset: int, kind: ControlType | None = None, producer_id: int = 7) -> bytes:
+    """Records, or the marker that ends it."""
+    key, value = (None, b"v") if kind is None else encode_control_record(kind, EndTxnMarker(coordinator_epoch=0), 0)
+    return encode_batch(
+        [Record(base_offset, 100, key, value)], base_offset=base_offset, partition_leader_epoch=0,
+        attributes=0x10 if kind is None else 0x30, producer_id=producer_id, producer_epoch=0,
+        base_sequence=base_offset if kind is None else -1,
+    )  # fmt: skip
+
+
+def test_aborted_transactions_are_found_by_a_scan_and_their_index_is_compared_with_it() -> None:
+    batches = [
+        of_transaction(0), of_transaction(1, ControlType.COMMIT), of_transaction(2), of_transaction(3, producer_id=8),
+        of_transaction(4, ControlType.ABORT), of_transaction(5, ControlType.ABORT, producer_id=8),
+    ]  # fmt: skip
+    scanned = aborted_transactions(whole_batches(b"".join(batches)))
+    assert scanned == [Aborted(7, 2, 4, False), Aborted(8, 3, 5, True)]
+    entries = [struct.pack(">hqqqq", 0, 7, 2, 4, 3), struct.pack(">hqqqq", 0, 8, 3, 5, 6)]
+    files = files_of(*batches)
+    write_new_file(files, ABORTS, b"".join(entries))
+    assert len(read_log(files, "t-0")) == 6
+    for wrong in (struct.pack(">hqqqq", 0, 7, 0, 1, 2), struct.pack(">hqqqq", 0, 8, 4, 5, 6)):
+        write_new_file(files, ABORTS, wrong)
+        with pytest.raises(Violation, match="has aborted") as raised:
+            read_log(files, "t-0")
+        assert str(raised.value).startswith(INDEXES)
 
 
 def test_batches_that_overlap_are_seen() -> None:
