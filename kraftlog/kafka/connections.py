@@ -96,7 +96,8 @@ class ServerConnection:
         if not is_offered and key != API_VERSIONS:
             raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
         header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
-        body = _whole(api.request, version, frame, at) if is_offered else None
+        # What follows it is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
+        body = decode_from(api.request, version, frame, at)[0] if is_offered else None
         request = Request(api, version, header.correlation_id, header.client_id, body, LENGTH.size + len(frame))
         self._unanswered.append(request)
         return request

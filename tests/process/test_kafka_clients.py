@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from typing import Any, Final, NamedTuple
 
 import aiokafka
 import confluent_kafka
+import confluent_kafka.admin
 import kafka
 import pytest
 
@@ -121,6 +123,16 @@ def test_a_consumer_finds_offsets_by_time_and_the_ends(kafka_servers: str, topic
         assert ends == (0, COUNT)
     finally:
         consumer.close()
+
+
+def test_a_client_lists_all_topics(kafka_servers: str, topic: str) -> None:
+    """Which librdkafka asks for with bytes too many."""
+    client = confluent_kafka.admin.AdminClient({"bootstrap.servers": kafka_servers})
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    listed = client.list_topics(timeout=TIMEOUT_SECONDS).topics
+    while topic not in listed and time.monotonic() < deadline:  # a broker hears of it a moment later
+        listed = client.list_topics(timeout=TIMEOUT_SECONDS).topics
+    assert sorted(listed[topic].partitions) == list(range(PARTITIONS))
 
 
 # --- kafka-python -----------------------------------------------------------------------------------------------------

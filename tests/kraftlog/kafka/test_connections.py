@@ -113,7 +113,6 @@ def test_a_client_learns_which_versions_there_are_from_a_refusal() -> None:
         ("0003 ffff 00000000 ffff", UnknownFormat, "MetadataRequest: its version is -1; offered are 0-13"),
         ("0003 0001 00000000 0005", MalformedBytes, "RequestHeader.client_id: 5 bytes are not in the 0 that are left"),
         ("0003 0001 00000000 ffff", MalformedBytes, "MetadataRequest.topics: the 10 bytes end here"),
-        ("0003 0001 00000000 ffff ffffffff 00", MalformedBytes, "MetadataRequest: 1 bytes follow version 1 of it"),
     ],
 )
 def test_a_request_that_cannot_be_read_is_refused(frame: str, error: type[Exception], words: str) -> None:
@@ -122,6 +121,15 @@ def test_a_request_that_cannot_be_read_is_refused(frame: str, error: type[Except
     server.receive_data(LENGTH.pack(len(data)) + data)
     with pytest.raises(error, match=f"^{words}"):
         server.next_event()
+
+
+def test_what_follows_a_request_in_its_frame_is_ignored() -> None:
+    server = _server()
+    data = bytes.fromhex("0003 000d 00000000 ffff 00 00 00 00 00 010000")  # as librdkafka asks for all topics
+    server.receive_data(LENGTH.pack(len(data)) + data)
+    request = server.next_event()
+    assert request is not None
+    assert request.body == MetadataRequest(topics=None, allow_auto_topic_creation=False)
 
 
 @pytest.mark.parametrize(
