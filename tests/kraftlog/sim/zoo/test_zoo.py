@@ -39,7 +39,7 @@ QUICK = [
     "publishers are told of an aborted transaction",
     "a full write-ahead log is never looked at again",
     "an append is acknowledged before its group commit",
-    "readers are shown what is not flushed",
+    "records are deleted before the new start is written",
     "a flush forgets the segments before the last one",
     "a log ends where its index does",
 ]
