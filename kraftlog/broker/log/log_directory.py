@@ -45,6 +45,7 @@ from kraftlog.broker.log.formats.names import (
     directory_name,
     is_deleted_directory,
     partition_in_name,
+    stray_directory_name,
 )
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
 from kraftlog.broker.log.loading import FoundState, Loader, RecoveryProgress
@@ -238,7 +239,7 @@ class LogDirectory:
         self.check_online()
         path = join(self.path, directory_name(partition))
         try:
-            self._set_aside(partition, unique)
+            self._rename(partition, deleted_directory_name(partition, unique))
             self._files.make_directories(path)
             write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
             self.topic_ids[partition] = topic_id
@@ -254,6 +255,15 @@ class LogDirectory:
         disk that has failed. Another topic with its name must not find that log. The files are a stray of the next
         start that finds them.
         """
+        self._take_away(partition, deleted_directory_name(partition, unique), reason)
+
+    def set_stray_aside(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> str:
+        """As `delete_log`, but the files stay, under a name of their own, which is returned."""
+        name = stray_directory_name(partition, unique)
+        self._take_away(partition, name, reason)
+        return name
+
+    def _take_away(self, partition: TopicPartition, new_name: str, reason: ApiError) -> None:
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
         self.topic_ids.pop(partition, None)
@@ -263,16 +273,16 @@ class LogDirectory:
             log.retire()
         self.check_online()
         try:
-            self._set_aside(partition, unique)
+            self._rename(partition, new_name)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def _set_aside(self, partition: TopicPartition, unique: UUID) -> None:
+    def _rename(self, partition: TopicPartition, new_name: str) -> None:
         path = join(self.path, directory_name(partition))
         if self._files.exists(path):
             for name in self._files.list_directory(path):
                 self._handles.drop(join(path, name))
-            self._files.rename_directory(path, join(self.path, deleted_directory_name(partition, unique)))
+            self._files.rename_directory(path, join(self.path, new_name))
         self.forget(partition)
 
     def remove_deleted(self) -> int:

@@ -142,29 +142,31 @@ class LogManager:
         if directory is not None:
             directory.delete_log(partition, self._new_id(), reason)
 
-    def delete_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
-        """Delete every log of a partition that has no topic id here, or another one than its files say.
+    def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+        """Set every log aside whose partition has no topic id here, or another one than its files say.
 
-        One that cannot be deleted is not used any more either; the next start tries again.
+        The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. One that
+        cannot be renamed is not used any more either; the next start tries again.
         """
         for directory in self.directories:
             for partition in [*directory.logs, *directory.damaged]:
                 topic_id = topic_id_of(partition)
                 if topic_id is None or directory.topic_ids.get(partition, topic_id) != topic_id:
-                    self._delete_stray(directory, partition)
+                    self._set_stray_aside(directory, partition)
 
-    def _delete_stray(self, directory: LogDirectory, partition: TopicPartition) -> None:
+    def _set_stray_aside(self, directory: LogDirectory, partition: TopicPartition) -> None:
         name = directory_name(partition)
         found_id = directory.topic_ids.get(partition)
         reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
         try:
-            directory.delete_log(partition, self._new_id(), reason)
+            kept_as = directory.set_stray_aside(partition, self._new_id(), reason)
         except ApiError as error:
-            logger.error("a stray log was not deleted", log=name, directory=directory.path, reason=str(error))
+            logger.error("a stray log was not set aside", log=name, directory=directory.path, reason=str(error))
         else:
             logger.warning(
-                "a stray log is deleted: the metadata has no such partition on this broker", log=name,
-                directory=directory.path, topic_id=None if found_id is None else uuid_to_text(found_id),
+                "a stray log is set aside: the metadata has no such partition on this broker; delete it if that is"
+                " right", log=name, kept_as=kept_as, directory=directory.path,
+                topic_id=None if found_id is None else uuid_to_text(found_id),
             )  # fmt: skip
 
     # --- from time to time --------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ class Partitions:
             for record in found.values()
             if (name := self._topic_name(record.topic_id)) is not None
         }
-        self._logs.delete_strays(mine.get)
+        self._logs.set_strays_aside(mine.get)
         for record in found.values():
             self._set(record, {})
         self._configure(self)

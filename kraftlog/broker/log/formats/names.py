@@ -67,6 +67,12 @@ def deleted_directory_name(partition: TopicPartition, unique: UUID) -> str:
     return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 
+def stray_directory_name(partition: TopicPartition, unique: UUID) -> str:
+    """The name that the directory of a stray log is kept under: Kafka's form, which no partition has."""
+    suffix = f"-{partition.partition_id}.{unique.hex}-stray"
+    return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
+
+
 def is_deleted_directory(name: str) -> bool:
     """Whether it is the name of a directory that is to be deleted, with what is in it."""
     return _DELETED_DIRECTORY.match(name) is not None
