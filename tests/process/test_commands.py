@@ -90,7 +90,8 @@ def test_a_topic_that_cannot_be_is_refused_by_kafkas_name_and_nothing_is_written
 def test_brokers_are_listed(ask) -> None:
     brokers = ask("brokers", "list", "--output", "json").json()
     assert [broker["BrokerId"] for broker in brokers] == [1, 2, 3]
-    assert brokers[0]["Endpoints"] == ["PLAINTEXT://localhost:9093"]
+    (endpoint,) = brokers[0]["Endpoints"]
+    assert endpoint.startswith("PLAINTEXT://localhost:")
     heading, *_ = ask("brokers", "list").lines()
     assert heading.split() == ["BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced", "InControlledShutdown"]
 

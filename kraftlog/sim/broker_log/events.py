@@ -28,7 +28,6 @@ REQUIRED: Final = (
     "produce: acks=-1, idempotent",
     "produce: NONE",
     "produce: KAFKA_STORAGE_ERROR",
-    "produce: NOT_LEADER_OR_FOLLOWER",
     "produce: OUT_OF_ORDER_SEQUENCE_NUMBER",
     "produce: INVALID_TIMESTAMP",
     "produce: UNKNOWN_TOPIC_ID",

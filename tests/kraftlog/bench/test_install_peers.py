@@ -57,6 +57,8 @@ def test_both_are_installed_once(tmp_path: Path, programs: Path) -> None:
         "etcd/usr/bin/etcd",
         "kafka/kafka_2.13-4.3.0.jar",
         "kafka/pom.xml",
+        "spark/kafka_2.13-4.3.0.jar",
+        "spark/spark.xml",
     ]
     for program in programs.iterdir():
         program.unlink()

@@ -98,7 +98,6 @@ async def test_what_takes_longer_is_given_up_and_what_is_endless_is_not(monkeypa
         ("topics", "list"),
         ("topics", "create", "x"),
         ("snapshot", "create"),
-        ("brokers", "run", "--id", "1", "--endpoint", "PLAINTEXT://localhost:1"),
         ("watch",),
     ],
 )

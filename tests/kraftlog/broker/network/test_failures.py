@@ -35,7 +35,6 @@ MALFORMED = {
     "a version that is not offered": "0000000a 0003 7fff 00000000 ffff",
     "an array that ends too early": "0000000e 0003 0001 00000000 ffff 7fffffff",
     "a text that is longer than the request": "0000000a 0003 0001 00000000 7fff",
-    "bytes after the request": "00000012 0003 0001 00000000 ffff ffffffff 00000000",
     "a browser": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n".hex(),
 }
 
