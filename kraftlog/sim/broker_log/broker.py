@@ -21,7 +21,7 @@ from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
-from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata
+from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.process import BrokerProcess
 from statemachine.replay.deltas import MetadataDelta
 
@@ -112,12 +112,12 @@ class Broker:
         """What was found of damage."""
         return "; ".join(reason for directory in self.logs.directories for reason in directory.damaged.values())
 
-    def path_of(self, topic: str, index: int) -> str | None:
-        """The directory of a partition, if its log is open."""
-        partition = self.partitions.named(topic, index)
+    def path_of(self, topic: Topic, index: int) -> str | None:
+        """The directory of a partition, if its log is open; None also for a topic that it has not heard of yet."""
+        partition = self.partitions.with_id(topic.topic_id, index)
         if partition is None or partition.log is None:
             return None
         directory = self.logs.directory_of(partition.name)
         if directory is None or directory.offline_reason:
             return None
-        return join(directory.path, f"{topic}-{index}")
+        return join(directory.path, f"{topic.name}-{index}")

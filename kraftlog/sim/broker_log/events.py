@@ -28,6 +28,7 @@ REQUIRED: Final = (
     "produce: acks=-1, idempotent",
     "produce: NONE",
     "produce: KAFKA_STORAGE_ERROR",
+    "produce: UNKNOWN_TOPIC_OR_PARTITION",
     "produce: OUT_OF_ORDER_SEQUENCE_NUMBER",
     "produce: INVALID_TIMESTAMP",
     "produce: UNKNOWN_TOPIC_ID",

@@ -275,7 +275,7 @@ class World:
     def told_of(self, topic: Topic, index: int, base_offset: int, content: bytes, title: str) -> None:
         """A client is told of a batch: with `flush.before.ack` it is durable by then. Raises Violation."""
         promises = self.promises_of(topic, index)
-        path = None if self.broker is None else self.broker.path_of(topic.name, index)
+        path = None if self.broker is None else self.broker.path_of(topic, index)
         if promises is None or path is None or not promises.rules.flush_before_ack or base_offset < promises.start:
             return
         if not is_durable(self.disk.files, path, base_offset, content):
@@ -288,11 +288,11 @@ class World:
         for topic in self.metadata.topics.values():
             for index in range(self.parameters.partitions):
                 promises = self.promises[topic.topic_id, index]
-                path = broker.path_of(topic.name, index)
+                path = broker.path_of(topic, index)
                 if path is not None:
                     self._judge_one(broker, topic, index, promises, path)
                 elif not self._has_failed_disk and promises.by_offset:
-                    partition = broker.partitions.named(topic.name, index)
+                    partition = broker.partitions.with_id(topic.topic_id, index)
                     reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
 

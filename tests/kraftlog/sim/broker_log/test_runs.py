@@ -17,7 +17,7 @@ from kraftlog.sim.broker_log.run import LogTotal, run_log_seed, shrink_log
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-SEEDS: Final = (4, 18, 19, 31, 46, 61, 63, 78, 88)
+SEEDS: Final = (4, 31, 46, 61, 63, 69, 78, 88)
 """In these everything happens that must."""
 BUG: Final = "an append is acknowledged before its group commit"
 
