@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.errors import ErrorCode
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("kraftbase", "raft", "snapshot", "statemachine", "pyspark_kraftlog", "kraftlog", "examples", "tools")
 MODULE_LINES_MAX = 500
@@ -44,6 +46,12 @@ def test_a_package_of_tests_lies_in_packages_all_the_way() -> None:
     """pytest imports any other by its last name alone: `offline/kafka` was in the way of the library `kafka`."""
     packages = {path.parent for path in (ROOT / "tests").rglob("__init__.py")}
     assert {path for path in packages if path.name != "tests" and path.parent not in packages} == set()
+
+
+def test_every_error_code_is_used() -> None:
+    """One that nothing answers any more fails a whole run of the tests, as no test comes to it: here it is told sooner."""
+    named = {name for path in SOURCES for name in re.findall(r"\bErrorCode\.([A-Z_]+)", path.read_text())}
+    assert {code.name for code in ErrorCode} - named == set()
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=relative)

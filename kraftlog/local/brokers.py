@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,7 +16,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.config.endpoints import PORT_MAX
-from kraftlog.local.child import ChildProcess
+from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster import own_environment
 from statemachine.query.descriptions import BrokerDescription
 
@@ -113,9 +114,7 @@ class LocalBrokers:
 
     async def kill(self, broker_id: int) -> None:
         """End a broker's process by SIGKILL, and wait for its end."""
-        child = self._children[broker_id]
-        child.send_signal(signal.SIGKILL)
-        await child.wait()
+        await self._children[broker_id].end(signal.SIGKILL)
 
     async def endpoint(self, broker_id: int) -> Endpoint:
         """Where clients reach a broker that is registered."""
@@ -126,15 +125,9 @@ class LocalBrokers:
 
     async def deaths(self) -> AsyncIterator[BrokerDied]:
         """A message for each broker that ends from now on, until all have ended."""
-        waiting = {asyncio.create_task(child.wait()): broker_id for broker_id, child in self._children.items()}
-        try:
-            while waiting:
-                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    yield self._death(waiting.pop(task))
-        finally:
-            for task in waiting:
-                task.cancel()
+        async with aclosing(ends(self._children)) as ended:
+            async for broker_id in ended:
+                yield self._death(broker_id)
 
     async def states(self) -> dict[int, BrokerState]:
         """What the cluster knows of its brokers."""

@@ -14,12 +14,14 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 LOG_TAIL_BYTES: Final = 16 * 1024
+
+Name = TypeVar("Name")
 
 
 class ChildProcess:
@@ -59,6 +61,11 @@ class ChildProcess:
         """Send it a signal; nothing happens if it has ended."""
         self._process.send_signal(number)
 
+    async def end(self, number: signal.Signals) -> None:
+        """Send it a signal that ends it, and wait for its end."""
+        self.send_signal(number)
+        await self.wait()
+
     async def wait(self) -> int:
         """Its exit code, when it has ended."""
         return await asyncio.shield(asyncio.wrap_future(self._exit))
@@ -69,8 +76,7 @@ class ChildProcess:
         try:
             await asyncio.wait_for(self.wait(), grace_seconds)
         except TimeoutError:
-            self.send_signal(signal.SIGKILL)
-            await self.wait()
+            await self.end(signal.SIGKILL)
 
     def last_lines(self, count: int) -> list[str]:
         """The last `count` lines that it wrote, fewer if they are long."""
@@ -83,6 +89,19 @@ class ChildProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         self._exit.set_result(exit_code)
+
+
+async def ends(children: Mapping[Name, ChildProcess]) -> AsyncGenerator[Name, None]:
+    """The name of each child that ends from now on, until all have ended."""
+    waiting = {asyncio.create_task(child.wait()): name for name, child in children.items()}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield waiting.pop(task)
+    finally:
+        for task in waiting:
+            task.cancel()
 
 
 def stop_at_end_of_input() -> None:

@@ -12,14 +12,14 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.connection import describe_node
-from kraftlog.local.child import ChildProcess
+from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster_directory import ClusterDirectory
 from kraftpb.v1 import log_pb2
 from raft.core.types import NodeId
@@ -115,9 +115,7 @@ class LocalCluster:
 
     async def kill(self, node_id: NodeId, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a node's process a signal that ends it, and wait for its end."""
-        child = self._children[node_id]
-        child.send_signal(number)
-        await child.wait()
+        await self._children[node_id].end(number)
 
     def send_signal(self, node_id: NodeId, number: signal.Signals) -> None:
         """Send a node's process a signal, such as SIGSTOP and SIGCONT."""
@@ -130,15 +128,9 @@ class LocalCluster:
 
     async def deaths(self) -> AsyncIterator[NodeDied]:
         """A message for each node that ends from now on, until all have ended."""
-        waiting = {asyncio.create_task(child.wait()): node_id for node_id, child in self._children.items()}
-        try:
-            while waiting:
-                done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    yield self._death(waiting.pop(task))
-        finally:
-            for task in waiting:
-                task.cancel()
+        async with aclosing(ends(self._children)) as ended:
+            async for node_id in ended:
+                yield self._death(node_id)
 
     # --- what it does ------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeVar, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.configs import check_this_broker
@@ -36,6 +36,9 @@ Resource = tuple[int, str]
 """Its type and its name."""
 
 
+Answered = TypeVar("Answered")
+
+
 @dataclass(slots=True)
 class _Change:
     """What a request asks for one resource."""
@@ -49,6 +52,19 @@ class _Change:
     def refuse(self, error: ApiError) -> None:
         """Answer it with an error."""
         self.code, self.message = error.code, text_of(error)
+
+
+def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> tuple[Answered, ...]:
+    """What came of each change, in the form that the API has for it."""
+    return tuple(
+        kind(
+            error_code=change.code,
+            error_message=change.message,
+            resource_type=change.resource[0],
+            resource_name=change.resource[1],
+        )
+        for change in changes
+    )
 
 
 class ConfigChanges:
@@ -147,16 +163,7 @@ class IncrementalAlterConfigsApi:
         ]
 
         def answer() -> None:
-            kind = incremental_alter_configs.AlterConfigsResourceResponse
-            responses = tuple(
-                kind(
-                    error_code=change.code,
-                    error_message=change.message,
-                    resource_type=change.resource[0],
-                    resource_name=change.resource[1],
-                )
-                for change in changes
-            )
+            responses = _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
         self._changes.carry_out(changes, body.validate_only, answer)
@@ -179,16 +186,7 @@ class AlterConfigsApi:
         changes = [self._change(resource) for resource in body.resources]
 
         def answer() -> None:
-            kind = alter_configs.AlterConfigsResourceResponse
-            responses = tuple(
-                kind(
-                    error_code=change.code,
-                    error_message=change.message,
-                    resource_type=change.resource[0],
-                    resource_name=change.resource[1],
-                )
-                for change in changes
-            )
+            responses = _answers(alter_configs.AlterConfigsResourceResponse, changes)
             reply(AlterConfigsResponse(responses=responses))
 
         self._changes.carry_out(changes, body.validate_only, answer)

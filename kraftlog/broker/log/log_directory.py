@@ -20,7 +20,7 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
+from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.due_flushes import DueFlushes
@@ -50,7 +50,6 @@ from kraftlog.broker.log.formats.names import (
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
 from kraftlog.broker.log.loading import FoundState, Loader, RecoveryProgress
 from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.recovery import DamagedSegment
 from kraftlog.kafka.errors import MalformedBytes
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
@@ -196,20 +195,18 @@ class LogDirectory:
         names = self._files.list_directory(path)
         if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
             return  # it was being made, or deleted
-        if PARTITION_METADATA_NAME in names:
-            self._read_topic_id(partition, join(path, PARTITION_METADATA_NAME))
         try:
+            if PARTITION_METADATA_NAME in names:
+                self._read_topic_id(partition, join(path, PARTITION_METADATA_NAME))
             self._open_log(partition, config, now_ms, on_progress)
-        except DamagedSegment as error:
+        except CorruptLog as error:
             self.partition_damaged(partition, str(error))
 
     def _read_topic_id(self, partition: TopicPartition, path: str) -> None:
         try:
             self.topic_ids[partition] = decode_partition_metadata(read_whole(self._files, path), path)
         except MalformedBytes as error:
-            raise StorageError(
-                f"{error}. Put the file back as it was: it says which topic the records are of"
-            ) from None
+            raise CorruptLog(f"{error}. Put the file back as it was: it says which topic the records are of") from None
 
     def _open_log(
         self,

@@ -229,3 +229,14 @@ def test_a_partition_that_is_twice_in_a_request_is_waited_for_twice(tmp_path: Pa
         world.replica().notify()
     assert [(part.error_code, part.base_offset) for part in world.produced()] == [(0, 0), (0, 1)]
     assert world.replica().watcher_count == 0
+
+
+def test_db23_what_was_committed_while_too_few_have_become_in_sync_is_said_to_be_appended_only(tmp_path: Path) -> None:
+    """DB-23."""
+    settings = [config("clicks", "flush.before.ack", "false"), config("clicks", "min.insync.replicas", "2")]
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2]), *settings])
+    world.send((0, batch(1)))
+    assert world.answers == []
+    world.replica().online_log().advance_high_watermark(1)
+    world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
+    assert world.produced_codes() == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]

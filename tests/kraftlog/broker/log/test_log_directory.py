@@ -78,6 +78,24 @@ def test_a_file_of_log_starts_that_is_damaged_is_named_and_one_of_recovery_point
         open_as(files)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("00000000000000000000.log", "byte 0"), ("partition.metadata", "which topic the records are of")],
+)
+def test_a_partition_that_has_rotted_is_offline_at_a_start_and_the_others_are_not(name: str, words: str) -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    append(log_in(directory), batch(2))
+    append(directory.create_log(ORDERS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7)), batch(1))
+    directory.close(broker_epoch=1)
+    path = f"data/clicks-0/{name}"
+    write_new_file(files, path, bytes(16) + read_whole(files, path)[16:])
+    again = open_directory(files)
+    assert again.offline_reason == ""
+    assert list(again.logs) == [ORDERS]
+    assert words in again.damaged[CLICKS]
+
+
 # --- full disks -------------------------------------------------------------------------------------------------------
 
 
