@@ -18,6 +18,9 @@ from kraftlog.sim.virtual.disk import Disk
 from kraftlog.sim.virtual.event_queue import EventQueue, Timer
 from raft.shell.runtime import OnDone
 
+HANGING_US: Final = 20_000
+"""A process that does nothing for longer hangs."""
+
 SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 
 
@@ -47,6 +50,10 @@ class BrokerProcess:
         self.operations_left: int | None = None
         """How many operations on files it survives before it is killed; None: it is not killed."""
         self.operations = 0
+        self.after_step: Callable[[], None] = lambda: None
+        """Called after each step that the process survives."""
+        self.hung_until_us = 0
+        """Until when it did nothing the last time that it did nothing for long."""
         self._surroundings = surroundings
         self._queue = surroundings.event_queue
         self._stalled_us = 0
@@ -79,10 +86,18 @@ class BrokerProcess:
         except Exception as error:
             if not self.has_ended:  # what a dead process goes on to do is nothing
                 raise Violation(f"{GOES_ON}: its process ended with {error!r}") from error
-        self._busy_until_us = now_us + self._stalled_us
+        self._busy_until_us = max(self._busy_until_us, now_us + self._stalled_us)
+        if self._stalled_us > HANGING_US:
+            self.hung_until_us = self._busy_until_us
         self._stalled_us = 0
         if self.has_ended:
             self._surroundings.process_ended()
+        else:
+            self.after_step()
+
+    def pause(self, duration_us: int) -> None:
+        """Do nothing for a while, as a process that is stopped by a signal; what comes meanwhile is done after that."""
+        self._busy_until_us = self.hung_until_us = max(self._busy_until_us, self._queue.now_us + duration_us)
 
     def before_operation(self, operation: str, path: str) -> None:
         """An operation on a file is about to happen; a sync stalls the process unless it is on the disk's thread."""

@@ -1,0 +1,331 @@
+"""Shows the judges what happens: every step of a broker, every fetch of a follower, every answer, the files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Protocol, cast
+
+from kraftbase.files.files import join
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.broker_log.judges.batches import Batch
+from kraftlog.sim.broker_log.judges.durable import is_durable
+from kraftlog.sim.broker_log.judges.log_files import read_log
+from kraftlog.sim.broker_log.judges.rules import SOUND
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.replication.broker import FETCH, Broker
+from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
+from kraftlog.sim.replication.judges.partition import PartitionJudge
+from kraftlog.sim.replication.judges.promises import PartitionPromises
+from kraftlog.sim.replication.judges.rules import MEMBERS
+from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.violation import Violation
+from kraftlog.sim.virtual.crash import Crash
+
+ANY_EPOCH: Final = -1
+
+
+class Watched(Protocol):
+    """The world, as judges see it."""
+
+    parameters: ReplicationParameters
+    marks: Marks
+    metadata: CommittedTopics
+    machines: dict[int, Machine]
+
+    def note(self, text: str) -> None:
+        """Enter something in the trace."""
+        ...
+
+    def topic_of(self, key: Key) -> Topic | None:
+        """The topic of a partition."""
+        ...
+
+
+class Court:
+    """See the module."""
+
+    def __init__(self, world: Watched) -> None:
+        self._world = world
+        self._marks = world.marks
+        self.judges: dict[Key, PartitionJudge] = {}
+        """Of all partitions that there are."""
+        self._fetches: dict[int, FetchesAtLeader] = {}
+        self._seen: dict[int, dict[Key, tuple[ReplicaView, LeaderView | None]]] = {}
+        """By broker, the replicas of its process as they were last seen."""
+        self._brokers: dict[int, tuple[int, dict[int, int], dict[int, int]]] = {}
+        self._past_checks = 0
+
+    @property
+    def checks(self) -> int:
+        """How often something was judged."""
+        return self._past_checks + sum(_checks(judge) for judge in self.judges.values())
+
+    # --- the controller -----------------------------------------------------------------------------------------------
+
+    def partition_changed(self, topic: Topic, index: int, state: PartitionState | None, *, is_unclean: bool) -> None:
+        """The controller has made, changed or (None) deleted a partition."""
+        key = (topic.topic_id, index)
+        judge = self.judges.get(key)
+        if state is None:
+            if judge is not None:
+                self._past_checks += _checks(judge)
+                del self.judges[key]
+            return
+        self._world.note(
+            f"{topic.name}-{index}: leader {state.leader} in epoch {state.leader_epoch}, partition epoch"
+            f" {state.partition_epoch}, ISR {state.isr}, replicas {state.replicas}, eligible {state.eligible_leaders}"
+            f"{', unclean' if is_unclean else ''}"
+        )
+        if judge is None:
+            promises = PartitionPromises(f"{topic.name}-{index}", topic.parameters.flush_before_ack)
+            judge = self.judges[key] = PartitionJudge(promises, self._world.parameters.lag_max_ms, state)
+        self._mark(judge.state, state, is_unclean=is_unclean)
+        judge.promises.is_in_sync([broker_id for broker_id in state.isr if broker_id not in judge.state.isr])
+        judge.committed(state, is_unclean=is_unclean)
+        judge.check_members()
+
+    def _mark(self, before: PartitionState, after: PartitionState, *, is_unclean: bool) -> None:
+        if len(after.isr) < len(before.isr):
+            self._marks.hit("an ISR shrank")
+        if any(broker_id not in before.isr for broker_id in after.isr):
+            self._marks.hit("an ISR grew")
+        if after.leader not in (before.leader, NO_LEADER):
+            self._marks.hit("an unclean leader was elected" if is_unclean else "a leader was elected")
+        if after.leader == NO_LEADER != before.leader:
+            self._marks.hit("a partition lost its leader")
+        if after.eligible_leaders and not before.eligible_leaders:
+            self._marks.hit("a replica out of the ISR is eligible")
+        if any(broker_id not in after.replicas for broker_id in before.replicas):
+            self._marks.hit("a replica was removed")
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def broker_started(self, machine: Machine) -> None:
+        """Nothing that it has is damaged."""
+        self._fetches[machine.broker_id] = FetchesAtLeader()
+        self._seen[machine.broker_id] = {}
+        self._brokers.pop(machine.broker_id, None)
+        if machine.broker is not None and machine.broker.damage:
+            raise Violation(f"{SOUND}: {machine.broker.damage}")
+
+    def broker_ended(self, machine: Machine, crash: Crash) -> None:
+        """What it has had in memory is gone; without power, maybe more."""
+        self._seen.pop(machine.broker_id, None)
+        for key, judge in self.judges.items():
+            judge.gone(machine.broker_id)
+            topic = self._world.topic_of(key)
+            if crash is not Crash.KILLED and topic is not None and machine.broker_id in judge.state.replicas:
+                min_isr = min(topic.lowest_min_isr, len(judge.state.replicas))
+                if judge.promises.lost_power(machine.broker_id, min_isr):
+                    self._marks.hit("what was acknowledged may be lost with the power")
+
+    def broker_stepped(self, machine: Machine) -> None:
+        """Look at each of its replicas that has changed, and at those that it leads."""
+        broker, seen = machine.broker, self._seen.get(machine.broker_id)
+        if broker is None or seen is None or not broker.is_serving:
+            return
+        for partition in broker.partitions:
+            judge = self.judges.get((partition.topic_id, partition.index))
+            if judge is not None:
+                self._look_at(machine, broker, partition, judge, seen)
+        if len(seen) > len(broker.partitions):
+            for key in [key for key in seen if broker.partitions.with_id(*key) is None]:
+                self._gone(machine, key, seen)
+
+    def _gone(
+        self, machine: Machine, key: Key, seen: dict[Key, tuple[ReplicaView, LeaderView | None]]
+    ) -> None:
+        if seen.pop(key, None) is not None and key in self.judges:
+            self.judges[key].gone(machine.broker_id)
+
+    def _look_at(
+        self, machine: Machine, broker: Broker, partition: Partition, judge: PartitionJudge,
+        seen: dict[Key, tuple[ReplicaView, LeaderView | None]],
+    ) -> None:  # fmt: skip
+        key, log, leading = (partition.topic_id, partition.index), partition.log, partition.leading
+        if log is None:
+            self._gone(machine, key, seen)
+            return
+        view = ReplicaView(
+            machine.broker_id, machine.life, partition.leader_epoch, log.log_start_offset, log.log_end_offset,
+            log.recovery_point, log.high_watermark, log.epochs.latest,
+        )  # fmt: skip
+        before = seen.get(key)
+        leader: LeaderView | None = None
+        if leading is not None:
+            leader = self._leader_view(machine, broker, partition)
+        elif before is not None and before[1] is None and before[0] == view:
+            return
+        seen[key] = (view, leader)
+        process = machine.process
+        judge.seen(view, leader, process.now_ms(), machine.clock.now_ms(process.hung_until_us))
+        was_leader = before is not None and before[1] is not None and before[0].leader_epoch == view.leader_epoch
+        if leader is not None and not was_leader:
+            self._marks.hit("a broker began to lead")
+            self._judge_file(machine, broker, partition, judge, view, leader)
+        if before is not None and view.log_end < before[0].log_end:
+            self._marks.hit("a follower cut its log")
+            self._world.note(
+                f"broker {machine.broker_id} cuts {judge.name} from {before[0].log_end} to {view.log_end}, high"
+                f" watermark {before[0].high_watermark}, in epoch {view.leader_epoch}"
+            )
+
+    def _leader_view(self, machine: Machine, broker: Broker, partition: Partition) -> LeaderView | None:
+        leading = partition.leading
+        if leading is None:
+            return None
+        eligible, registered = self._brokers_known_to(machine, broker)
+        pending = None if leading.pending is None else leading.pending.isr
+        return LeaderView(
+            leading.partition_epoch, leading.isr, pending, leading.maximal_isr, partition.min_insync_replicas,
+            eligible, registered,
+        )  # fmt: skip
+
+    def _brokers_known_to(self, machine: Machine, broker: Broker) -> tuple[dict[int, int], dict[int, int]]:
+        known = self._brokers.get(machine.broker_id)
+        if known is None or known[0] != broker.cluster.version:
+            brokers = broker.cluster.brokers.values()
+            registered = {of.broker_id: of.broker_epoch for of in brokers}
+            eligible = {
+                of.broker_id: of.broker_epoch for of in brokers if not of.fenced and not of.in_controlled_shutdown
+            }
+            known = self._brokers[machine.broker_id] = (broker.cluster.version, eligible, registered)
+        return known[1], known[2]
+
+    # --- fetches of followers -----------------------------------------------------------------------------------------
+
+    def answered(self, machine: Machine, body: Message, response: Message) -> None:
+        """An answer leaves a broker: a session may begin with it."""
+        if _is_from_follower(body):
+            fetches, request = self._fetches[machine.broker_id], cast(FetchRequest, body)
+            fetches.answered(request, cast(FetchResponse, response))
+
+    def asked(self, machine: Machine, broker: Broker, body: Message, response: Message | None) -> None:
+        """A broker has taken a request up, and answered it if there is an answer."""
+        if not _is_from_follower(body):
+            return
+        request, answer = cast(FetchRequest, body), cast(FetchResponse | None, response)
+        if answer is not None and answer.error_code:
+            return
+        refused = {} if answer is None else failed(answer)
+        state = request.replica_state
+        for key, asked in self._fetches[machine.broker_id].wanted(request).items():
+            if key not in refused:
+                self._count(machine, broker, key, asked, state.replica_id, state.replica_epoch)
+
+    def _count(
+        self, machine: Machine, broker: Broker, key: Key, asked: Asked, replica_id: int, replica_epoch: int
+    ) -> None:
+        judge, partition = self.judges.get(key), broker.partitions.with_id(*key)
+        if judge is None or partition is None or partition.log is None or machine.broker_id not in judge.led:
+            return
+        led, leader = judge.led[machine.broker_id], self._leader_view(machine, broker, partition)
+        is_stale = asked.leader_epoch not in (ANY_EPOCH, partition.leader_epoch)
+        if leader is None or is_stale or led.leader_epoch != partition.leader_epoch:
+            return
+        if replica_epoch != ANY_EPOCH and replica_epoch < leader.registered.get(replica_id, ANY_EPOCH):
+            self._marks.hit("a fetch of an old broker epoch came")
+            return
+        now_ms = machine.process.now_ms()
+        led.follower(replica_id).fetches(asked.offset, partition.log.log_end_offset, now_ms, replica_epoch)
+        was = judge.leaders.get(machine.broker_id)
+        if was is not None and was.pending is None and replica_id in judge.state_known_to(leader).replicas:
+            view = judge.replicas[machine.broker_id]._replace(
+                log_end=partition.log.log_end_offset, high_watermark=partition.log.high_watermark
+            )
+            led.fetched(replica_id, view, leader, now_ms)
+
+    # --- answers to clients -------------------------------------------------------------------------------------------
+
+    def acknowledged(self, machine: Machine, key: Key, base_offset: int, batch: Batch, acks: int) -> None:
+        """A producer is told that its batch is in the log."""
+        judge, view, leads = self.judges.get(key), *self._of(machine, key)
+        if judge is None or view is None:
+            return
+        if leads:
+            judge.promises.leads(machine.broker_id, view.leader_epoch)
+        if acks != -1:
+            return
+        judge.promises.acknowledged(base_offset, batch, view.leader_epoch)
+        topic = self._world.topic_of(key)
+        if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
+            return
+        for broker_id in judge.state.isr:
+            self._check_has(topic, key, broker_id, base_offset, batch, judge)
+
+    def _check_has(
+        self, topic: Topic, key: Key, broker_id: int, base_offset: int, batch: Batch, judge: PartitionJudge
+    ) -> None:
+        """With `flush.before.ack` acks=all says: on the disks of all in sync, whatever becomes of their processes."""
+        if not topic.parameters.flush_before_ack or base_offset < judge.promises.deleted_below:
+            return
+        files = self._world.machines[broker_id].files
+        for number in range(self._world.parameters.directories):
+            path = join(f"logs-{number}", f"{topic.name}-{key[1]}")
+            if files.exists(path) and is_durable(files, path, base_offset, batch.content):
+                return
+        raise Violation(
+            f"{MEMBERS}: {judge.name}: the batch at {base_offset} is acknowledged, broker {broker_id} is in the ISR"
+            f" {judge.state.isr}, and does not have it on its disk"
+        )
+
+    def read(self, machine: Machine, key: Key, batches: Iterable[Batch]) -> None:
+        """A consumer is given batches."""
+        judge, view, leads = self.judges.get(key), *self._of(machine, key)
+        if judge is not None and view is not None:
+            judge.promises.read(batches, view.leader_epoch)
+
+    def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:
+        """A replica as it is now, and whether it leads."""
+        broker = machine.broker
+        partition = None if broker is None else broker.partitions.with_id(*key)
+        if partition is None or partition.log is None:
+            return None, False
+        log = partition.log
+        view = ReplicaView(
+            machine.broker_id, machine.life, partition.leader_epoch, log.log_start_offset, log.log_end_offset,
+            log.recovery_point, log.high_watermark, log.epochs.latest,
+        )  # fmt: skip
+        return view, partition.leading is not None
+
+    # --- files --------------------------------------------------------------------------------------------------------
+
+    def judge_files(self, machine: Machine, broker: Broker) -> None:
+        """Read the files of every replica of a broker. Raises Violation."""
+        seen = self._seen.get(machine.broker_id, {})
+        for key, judge in self.judges.items():
+            partition = broker.partitions.with_id(*key)
+            if partition is not None and partition.log is not None and key in seen:
+                view, leader = seen[key]
+                self._judge_file(machine, broker, partition, judge, view, leader)
+
+    def _judge_file(
+        self, machine: Machine, broker: Broker, partition: Partition, judge: PartitionJudge, view: ReplicaView,
+        leader: LeaderView | None,
+    ) -> None:  # fmt: skip
+        batches = self.batches_of(machine, broker, partition)
+        judge.promises.replica_has(machine.broker_id, batches)
+        if leader is not None and judge.state.leader == machine.broker_id and judge.state.leader_epoch == view.leader_epoch:
+            judge.promises.leader_has(machine.broker_id, batches, view.leader_epoch, view.log_start)
+        if view.last_epoch >= judge.promises.unclean_epoch:
+            judge.promises.confirmed(batches, view.high_watermark, min(view.leader_epoch, view.last_epoch))
+
+    def batches_of(self, machine: Machine, broker: Broker, partition: Partition) -> list[Batch]:
+        """All batches in the files of a replica."""
+        directory = broker.logs.directory_of(partition.name)
+        if directory is None or directory.offline_reason:
+            return []
+        return read_log(machine.files, join(directory.path, str(partition)))
+
+
+def _is_from_follower(body: Message) -> bool:
+    return body.KEY == FETCH and cast(FetchRequest, body).replica_state.replica_id >= 0
+
+
+def _checks(judge: PartitionJudge) -> int:
+    return judge.checks + judge.promises.checks + sum(led.checks for led in judge.led.values())

@@ -1,0 +1,60 @@
+"""What followers' fetches say, as the judges count them: a second description of fetch sessions (KIP-227).
+
+A follower names a partition once; from then on each of its requests says again what it named last.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
+from kraftlog.sim.replication.metadata import Key
+
+FULL: Final = 0
+WITHOUT_SESSION: Final = -1
+
+
+class Asked(NamedTuple):
+    """What a follower asks of a partition."""
+
+    offset: int
+    leader_epoch: int
+
+
+class FetchesAtLeader:
+    """The sessions of the followers of one broker, in one of its lives."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[int, dict[Key, Asked]] = {}
+
+    def wanted(self, request: FetchRequest) -> dict[Key, Asked]:
+        """All partitions that a request fetches."""
+        named = {
+            (topic.topic_id, one.partition): Asked(one.fetch_offset, one.current_leader_epoch)
+            for topic in request.topics
+            for one in topic.partitions
+        }
+        if request.session_epoch in (FULL, WITHOUT_SESSION):
+            self._sessions.pop(request.session_id, None)
+            return named
+        session = self._sessions.get(request.session_id, {})
+        session.update(named)
+        for topic in request.forgotten_topics_data:
+            for index in topic.partitions:
+                session.pop((topic.topic_id, index), None)
+        return dict(session)
+
+    def answered(self, request: FetchRequest, response: FetchResponse) -> None:
+        """A full request may have opened a session."""
+        if request.session_epoch == FULL and response.session_id:
+            self._sessions[response.session_id] = self.wanted(request)
+
+
+def failed(response: FetchResponse) -> dict[Key, bool]:
+    """The partitions of which an answer says that nothing was read: an error, or where the logs part."""
+    return {
+        (topic.topic_id, one.partition_index): True
+        for topic in response.responses
+        for one in topic.partitions
+        if one.error_code or one.diverging_epoch.epoch >= 0
+    }

@@ -1,0 +1,1 @@
+"""What must hold of replication: rules, and judges that share no code with what they judge."""

@@ -1,0 +1,187 @@
+"""What is promised of one partition, from its creation to its deletion, and what its replicas must agree on.
+
+A batch is promised when a producer with acks=all is told that it is in the log, and when a consumer is given it: both
+happen below the high watermark. A promise is kept by the leader: who leads has every promised batch, byte for byte, at
+its offset. These take promises away:
+
+- An unclean election. What its leader has is what there is from then on; what leaders of earlier epochs still promise
+  after that, because they have not heard of it, is worth nothing.
+- DeleteRecords, up to the offset that was asked for.
+- Of a topic without `flush.before.ack`, power lost on as many brokers as `min.insync.replicas` says, before one of them
+  was in sync again: then every broker that had a batch may have lost it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftlog.sim.broker_log.judges.batches import Batch
+from kraftlog.sim.replication.judges.rules import AGREE, KEPT, ONCE, ONE_LEADER, READ
+from kraftlog.sim.violation import Violation
+
+NO_EPOCH: Final = -1
+
+
+@dataclass(slots=True)
+class Promise:
+    """A batch that every clean leader has."""
+
+    base_offset: int
+    last_offset: int
+    content: bytes
+    leader_epoch: int
+    """Of the leader that has promised it."""
+    why: str
+
+
+@dataclass(slots=True)
+class PartitionPromises:
+    """See the module."""
+
+    name: str
+    flush_before_ack: bool
+    sent: set[bytes] = field(default_factory=set)
+    promises: dict[int, Promise] = field(default_factory=dict)
+    """By base offset."""
+    deleted_below: int = 0
+    """How far DeleteRecords was asked to delete."""
+    unclean_epoch: int = NO_EPOCH
+    """The epoch of the last unclean election."""
+    unconfirmed: bool = False
+    """Whether the leader of that epoch has not been looked at yet."""
+    without_power: set[int] = field(default_factory=set)
+    """The brokers that have lost power, and have not been in the ISR since."""
+    acknowledging: dict[int, int] = field(default_factory=dict)
+    """By leader epoch, which broker has acknowledged something in it."""
+    by_epoch: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """By leader epoch and base offset, the batch that a replica has there."""
+    checks: int = 0
+
+    # --- promising ----------------------------------------------------------------------------------------------------
+
+    def leads(self, broker_id: int, leader_epoch: int) -> None:
+        """A broker acts as the leader of an epoch: it acknowledges, or answers consumers."""
+        self.checks += 1
+        first = self.acknowledging.setdefault(leader_epoch, broker_id)
+        if first != broker_id:
+            raise Violation(f"{ONE_LEADER}: {self.name}: brokers {first} and {broker_id} lead epoch {leader_epoch}")
+
+    def acknowledged(self, base_offset: int, batch: Batch, leader_epoch: int) -> None:
+        """A producer with acks=all is told that its batch is in the log."""
+        last_offset = base_offset + batch.last_offset - batch.base_offset
+        self._promise(Promise(base_offset, last_offset, batch.content, leader_epoch, KEPT))
+
+    def read(self, batches: Iterable[Batch], leader_epoch: int) -> None:
+        """A consumer is given batches, by a broker that knows that leader epoch."""
+        for batch in batches:
+            if batch.content not in self.sent:
+                raise Violation(f"{READ}: {self.name}: nobody has sent what a consumer got at {batch.base_offset}")
+            self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, READ))
+
+    def _promise(self, promise: Promise) -> None:
+        self.checks += 1
+        if promise.leader_epoch < self.unclean_epoch or promise.last_offset < self.deleted_below:
+            return  # by who has not heard of the unclean leader yet
+        known = self.promises.setdefault(promise.base_offset, promise)
+        if known.content != promise.content:
+            raise Violation(
+                f"{known.why}: {self.name}: offset {promise.base_offset} has one batch in epoch {known.leader_epoch},"
+                f" and another one in epoch {promise.leader_epoch}"
+            )
+        known.leader_epoch = max(known.leader_epoch, promise.leader_epoch)
+
+    def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int) -> None:
+        """A replica counts these as committed: what is below its high watermark."""
+        for batch in batches:
+            if batch.last_offset < high_watermark:
+                self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, AGREE))
+
+    # --- what takes promises away -------------------------------------------------------------------------------------
+
+    def elected_uncleanly(self, leader_epoch: int) -> None:
+        """What the new leader lacks is lost, which is as it should be: `leader_has` finds what that is."""
+        self.unclean_epoch = leader_epoch
+        self.unconfirmed = True
+
+    def deleted(self, offset: int) -> None:
+        """Records below an offset may be deleted from now on."""
+        self.deleted_below = max(self.deleted_below, offset)
+        self.promises = {
+            base_offset: promise for base_offset, promise in self.promises.items()
+            if promise.last_offset >= self.deleted_below
+        }  # fmt: skip
+
+    def lost_power(self, broker_id: int, min_isr: int) -> bool:
+        """A broker has lost power; returns whether by that all promises are void."""
+        self.without_power.add(broker_id)
+        if self.flush_before_ack or len(self.without_power) < min_isr:
+            return False
+        had_any = bool(self.promises)
+        self.promises.clear()
+        return had_any
+
+    def is_in_sync(self, broker_ids: Iterable[int]) -> None:
+        """These are in the ISR, as they are now: they have everything again."""
+        self.without_power.difference_update(broker_ids)
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last promise."""
+        return max((promise.last_offset + 1 for promise in self.promises.values()), default=0)
+
+    # --- what must be there -------------------------------------------------------------------------------------------
+
+    def leader_has(self, broker_id: int, batches: Sequence[Batch], leader_epoch: int, start_offset: int) -> None:
+        """These are all batches of a leader."""
+        self.checks += 1
+        if leader_epoch < self.unclean_epoch:
+            return
+        stored = {batch.base_offset: batch for batch in batches}
+        if self.unconfirmed:
+            self.unconfirmed = False
+            self.promises = {
+                offset: promise for offset, promise in self.promises.items()
+                if promise.leader_epoch >= self.unclean_epoch
+                or (offset in stored and stored[offset].content == promise.content)
+            }  # fmt: skip
+        for promise in self.promises.values():
+            there = stored.get(promise.base_offset)
+            if promise.leader_epoch > leader_epoch or promise.last_offset < max(self.deleted_below, start_offset):
+                continue
+            if there is None or there.content != promise.content:
+                end = batches[-1].last_offset + 1 if batches else start_offset
+                raise Violation(
+                    f"{promise.why}: {self.name}: broker {broker_id} leads epoch {leader_epoch} without the batch at"
+                    f" {promise.base_offset}, promised in epoch {promise.leader_epoch}; its log ends at {end}"
+                )
+        self._check_once(broker_id, batches)
+
+    def replica_has(self, broker_id: int, batches: Sequence[Batch]) -> None:
+        """These are all batches of a replica: in each epoch one leader has written, so replicas agree there."""
+        self.checks += 1
+        epoch = NO_EPOCH
+        for batch in batches:
+            if batch.leader_epoch < epoch:
+                raise Violation(
+                    f"{AGREE}: {self.name}: broker {broker_id} has epoch {batch.leader_epoch} at {batch.base_offset},"
+                    f" behind epoch {epoch}"
+                )
+            epoch = batch.leader_epoch
+            key = (batch.leader_epoch, batch.base_offset)
+            if self.by_epoch.setdefault(key, batch.data) != batch.data:
+                raise Violation(
+                    f"{AGREE}: {self.name}: broker {broker_id} has another batch at {batch.base_offset} in epoch"
+                    f" {batch.leader_epoch} than another replica had"
+                )
+
+    def _check_once(self, broker_id: int, batches: Iterable[Batch]) -> None:
+        found: dict[tuple[int, int, int], int] = {}
+        for batch in batches:
+            key = batch.sequence_key
+            if key is not None and found.setdefault(key, batch.base_offset) != batch.base_offset:
+                raise Violation(
+                    f"{ONCE}: {self.name}: broker {broker_id} has sequence {key} at {found[key]} and at"
+                    f" {batch.base_offset}"
+                )

@@ -1,0 +1,27 @@
+"""What must hold of replication, with the numbers under which docs/faults.md has it.
+
+The first four are the guarantees of KAFKA-4485 (R-06), in its order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+CATCHES_UP: Final = "a replica that is caught up holds the high watermark, and joins the ISR when it has it (91)"
+LEAVES: Final = "a replica that lags leaves the ISR within one check, and no other one does (92)"
+WATERMARK: Final = "the high watermark never goes back in a leader epoch (93)"
+MEMBERS: Final = "every member of the ISR has what is below the high watermark (94)"
+KEPT: Final = "what was acknowledged with acks=all is not lost (95)"
+READ: Final = "what a consumer has read is not cut (96)"
+AGREE: Final = "logs agree where they are committed, and within each epoch (97)"
+MAXIMAL: Final = "whom the controller has in the ISR, the leader waits for (98)"
+ONE_LEADER: Final = "one broker leads a partition in an epoch (99)"
+ENOUGH: Final = "nothing is committed while too few replicas are in sync (100)"
+CUT: Final = "no replica cuts below its high watermark, but for an unclean leader (101)"
+ONCE: Final = "a batch of an idempotent producer is stored once (102)"
+PEACE: Final = "in peace every replica is in the ISR again, and the logs are the same (103)"
+
+RULES: Final = (
+    CATCHES_UP, LEAVES, WATERMARK, MEMBERS, KEPT, READ, AGREE, MAXIMAL, ONE_LEADER, ENOUGH, CUT, ONCE, PEACE,
+)  # fmt: skip
+NUMBERS: Final = tuple(range(91, 104))

@@ -1,0 +1,478 @@
+"""A broker's machine: its disk, its clock, its processes one after the other, and its life with the controller.
+
+A process opens its logs, registers, applies the metadata up to its registration, takes its partitions over, and sends
+heartbeats: as `kraftlog.broker.running` and `kraftlog.broker.lifecycle` have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final, Protocol
+from uuid import UUID
+
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.replication.broker import Broker
+from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.replication.metadata_log import CLUSTER_ID, empty_tables
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.replication.wire import Exchange, Wire
+from kraftlog.sim.virtual.clock import Clock
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftpb.v1 import admin_pb2
+from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.words.features import SUPPORTED
+
+OWN_DIRECTORY: Final = "broker"
+RETRY_US: Final = 100 * MICROSECONDS_PER_MS
+SHUTDOWN_TIMEOUT_US: Final = 4_000 * MICROSECONDS_PER_MS
+REQUEST_TIMEOUT_MS: Final = 800
+STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
+KILLED_BY_THEN: Final = 80
+"""A process that is to be killed between two operations survives fewer operations than this."""
+MAINTAIN_US: Final = 2_000 * MICROSECONDS_PER_MS
+
+_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+
+
+class Environment(Protocol):
+    """The world, as its machines see it."""
+
+    parameters: ReplicationParameters
+    event_queue: EventQueue
+    marks: Marks
+    wire: Wire
+    controller: SimulatedController
+
+    def new_random(self) -> Random:
+        """A source of chance of its own."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Enter something in the trace."""
+        ...
+
+    def broker_started(self, machine: Machine) -> None:
+        """A broker's logs are open."""
+        ...
+
+    def broker_stepped(self, machine: Machine) -> None:
+        """A broker's process has done something."""
+        ...
+
+    def broker_ended(self, machine: Machine, crash: Crash) -> None:
+        """A broker's process has ended like that."""
+        ...
+
+    def serve(self, machine: Machine, broker: Broker, body: Message, version: int, exchange: Exchange) -> None:
+        """A request has arrived at a broker, within a step of it."""
+        ...
+
+
+class Connection:
+    """`kraftlog.broker.replication.replica_fetcher.LeaderConnection` over the wire."""
+
+    def __init__(self, machine: Machine, destination: int) -> None:
+        self._machine = machine
+        self._process = machine.process
+        self._destination = destination
+        self._under_way: list[Exchange] = []
+        self._is_closed = False
+
+    def ask(self, request: Message, version: int, on_answer: Callable[[Message | ApiError], None]) -> None:
+        """Send it."""
+
+        def answered(response: Message | ApiError) -> None:
+            if not self._is_closed:
+                on_answer(response)
+
+        self._under_way = [exchange for exchange in self._under_way if not exchange.is_over]
+        self._under_way.append(
+            self._machine.world.wire.ask(
+                self._process, self._machine.broker_id, self._destination, request, version, answered
+            )
+        )
+
+    def close(self) -> None:
+        """What is asked is answered by nothing; the server hears of it."""
+        self._is_closed = True
+        for exchange in self._under_way:
+            if not exchange.is_over:
+                exchange.close()
+                exchange.tell_server()
+
+
+class Machine:
+    """See the module. It is what its processes have around them (`kraftlog.sim.broker_log.process.Surroundings`)."""
+
+    def __init__(self, world: Environment, broker_id: int) -> None:
+        self.world = world
+        self.broker_id = broker_id
+        self.event_queue = world.event_queue
+        self.marks = world.marks
+        self.random = world.new_random()
+        self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
+        self.disk = Disk(world.new_random())
+        self.mend_slow_disk()
+        self.tables: MetadataTables = empty_tables()
+        self.applied_batches = 0
+        self.process = BrokerProcess(self)
+        self.process.has_ended = True
+        self.broker: Broker | None = None
+        """Of the process that runs, once its logs are open."""
+        self.life = 0
+        """How many processes it has had."""
+        self.is_powered = True
+        self.failing_directory = ""
+        """Nothing in it can be changed or synced."""
+        self.has_failed_disk = False
+        self.next_crash = Crash.KILLED
+        """How the process ends if it is killed within a step."""
+        self.kills_at_start = False
+        self.is_leaving = False
+        """Whether it is in its controlled shutdown."""
+        self.exchanges: list[Exchange] = []
+        """What its process serves."""
+        self._incarnation = b""
+        self._clean_epoch: int | None = None
+        self._registered_epoch = -1
+        self._placed: dict[Partition, bytes] = {}
+        self._numbers = 0
+
+    def connect(self, broker_id: int) -> Connection:
+        """A connection of this broker to another one (`LeaderConnector`)."""
+        return Connection(self, broker_id)
+
+    @property
+    def files(self) -> MemoryFileSystem:
+        """Of its disk."""
+        return self.disk.files
+
+    def mend_slow_disk(self) -> None:
+        """Syncs take as long as they always do."""
+        is_slow = self.world.parameters.has_slow_disks
+        self.disk.sync_us = STEADILY_SLOW_SYNC_US if is_slow else QUICK_SYNC_US
+
+    def new_id(self) -> UUID:
+        """An id that nothing else has."""
+        return UUID(int=(self.broker_id << 64) + 1_000_000 + self.new_number())
+
+    def new_number(self) -> int:
+        """A number that nothing else on this machine has."""
+        self._numbers += 1
+        return self._numbers
+
+    def before_operation(self, operation: str, path: str) -> None:
+        """An operation on a file: fails where the disk does."""
+        if self.failing_directory and path.startswith(self.failing_directory):
+            self.marks.hit("an operation failed")
+            if operation in SYNCS:
+                raise FlushFailed(f"{operation} of {path} failed: input/output error: injected")
+            raise StorageError(f"{operation} of {path} failed: input/output error: injected")
+
+    # --- processes ----------------------------------------------------------------------------------------------------
+
+    def step(self, work: Callable[[Broker], None]) -> None:
+        """Let the broker do something in a step of its process; nothing happens if there is none."""
+        process = self.process
+
+        def do() -> None:
+            if self.broker is not None and self.broker.process is process:
+                work(self.broker)
+
+        process.run(do)
+
+    def start(self) -> None:
+        """Start a process. The clock is right then, and a disk that failed is repaired."""
+        if not self.process.has_ended:
+            return
+        self.clock.wall_offset_ms = 0
+        self.failing_directory = ""
+        self.has_failed_disk = False
+        self.is_powered = True
+        self.is_leaving = False
+        self.life += 1
+        self.process = BrokerProcess(self)
+        self.files.before_operation = self.process.before_operation
+        if self.kills_at_start:
+            self.kills_at_start = False
+            self.kill_within(self.next_crash)
+        self.process.run(self._open)
+
+    def _open(self) -> None:
+        self._incarnation = self.random.randbytes(16)
+        self._registered_epoch = -1
+        self._placed.clear()
+        # A broker with this epoch does not lose anything; without one the controller takes it that it has (KIP-966).
+        self._clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
+        broker = Broker(self, self.world.parameters, self, self)
+        self.broker = broker
+        for directory in broker.logs.directories:
+            directory.on_lost = partial(self.process.call_soon, self._log_lost)
+        self.process.after_step = lambda: self.world.broker_stepped(self)
+        self.world.note(f"broker {self.broker_id} has started, after {self.process.operations} operations on files")
+        self.marks.hit("a broker started")
+        self.world.broker_started(self)
+        parameters = self.world.parameters
+        self._every(MAINTAIN_US, lambda broker: broker.maintain())
+        self._every(parameters.checkpoint_interval_ms * MICROSECONDS_PER_MS, lambda broker: broker.checkpoint())
+        self._every(parameters.lag_max_ms * MICROSECONDS_PER_MS // 2, lambda broker: broker.partitions.check_isrs())
+        self.process.after(1, self._register)
+
+    def _every(self, interval_us: int, work: Callable[[Broker], None]) -> None:
+        """Let the process that runs now do something again and again."""
+        process = self.process
+
+        def do() -> None:
+            if self.broker is not None and self.broker.process is process:
+                work(self.broker)
+                process.after(interval_us, do)
+
+        process.after(interval_us, do)
+
+    def kill_within(self, crash: Crash) -> None:
+        """Let the process be killed before one of its next operations on files."""
+        self.next_crash = crash
+        self.process.operations_left = self.random.randrange(KILLED_BY_THEN)
+
+    def process_ended(self) -> None:
+        """The process has been killed within a step, or has shut down."""
+        if self.process.is_killed:
+            self.marks.hit("killed between two operations" if self.broker is not None else "killed at its start")
+        self.end(self.next_crash)
+
+    def end(self, crash: Crash, down_ms: int | None = None) -> None:
+        """The process ends like that, and another one starts after a while."""
+        self.process.has_ended = True
+        self.broker = None
+        self.next_crash = Crash.KILLED
+        self.files.before_operation = None
+        self.disk.crash(crash)
+        self.is_powered = crash is Crash.KILLED
+        self.world.note(f"broker {self.broker_id} has ended: {crash}")
+        self.marks.hit(f"ended: {crash}")
+        for exchange in self.exchanges if self.is_powered else ():
+            if not exchange.is_over:
+                exchange.broken()
+        self.exchanges.clear()
+        self.world.broker_ended(self, crash)
+        if down_ms is None:
+            session_ms = self.world.parameters.session_timeout_ms
+            down_ms = int(self.random.choice([0.01, 0.3, 1.2, 3.0]) * session_ms)
+        self.event_queue.after(down_ms * MICROSECONDS_PER_MS, self.start)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a broker runs."""
+        return self.broker is not None
+
+    # --- what it is reached by ----------------------------------------------------------------------------------------
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether a process answers."""
+        return self.broker is not None and self.broker.is_serving
+
+    @property
+    def refuses(self) -> bool:
+        """Whether connections are refused at once."""
+        return self.is_powered
+
+    def serve(self, body: Message, version: int, exchange: Exchange) -> None:
+        """A request has arrived."""
+        self.exchanges = [one for one in self.exchanges if not one.is_over]
+        self.exchanges.append(exchange)
+        self.step(lambda broker: self.world.serve(self, broker, body, version, exchange))
+
+    # --- the metadata -------------------------------------------------------------------------------------------------
+
+    def apply_metadata(self, batch_count: int) -> None:
+        """What is committed has arrived, so many batches of it."""
+
+        def do(broker: Broker) -> None:
+            batches = self.world.controller.log.batches[self.applied_batches : batch_count]
+            if batches:
+                self.tables.apply(batches, note_delta=True)
+                self.applied_batches = batch_count
+                broker.on_deltas(self.tables.take_deltas())
+                self._take_over_if_due(broker)
+
+        self.step(do)
+
+    def _take_over_if_due(self, broker: Broker) -> None:
+        if not broker.is_serving and 0 <= self._registered_epoch < self.tables.applied.end_offset:
+            broker.take_over(self._registered_epoch)
+            self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
+
+    # --- the controller -----------------------------------------------------------------------------------------------
+
+    def ask_controller(
+        self, operation: admin_pb2.Operation, on_result: Callable[[admin_pb2.OperationResult | ApiError], None],
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
+        """Ask the controller for something, in the process that runs now."""
+        operation.timeout_ms = timeout_ms
+        self.world.wire.ask_controller(
+            self.world.controller, self.process, self.broker_id, operation, timeout_ms, on_result
+        )
+
+    def alter_partition(
+        self, request: admin_pb2.AlterPartitionRequest,
+        on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
+    ) -> None:  # fmt: skip
+        """The controller, as leaders on this broker reach it."""
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                self.marks.hit(f"an ISR was not changed: {result.code.name}")
+                on_answer(result)
+                return
+            for one in result.alter_partition.partitions:
+                self.marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
+            on_answer(result.alter_partition)
+
+        self.ask_controller(admin_pb2.Operation(alter_partition=request), answered)
+
+    def _register(self) -> None:
+        broker = self.broker
+        if broker is None:
+            return
+        request = admin_pb2.RegisterBrokerRequest(
+            broker_id=self.broker_id,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self._incarnation,
+            listeners=[BrokerEndpoint(name="PLAINTEXT", host=f"broker-{self.broker_id}", port=9092)],
+            rack=f"rack-{self.broker_id % 2}",
+            log_dirs=[directory.directory_id.bytes for directory in broker.logs.online],
+            features=[
+                SupportedFeature(name=one.name, min_level=one.min_level, max_level=one.max_level) for one in SUPPORTED
+            ],
+            previous_broker_epoch=self._clean_epoch,
+        )
+        if not request.log_dirs:
+            self.end(Crash.KILLED)  # no directory can be used: it ends
+            return
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            if isinstance(result, ApiError):
+                self.process.after(RETRY_US, self._register)
+                return
+            self._registered_epoch = result.register_broker.broker_epoch
+            self._clean_epoch = None
+            if broker.is_serving:
+                broker.epoch = self._registered_epoch
+            self._take_over_if_due(broker)
+            self._heartbeat()
+
+        self.ask_controller(admin_pb2.Operation(register_broker=request), answered)
+
+    def _heartbeat(self) -> None:
+        broker = self.broker
+        if broker is None:
+            return
+        request = admin_pb2.BrokerHeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self._registered_epoch,
+            current_metadata_offset=self.tables.applied.end_offset if broker.is_serving else 0,
+            want_shut_down=self.is_leaving,
+            offline_log_dirs=broker.offline_directories(),
+        )
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            interval_us = self.world.parameters.heartbeat_interval_ms * MICROSECONDS_PER_MS
+            if isinstance(result, ApiError):
+                if result.code in _REGISTER_ANEW:
+                    self.marks.hit("a broker had to register again")
+                    self._incarnation = self.random.randbytes(16)
+                    self._registered_epoch = broker.epoch = -1
+                    self.process.after(RETRY_US, self._register)
+                    return
+                interval_us = RETRY_US
+            elif result.broker_heartbeat.should_shut_down and self.is_leaving:
+                self.close()
+                return
+            elif result.broker_heartbeat.is_fenced or self.is_leaving:
+                interval_us = RETRY_US
+            self.process.after(interval_us, self._heartbeat)
+
+        self.ask_controller(admin_pb2.Operation(broker_heartbeat=request), answered)
+
+    def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
+        """Tell the controller in which log directory a replica is, until it knows."""
+        replicas, directories = list(partition.record.replicas), partition.record.directories
+        at = replicas.index(self.broker_id)
+        if at < len(directories) and directories[at] == directory_id.bytes:
+            return
+        self._placed[partition] = directory_id.bytes
+        if len(self._placed) == 1:
+            self.process.after(1, self._tell_places)
+
+    def _tell_places(self) -> None:
+        told = dict(self._placed)
+        if not told or self.broker is None:
+            return
+        request = admin_pb2.AssignReplicasToDirsRequest(
+            broker_id=self.broker_id, broker_epoch=self._registered_epoch,
+            assignments=[
+                admin_pb2.DirectoryAssignment(
+                    topic_id=partition.topic_id, partition_id=partition.index, directory_id=directory_id
+                )
+                for partition, directory_id in told.items()
+            ],
+        )  # fmt: skip
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            if not isinstance(result, ApiError):
+                for partition, directory_id in told.items():
+                    if self._placed.get(partition) == directory_id:
+                        del self._placed[partition]
+            if self._placed:
+                self.process.after(RETRY_US, self._tell_places)
+
+        self.ask_controller(admin_pb2.Operation(assign_replicas_to_dirs=request), answered)
+
+    def _log_lost(self) -> None:
+        """As `kraftlog.broker.broker.Broker.log_lost`."""
+        if self.broker is not None:
+            self.broker.partitions.check_logs()
+            if not self.broker.logs.online:
+                self.process.has_ended = True
+                self.next_crash = Crash.KILLED
+
+    # --- ending in order ----------------------------------------------------------------------------------------------
+
+    def shut_down(self) -> None:
+        """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
+        if self.broker is None or self.is_leaving:
+            return
+        if self._registered_epoch < 0:
+            self.close()
+            return
+        self.is_leaving = True
+        self.process.after(SHUTDOWN_TIMEOUT_US, self.close)
+
+    def close(self) -> None:
+        """End in order, when no flush is under way."""
+        broker = self.broker
+        if broker is None:
+            return
+        broker.stop()
+        if not broker.is_idle:
+            self.process.after(MICROSECONDS_PER_MS, self.close)
+            return
+        is_clean = broker.logs.close(self._registered_epoch)
+        if is_clean and self._registered_epoch >= 0:
+            leave_clean_epoch(self.files, OWN_DIRECTORY, self._registered_epoch)
+        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
+        self.process.has_ended = True
+        self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])

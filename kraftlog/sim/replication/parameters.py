@@ -1,0 +1,148 @@
+"""What a seed draws for a world of brokers that replicate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any, Final
+
+FAULT_KINDS: Final = (
+    "process: shut down",
+    "process: killed",
+    "process: a leader is killed",
+    "process: killed between two operations",
+    "process: killed at its start",
+    "process: paused",
+    "power: cut, nothing unsynced kept",
+    "power: cut, a torn write kept",
+    "power: cut, sectors kept in any order",
+    "power: cut, pages kept in any order",
+    "power: cut everywhere",
+    "disk: full",
+    "disk: a directory fails",
+    "disk: slow",
+    "clock: the wall clock jumps ahead",
+    "clock: the wall clock jumps back",
+    "network: a link between brokers is cut",
+    "network: a link between brokers is cut one way",
+    "network: a broker is isolated",
+    "network: a broker does not reach the controller",
+    "network: split in two",
+    "network: a link is slow",
+    "metadata: slow to a broker",
+    "elections: leaders change fast",
+)
+"""In the order in which seeds draw them. A new kind goes to the end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicParameters:
+    """The settings of one topic."""
+
+    flush_before_ack: bool
+    min_insync_replicas: int
+    replication_factor: int
+    partitions: int
+    has_unclean_elections: bool
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationParameters:
+    """One run's."""
+
+    seed: int
+    seconds: int
+    """How long clients and faults go on; after that there is peace, and everything must be in sync again."""
+    brokers: int
+    directories: int
+    """Of each broker."""
+    topics: tuple[TopicParameters, ...]
+    producers: int
+    readers: int
+    think_time_ms: int
+    """How long a producer waits between batches, on average."""
+    fault_interval_ms: int
+    administration_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    lag_max_ms: int
+    """replica.lag.time.max.ms."""
+    fetch_wait_ms: int
+    """replica.fetch.wait.max.ms."""
+    fetch_bytes_max: int
+    """replica.fetch.max.bytes."""
+    backoff_ms: int
+    """replica.fetch.backoff.ms."""
+    checkpoint_interval_ms: int
+    metadata_delay_ms: int
+    """How long committed metadata takes to a broker, at most."""
+    fault_kinds: tuple[str, ...]
+    has_eligible_leaders: bool
+    """Whether the controller keeps eligible leader replicas (KIP-966)."""
+    has_slow_disks: bool
+    """Always, not only when a fault makes one slow: flushes run in the disk's thread."""
+    has_codec: bool
+    """Whether what brokers say to one another is encoded and decoded on its way, which takes long."""
+
+    def describe(self) -> dict[str, Any]:
+        """For people and files."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class ReplicationOverrides:
+    """Overrides of the seed's parameters, to find out what a run needs to fail."""
+
+    seconds: int | None = None
+    without_faults: Sequence[str] = field(default_factory=tuple)
+    brokers: int | None = None
+
+
+def draw(seed: int, overrides: ReplicationOverrides | None = None) -> ReplicationParameters:
+    """The parameters of the run with that seed."""
+    overrides = overrides or ReplicationOverrides()
+    random = Random(f"replication {seed}")
+    brokers = random.choice([3, 3, 4, 5])
+    how_many = random.choice([2, 4, 8, len(FAULT_KINDS)])
+    kinds = sorted(random.sample(FAULT_KINDS, how_many), key=FAULT_KINDS.index)
+    lag_max_ms = random.choice([600, 1_500, 3_000])
+    drawn = ReplicationParameters(
+        seed=seed,
+        seconds=random.choice([15, 25, 40]),
+        brokers=brokers,
+        directories=random.choice([1, 1, 2]),
+        topics=tuple(_draw_topic(random, brokers) for _ in range(random.choice([1, 1, 2]))),
+        producers=random.choice([1, 2, 3]),
+        readers=random.choice([1, 2]),
+        think_time_ms=random.choice([30, 80, 250]),
+        fault_interval_ms=random.choice([800, 2_000, 5_000]),
+        administration_interval_ms=random.choice([1_500, 4_000, 20_000]),
+        session_timeout_ms=random.choice([1_000, 2_000, 4_000]),
+        heartbeat_interval_ms=random.choice([200, 400]),
+        lag_max_ms=lag_max_ms,
+        fetch_wait_ms=random.choice([50, 150, 300]),
+        fetch_bytes_max=random.choice([200, 1_000, 100_000]),
+        backoff_ms=random.choice([50, 200]),
+        checkpoint_interval_ms=random.choice([500, 3_000]),
+        metadata_delay_ms=random.choice([3, 30, 300]),
+        fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
+        has_eligible_leaders=random.random() < 0.7,
+        has_slow_disks=random.random() < 0.25,
+        has_codec=random.random() < 0.1,
+    )
+    if overrides.brokers is not None:
+        drawn = replace(drawn, brokers=overrides.brokers)
+    return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
+
+
+def _draw_topic(random: Random, brokers: int) -> TopicParameters:
+    return TopicParameters(
+        flush_before_ack=random.random() < 0.6,
+        min_insync_replicas=random.choice([1, 2, 2]),
+        replication_factor=random.choice([2, 3, 3, min(4, brokers)]),
+        partitions=random.choice([1, 2]),
+        has_unclean_elections=random.random() < 0.2,
+        segment_bytes=random.choice([1_500, 6_000, 1_000_000]),
+    )

@@ -1,0 +1,159 @@
+"""Requests and answers between brokers, from clients to brokers, and from brokers to the controller.
+
+A request has one answer, or an error of the connection: its time is over, nobody listens, or the other process has ended.
+What was sent before may still arrive after the asker has given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka.codec import decode, encode
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
+from kraftlog.sim.virtual.network import Network
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
+
+CONTROLLER: Final = 0
+CLIENTS: Final = 100
+"""Places in the network; brokers have their ids."""
+
+REQUEST_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
+
+OnResponse = Callable[[Message | ApiError], None]
+
+
+class Asker(Protocol):
+    """Who asks: its callbacks are steps of its process."""
+
+    def run(self, callback: Callable[[], None]) -> None:
+        """Let `callback` be a step, unless the process has ended."""
+        ...
+
+
+class Listener(Protocol):
+    """A broker's machine, as the wire reaches it."""
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether a process is there to take connections."""
+        ...
+
+    @property
+    def refuses(self) -> bool:
+        """Whether connections are refused at once: the machine is up and no process listens."""
+        ...
+
+    def serve(self, body: Message, version: int, exchange: Exchange) -> None:
+        """A request has arrived."""
+        ...
+
+
+class Exchange:
+    """One request, and what becomes of it. The asker is told once."""
+
+    def __init__(self, wire: Wire, asker: Asker, source: int, destination: int, on_response: OnResponse) -> None:
+        self._wire = wire
+        self._asker = asker
+        self.source = source
+        self.destination = destination
+        self._on_response = on_response
+        self.timer: Timer | None = None
+        self.is_over = False
+        """Whether the asker has its answer, or waits no more."""
+        self.on_client_gone: list[Callable[[], None]] = []
+        """Called at the server, in a step of its own, when the asker is gone."""
+
+    def end(self, result: Message | ApiError) -> None:
+        """The asker is told, in a step of its process."""
+        if not self.is_over:
+            self.close()
+            self._asker.run(lambda: self._on_response(result))
+
+    def close(self) -> None:
+        """The asker does not wait any more."""
+        self.is_over = True
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def tell_server(self) -> None:
+        """The asker is gone: the server hears of it some time later, unless it is gone, too."""
+
+        def tell() -> None:
+            for gone in self.on_client_gone:
+                gone()
+
+        self._wire.network.send(self.source, self.destination, tell)
+
+    def reply(self, response: Message, version: int) -> None:
+        """The answer leaves the server."""
+        response = self._wire.carried(response, version)
+        self._wire.network.send(self.destination, self.source, lambda: self.end(response))
+
+    def broken(self) -> None:
+        """The server's process has ended: its machine says so."""
+        error = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the connection was closed")
+        self._wire.network.send(self.destination, self.source, lambda: self.end(error))
+
+
+class Wire:
+    """See the module."""
+
+    def __init__(self, event_queue: EventQueue, network: Network, *, has_codec: bool) -> None:
+        self._queue = event_queue
+        self.network = network
+        self._has_codec = has_codec
+        self.listeners: dict[int, Listener] = {}
+
+    def ask(
+        self, asker: Asker, source: int, destination: int, body: Message, version: int, on_response: OnResponse
+    ) -> Exchange:
+        """Send a request; `on_response` is called once, in a step of the asker, never within this call."""
+        exchange = Exchange(self, asker, source, destination, on_response)
+        late = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {destination} did not answer in time")
+        exchange.timer = self._queue.after(REQUEST_TIMEOUT_US, lambda: exchange.end(late))
+        body = self.carried(body, version)
+
+        def arrive() -> None:
+            listener = self.listeners[destination]
+            if listener.is_listening:
+                listener.serve(body, version, exchange)
+            elif listener.refuses:
+                exchange.broken()
+
+        self.network.send(source, destination, arrive)
+        return exchange
+
+    def carried(self, message: Message, version: int) -> Message:
+        """A message as it arrives."""
+        return decode(type(message), version, encode(message, version)) if self._has_codec else message
+
+    def ask_controller(
+        self, controller: SimulatedController, asker: Asker, source: int, operation: Operation, timeout_ms: int,
+        on_result: Callable[[OperationResult | ApiError], None],
+    ) -> None:  # fmt: skip
+        """As `ask`, to the controller."""
+        is_over = False
+
+        def end(result: OperationResult | ApiError) -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                asker.run(lambda: on_result(result))
+
+        def answered(result: OperationResult) -> None:
+            self.network.send(CONTROLLER, source, lambda: end(_result(result)))
+
+        late = ApiError(ErrorCode.REQUEST_TIMED_OUT, "the controller did not answer in time")
+        self._queue.after(timeout_ms * MICROSECONDS_PER_MS, lambda: end(late))
+        self.network.send(source, CONTROLLER, lambda: controller.submit(operation, answered))
+
+
+def _result(result: OperationResult) -> OperationResult | ApiError:
+    if result.error_code:
+        return ApiError(ErrorCode(result.error_code), result.error_message)
+    return result
+

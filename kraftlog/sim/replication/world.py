@@ -1,0 +1,169 @@
+"""Brokers, their controller, and a network between them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from kraftlog.kafka.notation import Message
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.observation.trace import Trace
+from kraftlog.sim.replication.broker import Broker
+from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
+from kraftlog.sim.virtual.clock import START_OF_TIME_MS
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.virtual.network import Network, NetworkConditions
+from statemachine.replay.deltas import MetadataDelta
+
+JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS
+"""How often the files of all replicas are read."""
+LINK_RETRY_US: Final = 150 * MICROSECONDS_PER_MS
+NETWORK_DELAY_US: Final = (150, 1_500)
+
+
+class World:
+    """Everything there is, until the run ends (`kraftlog.sim.replication.machine.Environment`)."""
+
+    def __init__(self, parameters: ReplicationParameters, marks: Marks, *, echo: bool = False) -> None:
+        self.parameters = parameters
+        self.marks = marks
+        self.random = Random(f"world of replication {parameters.seed}")
+        self.event_queue = EventQueue()
+        self.trace = Trace(echo=echo)
+        conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
+        self.network = Network(self.event_queue, self.new_random(), conditions, marks)
+        self.wire = Wire(self.event_queue, self.network, has_codec=parameters.has_codec)
+        self.controller = SimulatedController(parameters, self.event_queue, self.new_random())
+        self.controller.log.on_committed = self._committed
+        names = {f"topic{number}": topic for number, topic in enumerate(parameters.topics)}
+        self.metadata = CommittedTopics(names)
+        self.court = Court(self)
+        self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
+        self.wire.listeners.update(self.machines)
+        self.slow_metadata: dict[int, int] = {}
+        """Brokers to which the metadata takes that many milliseconds more."""
+        self.is_quiet = False
+        """Clients end what they have begun, and begin nothing new; there are no faults."""
+        self._delivering: dict[int, int] = dict.fromkeys(self.machines, 0)
+        self._random = self.new_random()
+
+    # --- time and chance ----------------------------------------------------------------------------------------------
+
+    def new_random(self) -> Random:
+        """A source of chance of its own."""
+        return Random(self.random.getrandbits(64))
+
+    def note(self, text: str) -> None:
+        """Enter something in the trace."""
+        self.trace.note(self.event_queue.now_us, text)
+
+    def run_for(self, duration_us: int) -> None:
+        """Let time pass. Raises Violation."""
+        end_us = self.event_queue.now_us + duration_us
+        while self.event_queue.run_next(end_us):
+            self.trace.steps += 1
+
+    def start(self) -> None:
+        """Start all brokers, and look at what they have from time to time."""
+        for machine in self.machines.values():
+            self.event_queue.after(self._random.randint(0, 50_000), machine.start)
+        self.event_queue.after(JUDGE_US, self._judge)
+
+    @property
+    def true_ms(self) -> int:
+        """What a right clock shows."""
+        return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
+
+    # --- the metadata -------------------------------------------------------------------------------------------------
+
+    def _committed(self, deltas: list[MetadataDelta]) -> None:
+        for delta in deltas:
+            for topic, index, state, is_unclean in self.metadata.apply(delta):
+                self.court.partition_changed(topic, index, state, is_unclean=is_unclean)
+        for machine in self.machines.values():
+            self._send_metadata(machine)
+
+    def _send_metadata(self, machine: Machine) -> None:
+        """What is committed reaches a broker later."""
+        batch_count = len(self.controller.log.batches)
+        delay_us = self._random.randint(300, self.parameters.metadata_delay_ms * MICROSECONDS_PER_MS)
+        delay_us += self.slow_metadata.get(machine.broker_id, 0) * MICROSECONDS_PER_MS
+        arrives_us = max(self._delivering[machine.broker_id], self.event_queue.now_us + delay_us)
+        self._delivering[machine.broker_id] = arrives_us
+        self.event_queue.after(
+            arrives_us - self.event_queue.now_us, lambda: self._deliver_metadata(machine, batch_count)
+        )
+
+    def _deliver_metadata(self, machine: Machine, batch_count: int) -> None:
+        links = ((CONTROLLER, machine.broker_id), (machine.broker_id, CONTROLLER))
+        if machine.applied_batches >= batch_count or not machine.is_up:
+            return
+        if any(link in self.network.cut_since_us for link in links):
+            self.event_queue.after(LINK_RETRY_US, lambda: self._deliver_metadata(machine, batch_count))
+            return
+        machine.apply_metadata(batch_count)
+
+    def topic_of(self, key: Key) -> Topic | None:
+        """The topic of a partition."""
+        name = self.metadata.names.get(key[0])
+        return None if name is None else self.metadata.topics.get(name)
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    def broker_started(self, machine: Machine) -> None:
+        """It gets the metadata that it has missed."""
+        self.court.broker_started(machine)
+        self._send_metadata(machine)
+
+    def broker_stepped(self, machine: Machine) -> None:
+        """Its replicas may have changed."""
+        self.court.broker_stepped(machine)
+
+    def broker_ended(self, machine: Machine, crash: Crash) -> None:
+        """What it has had in memory is gone."""
+        self.court.broker_ended(machine, crash)
+
+    def serve(self, machine: Machine, broker: Broker, body: Message, version: int, exchange: Exchange) -> None:
+        """Handle a request in a step of the broker."""
+        process = machine.process
+        answers: list[Message] = []
+
+        def reply(response: Message | None, throttle_ms: int = 0) -> None:
+            if not process.has_ended and response is not None:
+                answers.append(response)
+                self.court.answered(machine, body, response)
+                exchange.reply(response, version)
+
+        request = broker.handle(body, version, reply)
+        if request is None:
+            exchange.broken()
+            return
+
+        def client_gone() -> None:
+            for gone in request.on_client_done:
+                gone()
+
+        exchange.on_client_gone = [lambda: process.run(client_gone)]
+        self.court.asked(machine, broker, body, answers[0] if answers else None)
+
+    def _judge(self) -> None:
+        for machine in self.machines.values():
+            machine.step(lambda broker, machine=machine: self.court.judge_files(machine, broker))  # type: ignore[misc]
+        self.event_queue.after(JUDGE_US, self._judge)
+
+    def heal(self) -> None:
+        """No fault is in the way of anything any more."""
+        self.network.heal()
+        self.network.conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
+        self.slow_metadata.clear()
+        for machine in self.machines.values():
+            machine.files.space_limit = None
+            machine.clock.wall_offset_ms = 0
+            machine.kills_at_start = False
+            machine.mend_slow_disk()
