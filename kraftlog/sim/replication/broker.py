@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
@@ -20,8 +22,10 @@ from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.replication.isr_changes import Controller, IsrChanges
-from kraftlog.broker.replication.replica_fetcher import FetchSettings, LeaderConnector
+from kraftlog.broker.replication.ports import LeaderConnector
+from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
+from kraftlog.broker.replication.throttle import ReplicationQuota
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
@@ -65,6 +69,18 @@ class Surroundings(Protocol):
         ...
 
 
+class SmallSegments(TopicConfigs):
+    """The configs of topics, with segments that are smaller than any that may be configured."""
+
+    def __init__(self, broker_id: int, parameters: ReplicationParameters) -> None:
+        super().__init__(broker_id, {})
+        self._segment_bytes = parameters.segment_bytes
+
+    def log_config(self, topic: str) -> PartitionLogConfig:
+        """Of a topic's partitions."""
+        return replace(super().log_config(topic), segment_bytes=self._segment_bytes, index_interval_bytes=150)
+
+
 class Broker:
     """A broker whose logs are open."""
 
@@ -79,14 +95,14 @@ class Broker:
         """Of its registration; -1 before that."""
         self.is_serving = False
         """Whether it has taken its partitions over."""
-        configs_at_start = TopicConfigs(machine.broker_id, {})
+        configs_at_start = SmallSegments(machine.broker_id, parameters)
         self.logs = LogManager.open(
             machine.files, [f"logs-{number}" for number in range(parameters.directories)], process,
             cluster_id=CLUSTER_ID, node_id=machine.broker_id,
             config_of=lambda partition: configs_at_start.log_config(partition.topic), new_id=machine.new_id,
         )  # fmt: skip
         self.cluster = ClusterView(CLUSTER_ID)
-        self._configs = TopicConfigs(machine.broker_id, {})
+        self._configs = SmallSegments(machine.broker_id, parameters)
         self._isr_changes = IsrChanges(machine.broker_id, lambda: self.epoch, controller, process)
         replication = Replication(
             machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
@@ -98,8 +114,12 @@ class Broker:
             response_max_bytes=2 * parameters.fetch_bytes_max, backoff_ms=parameters.backoff_ms,
         )  # fmt: skip
         self._fetchers = ReplicaFetchers(
-            machine.broker_id, lambda: self.epoch, self.logs, process, connector, settings
-        )
+            Follower(
+                broker_id=machine.broker_id, broker_epoch=lambda: self.epoch, logs=self.logs, runtime=process,
+                connector=connector, settings=settings, throttle=self._configs,
+                quota=ReplicationQuota(process.now_ms()),
+            )
+        )  # fmt: skip
         self.partitions.followers = self._fetchers
         self._handlers = self._made_handlers(machine, process)
 

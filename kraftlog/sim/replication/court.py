@@ -315,6 +315,25 @@ class Court:
         if view.last_epoch >= judge.promises.unclean_epoch:
             judge.promises.confirmed(batches, view.high_watermark, min(view.leader_epoch, view.last_epoch))
 
+    def unsettled(self) -> list[str]:
+        """What is not as it must be in peace: replicas that are not in sync, ends that are not equal."""
+        found: list[str] = []
+        for key, judge in self.judges.items():
+            state = judge.state
+            if {*state.isr} != {*state.replicas} or state.leader == NO_LEADER:
+                found.append(f"{judge.name} is led by {state.leader}, the ISR {state.isr} of {state.replicas}")
+                continue
+            views = [self._seen.get(broker_id, {}).get(key, (None, None))[0] for broker_id in state.replicas]
+            leader = judge.replicas.get(state.leader)
+            if leader is None or any(
+                view is None
+                or (view.log_end, view.high_watermark) != (leader.log_end, leader.log_end)
+                or view.leader_epoch != state.leader_epoch
+                for view in views
+            ):
+                found.append(f"{judge.name}, led by {state.leader}: {views}")
+        return found
+
     def batches_of(self, machine: Machine, broker: Broker, partition: Partition) -> list[Batch]:
         """All batches in the files of a replica."""
         directory = broker.logs.directory_of(partition.name)

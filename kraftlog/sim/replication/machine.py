@@ -23,7 +23,7 @@ from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID, empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.replication.wire import Exchange, Wire
+from kraftlog.sim.replication.wire import Exchange, Line, Wire
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
@@ -88,6 +88,7 @@ class Connection:
         self._destination = destination
         self._under_way: list[Exchange] = []
         self._is_closed = False
+        self._line = Line()
 
     def ask(self, request: Message, version: int, on_answer: Callable[[Message | ApiError], None]) -> None:
         """Send it."""
@@ -99,7 +100,7 @@ class Connection:
         self._under_way = [exchange for exchange in self._under_way if not exchange.is_over]
         self._under_way.append(
             self._machine.world.wire.ask(
-                self._process, self._machine.broker_id, self._destination, request, version, answered
+                self._process, self._machine.broker_id, self._destination, request, version, answered, self._line
             )
         )
 

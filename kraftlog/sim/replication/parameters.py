@@ -45,7 +45,6 @@ class TopicParameters:
     replication_factor: int
     partitions: int
     has_unclean_elections: bool
-    segment_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +58,8 @@ class ReplicationParameters:
     directories: int
     """Of each broker."""
     topics: tuple[TopicParameters, ...]
+    segment_bytes: int
+    """Of all logs."""
     producers: int
     readers: int
     think_time_ms: int
@@ -114,6 +115,7 @@ def draw(seed: int, overrides: ReplicationOverrides | None = None) -> Replicatio
         brokers=brokers,
         directories=random.choice([1, 1, 2]),
         topics=tuple(_draw_topic(random, brokers) for _ in range(random.choice([1, 1, 2]))),
+        segment_bytes=random.choice([1_500, 6_000, 1_000_000]),
         producers=random.choice([1, 2, 3]),
         readers=random.choice([1, 2]),
         think_time_ms=random.choice([30, 80, 250]),
@@ -144,5 +146,4 @@ def _draw_topic(random: Random, brokers: int) -> TopicParameters:
         replication_factor=random.choice([2, 3, 3, min(4, brokers)]),
         partitions=random.choice([1, 2]),
         has_unclean_elections=random.random() < 0.2,
-        segment_bytes=random.choice([1_500, 6_000, 1_000_000]),
     )

@@ -52,6 +52,18 @@ class Listener(Protocol):
         ...
 
 
+class Line:
+    """A connection: what is sent first arrives first."""
+
+    def __init__(self) -> None:
+        self._queue: list[Callable[[], None]] = []
+
+    def in_order(self, arrive: Callable[[], None]) -> Callable[[], None]:
+        """What to do on an arrival: the first of what is still to arrive."""
+        self._queue.append(arrive)
+        return lambda: self._queue.pop(0)()
+
+
 class Exchange:
     """One request, and what becomes of it. The asker is told once."""
 
@@ -64,6 +76,8 @@ class Exchange:
         self.timer: Timer | None = None
         self.is_over = False
         """Whether the asker has its answer, or waits no more."""
+        self.on_answer_leaves: Callable[[Message], None] = lambda response: None
+        """Called when the answer leaves the server, within its step."""
         self.on_client_gone: list[Callable[[], None]] = []
         """Called at the server, in a step of its own, when the asker is gone."""
 
@@ -91,6 +105,7 @@ class Exchange:
     def reply(self, response: Message, version: int) -> None:
         """The answer leaves the server."""
         response = self._wire.carried(response, version)
+        self.on_answer_leaves(response)
         self._wire.network.send(self.destination, self.source, lambda: self.end(response))
 
     def broken(self) -> None:
@@ -109,8 +124,9 @@ class Wire:
         self.listeners: dict[int, Listener] = {}
 
     def ask(
-        self, asker: Asker, source: int, destination: int, body: Message, version: int, on_response: OnResponse
-    ) -> Exchange:
+        self, asker: Asker, source: int, destination: int, body: Message, version: int, on_response: OnResponse,
+        line: Line | None = None,
+    ) -> Exchange:  # fmt: skip
         """Send a request; `on_response` is called once, in a step of the asker, never within this call."""
         exchange = Exchange(self, asker, source, destination, on_response)
         late = ApiError(ErrorCode.REQUEST_TIMED_OUT, f"broker {destination} did not answer in time")
@@ -124,7 +140,7 @@ class Wire:
             elif listener.refuses:
                 exchange.broken()
 
-        self.network.send(source, destination, arrive)
+        self.network.send(source, destination, arrive if line is None else line.in_order(arrive))
         return exchange
 
     def carried(self, message: Message, version: int) -> Message:

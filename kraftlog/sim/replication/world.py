@@ -153,9 +153,14 @@ class World:
         self.court.asked(machine, broker, body, answers[0] if answers else None)
 
     def _judge(self) -> None:
-        for machine in self.machines.values():
-            machine.step(lambda broker, machine=machine: self.court.judge_files(machine, broker))  # type: ignore[misc]
+        self.judge_now()
         self.event_queue.after(JUDGE_US, self._judge)
+
+    def judge_now(self) -> None:
+        """Read the files of all replicas, between two steps of their brokers. Raises Violation."""
+        for machine in self.machines.values():
+            if machine.broker is not None and not machine.process.has_ended:
+                self.court.judge_files(machine, machine.broker)
 
     def heal(self) -> None:
         """No fault is in the way of anything any more."""

@@ -127,6 +127,11 @@ class PartitionPromises:
         self.without_power.difference_update(broker_ids)
 
     @property
+    def start(self) -> int:
+        """The first offset that is promised."""
+        return min(self.promises, default=0)
+
+    @property
     def end(self) -> int:
         """The offset behind the last promise."""
         return max((promise.last_offset + 1 for promise in self.promises.values()), default=0)

@@ -1,0 +1,284 @@
+"""Who uses the brokers: producers and readers, which find leaders by asking any broker, and try again as Kafka's clients do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kraftlog.kafka.notation import Message
+from kraftlog.kafka.record_batch import encode_batch
+from kraftlog.kafka.records import Record
+from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.replication.judges.rules import READ
+from kraftlog.sim.replication.metadata import Topic
+from kraftlog.sim.replication.wire import CLIENTS, Exchange, Line
+from kraftlog.sim.replication.world import World
+from kraftlog.sim.violation import Violation
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+
+IN_FLIGHT_MAX: Final = 5
+BACKOFF_US: Final = 100 * MICROSECONDS_PER_MS
+PRODUCE_VERSION: Final = 13
+FETCH_VERSION: Final = 17
+UNKNOWN: Final = -1
+
+_AGAIN: Final = (
+    ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE,
+)  # fmt: skip
+_NEW_EPOCH: Final = (
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TIMESTAMP,
+)  # fmt: skip
+
+
+class ClientProcess:
+    """The process of a client, which never ends (`kraftlog.sim.replication.wire.Asker`)."""
+
+    def run(self, callback: Callable[[], None]) -> None:
+        """At once."""
+        callback()
+
+
+class Client:
+    """One partition, and who leads it as far as the client knows."""
+
+    def __init__(self, world: World, topic: str, index: int) -> None:
+        self.world = world
+        self.random = world.new_random()
+        self.topic_name = topic
+        self.index = index
+        self.topic: Topic | None = None
+        self.leader = UNKNOWN
+        self.process = ClientProcess()
+        self.line = Line()
+
+    def after(self, delay_us: int, callback: Callable[[], None]) -> None:
+        """Do something later."""
+        self.world.event_queue.after(delay_us, callback)
+
+    def find_leader(self) -> None:
+        """Ask any broker who leads; what it says may be old."""
+        world = self.world
+        self.topic = world.metadata.topics.get(self.topic_name)
+        machine = world.machines[self.random.choice(sorted(world.machines))]
+        if self.topic is None or machine.broker is None or not machine.broker.is_serving:
+            return
+        view = machine.broker.cluster.topic_with_id(self.topic.topic_id)
+        record = None if view is None else view.partition(self.index)
+        if record is not None and record.leader >= 0:
+            self.leader = record.leader
+            self.line = Line()
+
+    def ask(
+        self, body: Message, version: int, destination: int, on_response: Callable[[Message | ApiError], None]
+    ) -> Exchange:
+        """Send a request to a broker."""
+        return self.world.wire.ask(self.process, CLIENTS, destination, body, version, on_response, self.line)
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A batch that has no answer yet."""
+
+    batch: Batch
+    exchange: Exchange | None = None
+
+
+class Producer(Client):
+    """Sends batches to one partition, several in flight."""
+
+    def __init__(self, world: World, number: int, topic: str, index: int, acks: int, *, is_idempotent: bool) -> None:
+        super().__init__(world, topic, index)
+        self._number = number
+        self._acks = acks
+        self._is_idempotent = is_idempotent
+        self._epoch = 0
+        self._sequence = 0
+        self._made = 0
+        self._in_flight: list[Sent] = []
+        self._is_waiting_to_retry = False
+
+    def start(self) -> None:
+        """Begin."""
+        think_us = self.random.randrange(1, 2 * self.world.parameters.think_time_ms) * MICROSECONDS_PER_MS
+        self.after(think_us, self._tick)
+
+    def _tick(self) -> None:
+        known = self.world.metadata.topics.get(self.topic_name)
+        if known is not self.topic or self.leader == UNKNOWN:
+            if self.topic is not None and known is not self.topic:
+                self._begin_epoch()
+            self.find_leader()
+        if self.topic is not None and self.leader != UNKNOWN and not self._is_waiting_to_retry:
+            for _ in range(self.random.choice([1, 1, 3])):
+                if len(self._in_flight) < IN_FLIGHT_MAX and not self.world.is_quiet:
+                    self._send_new(self.topic)
+        self.start()
+
+    def _send_new(self, topic: Topic) -> None:
+        judge = self.world.court.judges.get((topic.topic_id, self.index))
+        if judge is None:
+            return
+        count = self.random.choice([1, 1, 2, 4])
+        self._made += 1
+        value = f"{self._number}:{self._made}:".encode() + b"v" * self.random.choice([0, 30, 90])
+        records = [Record(offset, self.world.true_ms + offset, None, value) for offset in range(count)]
+        data = encode_batch(
+            records, base_offset=0, partition_leader_epoch=-1,
+            producer_id=self._number if self._is_idempotent else -1,
+            producer_epoch=self._epoch if self._is_idempotent else -1,
+            base_sequence=self._sequence if self._is_idempotent else -1,
+        )  # fmt: skip
+        self._sequence += count
+        sent = Sent(whole_batches(data)[0])
+        judge.promises.sent.add(sent.batch.content)
+        self._in_flight.append(sent)
+        self._transmit(topic, sent)
+
+    def _transmit(self, topic: Topic, sent: Sent) -> None:
+        data = PartitionProduceData(index=self.index, records=bytearray(sent.batch.data))
+        body = ProduceRequest(
+            acks=self._acks, timeout_ms=1_000,
+            topic_data=(TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=(data,)),),
+        )  # fmt: skip
+        self.world.marks.hit(f"produce: acks={self._acks}{', idempotent' if self._is_idempotent else ''}")
+        if sent.exchange is not None:
+            sent.exchange.close()
+        sent.exchange = self.ask(body, PRODUCE_VERSION, self.leader, lambda response: self._learn(sent, response))
+        sent.exchange.on_answer_leaves = lambda response: self._acknowledged(topic, sent, response)
+
+    def _acknowledged(self, topic: Topic, sent: Sent, response: Message) -> None:
+        """The answer leaves the broker: whether it arrives or not, that is a promise."""
+        part = cast(ProduceResponse, response).responses[0].partition_responses[0]
+        exchange = sent.exchange
+        if part.error_code == ErrorCode.NONE and exchange is not None:
+            machine = self.world.machines[exchange.destination]
+            self.world.court.acknowledged(
+                machine, (topic.topic_id, self.index), part.base_offset, sent.batch, self._acks
+            )
+
+    def _learn(self, sent: Sent, response: Message | ApiError) -> None:
+        if sent not in self._in_flight:
+            return
+        if isinstance(response, ApiError):
+            code = response.code
+        else:
+            part = cast(ProduceResponse, response).responses[0].partition_responses[0]
+            code = ErrorCode(part.error_code)
+            self.world.note(
+                f"producer {self._number} hears of broker {self.leader}: {code.name} {self.topic_name}-{self.index}"
+                f" {part.base_offset}"
+            )
+        self.world.marks.hit(f"produce: {code.name}")
+        if code is ErrorCode.NONE:
+            self._in_flight.remove(sent)
+        elif code in _AGAIN:
+            self.leader = UNKNOWN
+            self._retry_soon()
+        elif code in _NEW_EPOCH:
+            self._begin_epoch()
+        else:
+            raise Violation(f"{GOES_ON}: a producer got {code.name}")
+
+    def _begin_epoch(self) -> None:
+        """What is in flight is given up; whether it is in the log is not known."""
+        self._in_flight.clear()
+        self._epoch += 1
+        self._sequence = 0
+
+    def _retry_soon(self) -> None:
+        if not self._is_waiting_to_retry:
+            self._is_waiting_to_retry = True
+            self.after(BACKOFF_US, self._retry)
+
+    def _retry(self) -> None:
+        """Send everything again that is in flight, in order."""
+        self._is_waiting_to_retry = False
+        known = self.world.metadata.topics.get(self.topic_name)
+        if known is not self.topic:
+            self._begin_epoch()
+        self.find_leader()
+        if self.topic is None or self.leader == UNKNOWN:
+            self._retry_soon()
+            return
+        if self._in_flight:
+            self.world.marks.hit("produce: sent again")
+        for sent in list(self._in_flight):
+            self._transmit(self.topic, sent)
+
+
+class Reader(Client):
+    """Reads one partition from the start on, from its leader or from any replica (KIP-392), and goes back at times."""
+
+    def __init__(self, world: World, topic: str, index: int, *, from_any: bool) -> None:
+        super().__init__(world, topic, index)
+        self._from_any = from_any
+        self._position = 0
+
+    def start(self) -> None:
+        """Begin."""
+        self.after(self.random.randint(20, 250) * MICROSECONDS_PER_MS, self._ask)
+
+    def _ask(self) -> None:
+        known = self.world.metadata.topics.get(self.topic_name)
+        if known is not self.topic:
+            self._position = 0
+            self.leader = UNKNOWN
+        if self.leader == UNKNOWN:
+            self.find_leader()
+        topic = self.topic
+        if topic is None or self.leader == UNKNOWN or self.index not in topic.partitions:
+            self.start()
+            return
+        source = self.leader
+        if self._from_any:
+            source = self.random.choice(topic.partitions[self.index].replicas)
+        bytes_max = self.random.choice([1, 400, 100_000])
+        asked = FetchPartition(partition=self.index, fetch_offset=self._position, partition_max_bytes=bytes_max)
+        body = FetchRequest(
+            max_wait_ms=self.random.choice([0, 100]), min_bytes=1, max_bytes=bytes_max,
+            topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(asked,)),),
+        )  # fmt: skip
+        position = self._position
+        exchange = self.ask(body, FETCH_VERSION, source, lambda response: self._learn(position, response))
+        exchange.on_answer_leaves = lambda response: self._given(topic, source, position, response)
+
+    def _given(self, topic: Topic, source: int, position: int, response: Message) -> None:
+        """Records leave a broker."""
+        part = cast(FetchResponse, response).responses[0].partitions[0]
+        judge = self.world.court.judges.get((topic.topic_id, self.index))
+        if judge is None:
+            return
+        batches = whole_batches(part.records or b"")
+        if any(batch.last_offset >= part.high_watermark for batch in batches):
+            raise Violation(f"{READ}: {judge.name}: broker {source} gives {batches[-1].last_offset}, uncommitted")
+        self.world.court.read(self.world.machines[source], (topic.topic_id, self.index), batches)
+        is_lost = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset <= position
+        if is_lost and source == judge.state.leader and judge.promises.end > position >= judge.promises.start:
+            raise Violation(f"{READ}: {judge.name}: {position} is out of range at broker {source}")
+
+    def _learn(self, position: int, response: Message | ApiError) -> None:
+        if isinstance(response, ApiError):
+            self.leader = UNKNOWN
+            self.start()
+            return
+        part = cast(FetchResponse, response).responses[0].partitions[0]
+        code = ErrorCode(part.error_code)
+        self.world.marks.hit(f"fetch: {code.name}")
+        batches = whole_batches(part.records or b"")
+        if code is ErrorCode.NONE and batches:
+            self.world.marks.hit("a reader got records")
+            self._position = batches[-1].last_offset + 1
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._position = max(0, part.log_start_offset)
+        elif code is not ErrorCode.NONE:
+            self.leader = UNKNOWN
+        if self.random.random() < 0.1:
+            self._position = self.random.randint(0, self._position)
+        self.start()

@@ -1,0 +1,172 @@
+"""What may happen to a world: processes, the power, disks, clocks, the network, the metadata's way, elections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import permutations
+from random import Random
+from typing import Final
+
+from kraftlog.sim.replication.administrator import Administrator
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
+from kraftlog.sim.replication.world import World
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+
+SLOW_SYNC_US: Final = (5_000, 60_000)
+MINUTE_MS: Final = 60_000
+_JUMPS_MS: Final = (5 * MINUTE_MS, 1_440 * MINUTE_MS)
+
+_POWER_CUTS: Final = {
+    "power: cut, nothing unsynced kept": Crash.NOTHING_KEPT,
+    "power: cut, a torn write kept": Crash.PREFIX_KEPT,
+    "power: cut, sectors kept in any order": Crash.SECTORS_KEPT,
+    "power: cut, pages kept in any order": Crash.PAGES_KEPT,
+}
+_CRASHES: Final = (Crash.KILLED, *_POWER_CUTS.values())
+
+Link = tuple[int, int]
+
+
+class Faults:
+    """Begins faults of some kinds, one after the other, as long as the world is not quiet."""
+
+    def __init__(self, world: World, administrator: Administrator) -> None:
+        self._world = world
+        self._administrator = administrator
+        self._random: Random = world.new_random()
+
+    def start(self) -> None:
+        """Begin."""
+        if self._world.parameters.fault_kinds:
+            mean_ms = self._world.parameters.fault_interval_ms
+            self._world.event_queue.after(
+                int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._next
+            )
+
+    def _next(self) -> None:
+        if self._world.is_quiet:
+            return
+        kind = self._random.choice(self._world.parameters.fault_kinds)
+        machine = self._world.machines[self._random.choice(sorted(self._world.machines))]
+        if self._begin(kind, machine):
+            self._world.marks.hit(f"fault: {kind}")
+            self._world.note(f"fault: {kind}, broker {machine.broker_id}")
+        self.start()
+
+    def _begin(self, kind: str, machine: Machine) -> bool:
+        """Begin a fault; returns False if it cannot happen now."""
+        if kind.startswith(("process", "power")):
+            return self._end_process(kind, machine)
+        if kind.startswith("network"):
+            return self._harm_network(kind, machine)
+        if kind.startswith("disk"):
+            return self._harm_disk(kind, machine)
+        match kind:
+            case "clock: the wall clock jumps ahead":
+                machine.clock.wall_offset_ms = self._random.choice(_JUMPS_MS)
+                self._later(partial(setattr, machine.clock, "wall_offset_ms", 0))
+            case "clock: the wall clock jumps back":
+                machine.clock.wall_offset_ms = -self._random.choice(_JUMPS_MS)
+                self._later(partial(setattr, machine.clock, "wall_offset_ms", 0))
+            case "metadata: slow to a broker":
+                self._world.slow_metadata[machine.broker_id] = self._random.choice([300, 1_500, 5_000])
+                self._later(lambda: self._world.slow_metadata.pop(machine.broker_id, None))
+            case _:
+                self._administrator.change_leaders_fast()
+        return True
+
+    def _end_process(self, kind: str, machine: Machine) -> bool:
+        random = self._random
+        if kind == "power: cut everywhere":
+            crash = random.choice(list(_POWER_CUTS.values()))
+            up = [one for one in self._world.machines.values() if one.is_up]
+            for one in up:
+                one.end(crash)
+            return bool(up)
+        if kind == "process: a leader is killed":
+            leaders = sorted({judge.state.leader for judge in self._world.court.judges.values()} - {-1})
+            if not leaders:
+                return False
+            machine = self._world.machines[random.choice(leaders)]
+        if not machine.is_up:
+            return False
+        match kind:
+            case "process: shut down":
+                machine.shut_down()
+            case "process: killed" | "process: a leader is killed":
+                machine.end(Crash.KILLED)
+            case "process: killed between two operations":
+                machine.kill_within(random.choice(_CRASHES))
+            case "process: killed at its start":
+                machine.end(random.choice(_CRASHES))
+                machine.kills_at_start = True
+                machine.next_crash = random.choice(_CRASHES)
+            case "process: paused":
+                session_ms = self._world.parameters.session_timeout_ms
+                machine.process.pause(int(random.choice([0.2, 1.1, 2.0]) * session_ms) * MICROSECONDS_PER_MS)
+            case _:
+                machine.end(_POWER_CUTS[kind])
+        return True
+
+    def _harm_disk(self, kind: str, machine: Machine) -> bool:
+        random = self._random
+        if kind == "disk: full":
+            machine.files.space_limit = machine.files.used_bytes() + random.choice([0, 100, 2_000])
+            self._later(partial(setattr, machine.files, "space_limit", None))
+        elif kind == "disk: slow":
+            machine.disk.sync_us = SLOW_SYNC_US
+            self._later(machine.mend_slow_disk)
+        else:
+            if not machine.is_up:
+                return False
+            machine.failing_directory = f"logs-{random.randrange(self._world.parameters.directories)}"
+            process = machine.process
+            # Whoever looks after it repairs the disk, and restarts the broker.
+            self._later(lambda: machine.end(Crash.KILLED) if machine.process is process and machine.is_up else None)
+        return True
+
+    # --- the network --------------------------------------------------------------------------------------------------
+
+    def _harm_network(self, kind: str, machine: Machine) -> bool:
+        random, broker_ids = self._random, sorted(self._world.machines)
+        this = machine.broker_id
+        other = random.choice([broker_id for broker_id in broker_ids if broker_id != this])
+        match kind:
+            case "network: a link between brokers is cut":
+                self._cut([(this, other), (other, this)])
+            case "network: a link between brokers is cut one way":
+                self._cut([(this, other)])
+            case "network: a broker is isolated":
+                others = [*(one for one in broker_ids if one != this), CONTROLLER]
+                places = random.choice([others, [*others, CLIENTS]])
+                self._cut([link for place in places for link in ((this, place), (place, this))])
+            case "network: a broker does not reach the controller":
+                links = [(this, CONTROLLER), (CONTROLLER, this)]
+                self._cut(random.choice([links, links[:1], links[1:]]))
+            case "network: split in two":
+                group = random.sample(broker_ids, len(broker_ids) // 2)
+                with_controller = random.choice([True, False])
+                apart = [*group, *([CONTROLLER] if with_controller else [])]
+                rest = [one for one in (*broker_ids, CONTROLLER) if one not in apart]
+                self._cut([link for link in permutations((*apart, *rest), 2) if (link[0] in apart) != (link[1] in apart)])
+            case _:
+                until_us = self._world.event_queue.now_us + random.choice([200, 1_000, 3_000]) * MICROSECONDS_PER_MS
+                for link in random.choice([[(this, other)], [(this, other), (other, this)]]):
+                    self._world.network.clogged_until_us[link] = until_us
+        return True
+
+    def _cut(self, links: list[Link]) -> None:
+        self._world.network.cut_links(links)
+        self._later(lambda: self._world.network.heal_links(links))
+
+    def _later(self, work: Callable[[], object]) -> None:
+        session_ms = self._world.parameters.session_timeout_ms
+        delay_ms = int(self._random.choice([0.1, 0.6, 1.5, 3.0]) * session_ms)
+        self._world.event_queue.after(delay_ms * MICROSECONDS_PER_MS, lambda: _do(work))
+
+
+def _do(work: Callable[[], object]) -> None:
+    work()
