@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
@@ -11,13 +12,13 @@ from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.durable import is_durable
-from kraftlog.sim.broker_log.judges.log_files import read_log
 from kraftlog.sim.broker_log.judges.rules import SOUND
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import FETCH, Broker
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.judges.promises import PartitionPromises
+from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
 from kraftlog.sim.replication.judges.rules import MEMBERS
 from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.machine import Machine
@@ -58,6 +59,7 @@ class Court:
         self._seen: dict[int, dict[Key, tuple[ReplicaView, LeaderView | None]]] = {}
         """By broker, the replicas of its process as they were last seen."""
         self._brokers: dict[int, tuple[int, dict[int, int], dict[int, int]]] = {}
+        self._files: defaultdict[int, ReplicaFiles] = defaultdict(ReplicaFiles)
         self._past_checks = 0
 
     @property
@@ -120,8 +122,10 @@ class Court:
             judge.gone(machine.broker_id)
             topic = self._world.topic_of(key)
             if crash is not Crash.KILLED and topic is not None and machine.broker_id in judge.state.replicas:
-                min_isr = min(topic.lowest_min_isr, len(judge.state.replicas))
-                if judge.promises.lost_power(machine.broker_id, min_isr):
+                count = min(topic.lowest_min_isr, len(judge.state.replicas))
+                if not self._world.parameters.has_eligible_leaders:
+                    count = 1
+                if judge.promises.lost_power(machine.broker_id, count, judge.state.leader_epoch):
                     self._marks.hit("what was acknowledged may be lost with the power")
 
     def broker_stepped(self, machine: Machine) -> None:
@@ -308,12 +312,20 @@ class Court:
         self, machine: Machine, broker: Broker, partition: Partition, judge: PartitionJudge, view: ReplicaView,
         leader: LeaderView | None,
     ) -> None:  # fmt: skip
-        batches = self.batches_of(machine, broker, partition)
-        judge.promises.replica_has(machine.broker_id, batches)
-        if leader is not None and judge.state.leader == machine.broker_id and judge.state.leader_epoch == view.leader_epoch:
+        directory = broker.logs.directory_of(partition.name)
+        if directory is None or directory.offline_reason:
+            return
+        path = join(directory.path, str(partition))
+        batches, changed = self._files[machine.broker_id].read(machine.files, path)
+        judge.promises.replica_has(machine.broker_id, changed)
+        is_leader = leader is not None and (judge.state.leader, judge.state.leader_epoch) == (
+            machine.broker_id, view.leader_epoch,
+        )  # fmt: skip
+        if is_leader:
             judge.promises.leader_has(machine.broker_id, batches, view.leader_epoch, view.log_start)
         if view.last_epoch >= judge.promises.unclean_epoch:
-            judge.promises.confirmed(batches, view.high_watermark, min(view.leader_epoch, view.last_epoch))
+            epoch = min(view.leader_epoch, view.last_epoch)
+            judge.promises.confirmed(batches, view.high_watermark, epoch, is_leader=is_leader)
 
     def unsettled(self) -> list[str]:
         """What is not as it must be in peace: replicas that are not in sync, ends that are not equal."""
@@ -333,13 +345,6 @@ class Court:
             ):
                 found.append(f"{judge.name}, led by {state.leader}: {views}")
         return found
-
-    def batches_of(self, machine: Machine, broker: Broker, partition: Partition) -> list[Batch]:
-        """All batches in the files of a replica."""
-        directory = broker.logs.directory_of(partition.name)
-        if directory is None or directory.offline_reason:
-            return []
-        return read_log(machine.files, join(directory.path, str(partition)))
 
 
 def _is_from_follower(body: Message) -> bool:

@@ -457,7 +457,7 @@ class Machine:
         if self.broker is None or self.is_leaving:
             return
         if self._registered_epoch < 0:
-            self.close()
+            self.process.after(0, self.close)
             return
         self.is_leaving = True
         self.process.after(SHUTDOWN_TIMEOUT_US, self.close)

@@ -11,7 +11,7 @@ _TRANSACTIONAL: Final = 0x10
 _CONTROL: Final = 0x20
 _MARKER_TYPE: Final = slice(68, 70)
 """Of the one record of a marker: the second half of its key, behind five bytes of lengths and deltas."""
-_SET_BY_BROKER_BYTES: Final = 16
+SET_BY_BROKER_BYTES: Final = 16
 """Base offset, length and leader epoch; the CRC does not cover them."""
 
 
@@ -59,7 +59,7 @@ class Batch(NamedTuple):
 
 def content_of(data: bytes | bytearray | memoryview) -> bytes:
     """What a producer sends, without what a broker sets."""
-    return bytes(data[_SET_BY_BROKER_BYTES:])
+    return bytes(data[SET_BY_BROKER_BYTES:])
 
 
 def whole_batches(data: bytes | bytearray | memoryview) -> list[Batch]:

@@ -155,6 +155,8 @@ class PartitionJudge:
             return
         if view.last_epoch < self.promises.unclean_epoch <= view.leader_epoch:
             return
+        if view.last_epoch <= self.promises.void_epoch < view.leader_epoch:
+            return
         raise Violation(
             f"{CUT}: {self.name}: broker {view.broker_id} had {before.high_watermark} for its high watermark, and cuts"
             f" its log from {before.log_end} to {view.log_end} in epoch {view.leader_epoch}"

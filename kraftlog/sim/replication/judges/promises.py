@@ -8,7 +8,8 @@ its offset. These take promises away:
   after that, because they have not heard of it, is worth nothing.
 - DeleteRecords, up to the offset that was asked for.
 - Of a topic without `flush.before.ack`, power lost on as many brokers as `min.insync.replicas` says, before one of them
-  was in sync again: then every broker that had a batch may have lost it.
+  was in sync again: then every broker that had a batch may have lost it. Without eligible leader replicas one is enough:
+  the last member of the ISR leads again, whatever it has lost.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from kraftlog.sim.broker_log.judges.batches import Batch
+from kraftlog.sim.broker_log.judges.batches import SET_BY_BROKER_BYTES, Batch
 from kraftlog.sim.replication.judges.rules import AGREE, KEPT, ONCE, ONE_LEADER, READ
 from kraftlog.sim.violation import Violation
 
@@ -35,6 +36,10 @@ class Promise:
     """Of the leader that has promised it."""
     why: str
 
+    def is_in(self, batch: Batch) -> bool:
+        """Whether a batch is the one that was promised."""
+        return len(batch.data) == len(self.content) + SET_BY_BROKER_BYTES and batch.data.endswith(self.content)
+
 
 @dataclass(slots=True)
 class PartitionPromises:
@@ -49,6 +54,8 @@ class PartitionPromises:
     """How far DeleteRecords was asked to delete."""
     unclean_epoch: int = NO_EPOCH
     """The epoch of the last unclean election."""
+    void_epoch: int = NO_EPOCH
+    """The last epoch in which power was lost that may have taken what was committed."""
     unconfirmed: bool = False
     """Whether the leader of that epoch has not been looked at yet."""
     without_power: set[int] = field(default_factory=set)
@@ -86,17 +93,28 @@ class PartitionPromises:
             return  # by who has not heard of the unclean leader yet
         known = self.promises.setdefault(promise.base_offset, promise)
         if known.content != promise.content:
-            raise Violation(
-                f"{known.why}: {self.name}: offset {promise.base_offset} has one batch in epoch {known.leader_epoch},"
-                f" and another one in epoch {promise.leader_epoch}"
-            )
+            self._broken(known, promise.leader_epoch)
         known.leader_epoch = max(known.leader_epoch, promise.leader_epoch)
 
-    def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int) -> None:
-        """A replica counts these as committed: what is below its high watermark."""
+    def _broken(self, known: Promise, leader_epoch: int) -> None:
+        raise Violation(
+            f"{known.why}: {self.name}: offset {known.base_offset} has one batch in epoch {known.leader_epoch}, and"
+            f" another one in epoch {leader_epoch}"
+        )
+
+    def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int, *, is_leader: bool) -> None:
+        """A replica counts these as committed: what is below its high watermark. Only a leader's word is a promise."""
+        self.checks += 1
+        if leader_epoch < self.unclean_epoch:
+            return
         for batch in batches:
-            if batch.last_offset < high_watermark:
+            if batch.last_offset >= high_watermark:
+                return
+            known = self.promises.get(batch.base_offset)
+            if known is None and is_leader:
                 self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, AGREE))
+            elif known is not None and not known.is_in(batch):
+                self._broken(known, leader_epoch)
 
     # --- what takes promises away -------------------------------------------------------------------------------------
 
@@ -113,11 +131,12 @@ class PartitionPromises:
             if promise.last_offset >= self.deleted_below
         }  # fmt: skip
 
-    def lost_power(self, broker_id: int, min_isr: int) -> bool:
+    def lost_power(self, broker_id: int, min_isr: int, leader_epoch: int) -> bool:
         """A broker has lost power; returns whether by that all promises are void."""
         self.without_power.add(broker_id)
         if self.flush_before_ack or len(self.without_power) < min_isr:
             return False
+        self.void_epoch = leader_epoch
         had_any = bool(self.promises)
         self.promises.clear()
         return had_any
@@ -149,13 +168,13 @@ class PartitionPromises:
             self.promises = {
                 offset: promise for offset, promise in self.promises.items()
                 if promise.leader_epoch >= self.unclean_epoch
-                or (offset in stored and stored[offset].content == promise.content)
+                or (offset in stored and promise.is_in(stored[offset]))
             }  # fmt: skip
         for promise in self.promises.values():
             there = stored.get(promise.base_offset)
             if promise.leader_epoch > leader_epoch or promise.last_offset < max(self.deleted_below, start_offset):
                 continue
-            if there is None or there.content != promise.content:
+            if there is None or not promise.is_in(there):
                 end = batches[-1].last_offset + 1 if batches else start_offset
                 raise Violation(
                     f"{promise.why}: {self.name}: broker {broker_id} leads epoch {leader_epoch} without the batch at"
