@@ -6,24 +6,26 @@ import itertools
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
 from kraftlog.process.logs import silence_logging
-from kraftlog.sim.broker_log.parameters import LogOverrides
-from kraftlog.sim.broker_log.report import LogCommand
+from kraftlog.sim.broker_log.run import LOG_WORLD
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.parameters import Overrides, draw
+from kraftlog.sim.replication.run import REPLICATION_WORLD
 from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
 from kraftlog.sim.runs.run import run
 from kraftlog.sim.runs.shrink import shrink
 from kraftlog.sim.runs.sweep import Total, sweep
+from kraftlog.sim.worlds.command import Command
+from kraftlog.sim.worlds.outcome import Overrides as WorldOverrides
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
-from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_CLUSTERS
+from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_CLUSTERS, WORLD_OF_REPLICATION
 
 
 class SimulatedWorld(StrEnum):
@@ -31,7 +33,10 @@ class SimulatedWorld(StrEnum):
 
     CLUSTERS = WORLD_OF_CLUSTERS
     BROKER_LOG = WORLD_OF_BROKER_LOG
+    REPLICATION = WORLD_OF_REPLICATION
 
+
+OTHER_WORLDS: Final = {SimulatedWorld.BROKER_LOG: LOG_WORLD, SimulatedWorld.REPLICATION: REPLICATION_WORLD}
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 console = Console()
@@ -57,16 +62,17 @@ def main(
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
     world: Annotated[SimulatedWorld, typer.Option(help="what is simulated")] = SimulatedWorld.CLUSTERS,
 ) -> None:
-    """Run simulated clusters, or a broker's logs, under faults and check every invariant after every step."""
+    """Run simulated clusters, a broker's logs, or brokers that replicate, under faults; check what must hold."""
     silence_logging()
     if context.invoked_subcommand is not None:
         return
-    if world is SimulatedWorld.BROKER_LOG:
+    if world in OTHER_WORLDS:
         if any(count is not None for count in (voters, observers, brokers)):
-            raise typer.BadParameter("there is one broker in the world broker-log: no --voters, --observers, --brokers")
-        is_well = LogCommand(
-            seeds=seeds, first=first, minutes=minutes, at_least=at_least, seed=seed, trace=trace,
-            shrink_seed=shrink_seed, overrides=LogOverrides(safety_seconds, tuple(without or ())), json_file=json_file,
+            raise typer.BadParameter(f"seeds say how many brokers the world {world} has: no --voters, --brokers")
+        is_well = Command(
+            world=OTHER_WORLDS[world], seeds=seeds, first=first, minutes=minutes, at_least=at_least, seed=seed,
+            trace=trace, shrink_seed=shrink_seed, json_file=json_file,
+            overrides=WorldOverrides(safety_seconds, tuple(without or ())),
         ).run(console)  # fmt: skip
         raise typer.Exit(0 if is_well else 1)
     if shrink_seed is not None:

@@ -11,6 +11,6 @@ ListOffsets and DeleteRecords. Simulated are the disk, the clocks, the process, 
 - `world`: a disk, a broker, promises; what is asked of the broker on the way
 - `clients`, `transactions`: producers, readers, an administrator; a producer of transactions
 - `faults`: what may happen to a world
-- `run`: one seed from start to end, many seeds, and shrinking one that fails
-- `events`, `report`: what must happen in a sweep; the command
+- `events`: what must happen in a sweep
+- `run`: one seed from start to end
 """

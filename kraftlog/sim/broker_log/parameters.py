@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any, Final
 
 from kraftlog.broker.log.config import NO_LIMIT
+from kraftlog.sim.worlds.outcome import Overrides
 
 FAULT_KINDS: Final = (
     "process: shut down",
@@ -72,17 +72,9 @@ class LogParameters:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class LogOverrides:
-    """Overrides of the seed's parameters, to find out what a run needs to fail."""
-
-    seconds: int | None = None
-    without_faults: Sequence[str] = field(default_factory=tuple)
-
-
-def draw(seed: int, overrides: LogOverrides | None = None) -> LogParameters:
+def draw(seed: int, overrides: Overrides | None = None) -> LogParameters:
     """The parameters of the run with that seed."""
-    overrides = overrides or LogOverrides()
+    overrides = overrides or Overrides()
     random = Random(f"broker log {seed}")
     how_many = random.choice([2, 4, len(FAULT_KINDS)])
     kinds = sorted(random.sample(FAULT_KINDS, how_many), key=FAULT_KINDS.index)

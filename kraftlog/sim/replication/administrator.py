@@ -47,9 +47,7 @@ class Administrator:
     def start(self) -> None:
         """Begin."""
         mean_ms = self._world.parameters.administration_interval_ms
-        self._world.event_queue.after(
-            int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._act
-        )
+        self._world.event_queue.after(int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._act)
 
     def _act(self) -> None:
         world, random = self._world, self._random
@@ -128,9 +126,7 @@ class Administrator:
         altered = admin_pb2.ConfigAlteration(
             resource_type=ResourceType.TOPIC, resource_name=topic.name, name=MIN_ISR, value=str(count)
         )
-        self._submit(
-            admin_pb2.Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=[altered])), MIN_ISR
-        )
+        self._submit(admin_pb2.Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=[altered])), MIN_ISR)
 
     # --- leaders and replicas -----------------------------------------------------------------------------------------
 
@@ -142,9 +138,7 @@ class Administrator:
             election_type=kinds.UNCLEAN if is_unclean else kinds.PREFERRED,
             partitions=admin_pb2.PartitionReferences(partitions=references),
         )
-        self._submit(
-            admin_pb2.Operation(elect_leaders=request), "elect uncleanly" if is_unclean else "elect preferred"
-        )
+        self._submit(admin_pb2.Operation(elect_leaders=request), "elect uncleanly" if is_unclean else "elect preferred")
 
     def reassign(self, topic: str, index: int, replicas: Sequence[int] | None) -> None:
         """Give a partition other replicas; None: it keeps those that it has."""

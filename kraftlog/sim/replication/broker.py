@@ -1,4 +1,4 @@
-"""The production code of a broker in one life: logs, partitions, replication, and the handlers that it is reached by."""
+"""The production code of a broker in one life: logs, partitions, replication, and its handlers."""
 
 from __future__ import annotations
 
@@ -192,5 +192,3 @@ class Broker:
     def damage(self) -> str:
         """What was found of damage."""
         return "; ".join(reason for directory in self.logs.directories for reason in directory.damaged.values())
-
-

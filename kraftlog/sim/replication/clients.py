@@ -1,4 +1,4 @@
-"""Who uses the brokers: producers and readers, which find leaders by asking any broker, and try again as Kafka's clients do."""
+"""Producers and readers, which find leaders by asking any broker, and try again as Kafka's clients do."""
 
 from __future__ import annotations
 

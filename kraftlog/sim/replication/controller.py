@@ -84,9 +84,7 @@ class SimulatedController:
             )
             self.submit(Operation(update_features=UpdateFeaturesRequest(updates=[off])))
 
-    def submit(
-        self, operation: Operation, on_result: Callable[[OperationResult], None] = lambda result: None
-    ) -> None:
+    def submit(self, operation: Operation, on_result: Callable[[OperationResult], None] = lambda result: None) -> None:
         """Carry an operation out; `on_result` must not call back into the controller."""
         self._controller.submit([operation], on_result)
 

@@ -141,9 +141,7 @@ class Court:
             for key in [key for key in seen if broker.partitions.with_id(*key) is None]:
                 self._gone(machine, key, seen)
 
-    def _gone(
-        self, machine: Machine, key: Key, seen: dict[Key, tuple[ReplicaView, LeaderView | None]]
-    ) -> None:
+    def _gone(self, machine: Machine, key: Key, seen: dict[Key, tuple[ReplicaView, LeaderView | None]]) -> None:
         if seen.pop(key, None) is not None and key in self.judges:
             self.judges[key].gone(machine.broker_id)
 
@@ -248,7 +246,7 @@ class Court:
 
     def acknowledged(self, machine: Machine, key: Key, base_offset: int, batch: Batch, acks: int) -> None:
         """A producer is told that its batch is in the log."""
-        judge, view, leads = self.judges.get(key), *self._of(machine, key)
+        judge, (view, leads) = self.judges.get(key), self._of(machine, key)
         if judge is None or view is None:
             return
         if leads:
@@ -280,7 +278,7 @@ class Court:
 
     def read(self, machine: Machine, key: Key, batches: Iterable[Batch]) -> None:
         """A consumer is given batches."""
-        judge, view, leads = self.judges.get(key), *self._of(machine, key)
+        judge, (view, _) = self.judges.get(key), self._of(machine, key)
         if judge is not None and view is not None:
             judge.promises.read(batches, view.leader_epoch)
 

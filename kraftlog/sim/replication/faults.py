@@ -42,9 +42,7 @@ class Faults:
         """Begin."""
         if self._world.parameters.fault_kinds:
             mean_ms = self._world.parameters.fault_interval_ms
-            self._world.event_queue.after(
-                int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._next
-            )
+            self._world.event_queue.after(int(self._random.expovariate(1 / mean_ms) * MICROSECONDS_PER_MS), self._next)
 
     def _next(self) -> None:
         if self._world.is_quiet:
@@ -151,7 +149,9 @@ class Faults:
                 with_controller = random.choice([True, False])
                 apart = [*group, *([CONTROLLER] if with_controller else [])]
                 rest = [one for one in (*broker_ids, CONTROLLER) if one not in apart]
-                self._cut([link for link in permutations((*apart, *rest), 2) if (link[0] in apart) != (link[1] in apart)])
+                self._cut(
+                    [link for link in permutations((*apart, *rest), 2) if (link[0] in apart) != (link[1] in apart)]
+                )
             case _:
                 until_us = self._world.event_queue.now_us + random.choice([200, 1_000, 3_000]) * MICROSECONDS_PER_MS
                 for link in random.choice([[(this, other)], [(this, other), (other, this)]]):

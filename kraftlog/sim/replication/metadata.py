@@ -1,4 +1,4 @@
-"""What is in the controller's metadata, as this world's clients, administrators and judges see it: names and partitions."""
+"""The topics and partitions that the controller has committed, as clients, administrators and judges see them."""
 
 from __future__ import annotations
 

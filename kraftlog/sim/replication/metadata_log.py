@@ -1,7 +1,7 @@
 """The log of the controller, which no fault of this world reaches, and the tables that it decides by.
 
-It is all that the production controller needs of a node: `kraftlog.controller.metadata_log.MetadataLog`, and of the state
-machine `statemachine.apply.applied`. What is scheduled is committed after a moment, and applied at once.
+It is all that the production controller needs of a node: `kraftlog.controller.metadata_log.MetadataLog`, and of the
+state machine `statemachine.apply.applied`. What is scheduled is committed after a moment, and applied at once.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
+
+from kraftlog.sim.worlds.outcome import Overrides
 
 FAULT_KINDS: Final = (
     "process: shut down",
@@ -92,18 +93,9 @@ class ReplicationParameters:
         return asdict(self)
 
 
-@dataclass(slots=True)
-class ReplicationOverrides:
-    """Overrides of the seed's parameters, to find out what a run needs to fail."""
-
-    seconds: int | None = None
-    without_faults: Sequence[str] = field(default_factory=tuple)
-    brokers: int | None = None
-
-
-def draw(seed: int, overrides: ReplicationOverrides | None = None) -> ReplicationParameters:
+def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters:
     """The parameters of the run with that seed."""
-    overrides = overrides or ReplicationOverrides()
+    overrides = overrides or Overrides()
     random = Random(f"replication {seed}")
     brokers = random.choice([3, 3, 4, 5])
     how_many = random.choice([2, 4, 8, len(FAULT_KINDS)])
@@ -134,8 +126,6 @@ def draw(seed: int, overrides: ReplicationOverrides | None = None) -> Replicatio
         has_slow_disks=random.random() < 0.25,
         has_codec=random.random() < 0.1,
     )
-    if overrides.brokers is not None:
-        drawn = replace(drawn, brokers=overrides.brokers)
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

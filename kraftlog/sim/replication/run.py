@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import traceback
-from collections.abc import Callable, Iterable
-from contextlib import closing
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+import sys
+from collections.abc import Callable
+from typing import Final
+from unittest import mock
 
-from kraftbase.errors import FlushFailed, InvariantViolation
+from kraftlog.broker.replication import replica_fetcher
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer, Reader
+from kraftlog.sim.replication.events import missing_events
 from kraftlog.sim.replication.faults import Faults
-from kraftlog.sim.replication.judges.rules import PEACE
-from kraftlog.sim.replication.parameters import ReplicationOverrides, ReplicationParameters, draw
+from kraftlog.sim.replication.judges.rules import PEACE, RULES
+from kraftlog.sim.replication.parameters import draw
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.runs.workers import in_workers
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
+from kraftlog.sim.worlds import command as worlds
+from kraftlog.sim.worlds.outcome import Outcome, Overrides
+from kraftlog.sim.worlds.runs import run_to_end
 
 STEP_US: Final = MICROSECONDS_PER_SECOND // 2
 START_MAX: Final = 40
@@ -27,63 +30,25 @@ PEACE_MAX: Final = 80
 """Half seconds that it may take until everything is in sync again."""
 
 
-@dataclass(slots=True)
-class ReplicationOutcome:
-    """The outcome of a run."""
-
-    parameters: ReplicationParameters
-    violation: str | None
-    """What does not hold; None if everything does."""
-    simulated_seconds: float
-    steps: int
-    checks: int
-    trace_digest: str
-    marks: Marks
-    last_lines: list[str] = field(default_factory=list)
-    """The end of the trace, if something does not hold."""
-
-    def summary(self) -> dict[str, Any]:
-        """For a file."""
-        return {
-            "seed": self.parameters.seed,
-            "violation": self.violation,
-            "simulated_seconds": round(self.simulated_seconds, 3),
-            "steps": self.steps,
-            "checks": self.checks,
-            "trace_digest": self.trace_digest,
-            "marks": dict(sorted(self.marks.counts.items())),
-        }
+def run_replication(seed: int, overrides: Overrides | None = None, *, echo: bool = False) -> Outcome:
+    """The run with that seed. A violation is in the outcome, not raised."""
+    parameters = draw(seed, overrides)
+    world = World(parameters, Marks(), echo=echo)
+    with mock.patch.object(replica_fetcher, "logger", Complaints()):
+        return run_to_end(parameters, world, lambda: _run(world))
 
 
-def run_replication_seed(seed: int, overrides: ReplicationOverrides | None = None) -> ReplicationOutcome:
-    """The run with that seed."""
-    return run_replication(draw(seed, overrides))
+class Complaints:
+    """What a fetcher logs. It goes on after a bug of its own, which ends the run here."""
 
+    def exception(self, message: str, **details: object) -> None:
+        """A bug."""
+        raise Violation(f"{GOES_ON}: a fetcher says: {message} {details}") from sys.exc_info()[1]
 
-def run_replication(parameters: ReplicationParameters, *, echo: bool = False) -> ReplicationOutcome:
-    """One run from beginning to end. A violation is in the outcome, not raised."""
-    marks = Marks()
-    world = World(parameters, marks, echo=echo)
-    violation: str | None = None
-    try:
-        _run(world)
-    except Violation as found:
-        cause = found.__cause__
-        violation = str(found)
-        if cause is not None:
-            violation += "\n" + "".join(traceback.format_exception(cause))
-    except (Exception, FlushFailed, InvariantViolation) as error:
-        violation = f"the simulator failed: {error!r}\n{traceback.format_exc()}"
-    return ReplicationOutcome(
-        parameters=parameters,
-        violation=violation,
-        simulated_seconds=world.event_queue.now_us / MICROSECONDS_PER_SECOND,
-        steps=world.trace.steps,
-        checks=world.court.checks,
-        trace_digest=world.trace.digest,
-        marks=marks,
-        last_lines=world.trace.last_lines() if violation is not None else [],
-    )
+    def error(self, message: str, **details: object) -> None:
+        """Judges see what is done."""
+
+    info = warning = error
 
 
 def _run(world: World) -> None:
@@ -121,81 +86,7 @@ def _wait(world: World, steps: int, is_done: Callable[[], bool]) -> bool:
     return is_done()
 
 
-# --- many seeds -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class ReplicationTotal:
-    """The sum of a sweep."""
-
-    seeds: int = 0
-    failures: list[ReplicationOutcome] = field(default_factory=list)
-    simulated_seconds: float = 0.0
-    steps: int = 0
-    checks: int = 0
-    marks: Marks = field(default_factory=Marks)
-
-    def add(self, outcome: ReplicationOutcome) -> None:
-        """Count one run."""
-        self.seeds += 1
-        self.simulated_seconds += outcome.simulated_seconds
-        self.steps += outcome.steps
-        self.checks += outcome.checks
-        self.marks.add(outcome.marks)
-        if outcome.violation is not None:
-            self.failures.append(outcome)
-
-    def summary(self) -> dict[str, Any]:
-        """For a file."""
-        return {
-            "seeds": self.seeds,
-            "failures": [failure.summary() for failure in self.failures],
-            "simulated_hours": round(self.simulated_seconds / 3600, 3),
-            "steps": self.steps,
-            "checks": self.checks,
-            "marks": dict(sorted(self.marks.counts.items())),
-        }
-
-
-def sweep_replication(seeds: Iterable[int], failures_max: int = 5) -> ReplicationTotal:
-    """Run seeds on all processors, until they end or `failures_max` have failed."""
-    total = ReplicationTotal()
-    with closing(in_workers(run_replication_seed, seeds)) as outcomes:
-        for outcome in outcomes:
-            total.add(outcome)
-            if len(total.failures) >= failures_max:
-                break
-    return total
-
-
-# --- shrinking --------------------------------------------------------------------------------------------------------
-
-
-def shrink_replication(
-    seed: int, say: Callable[[str], None]
-) -> tuple[ReplicationOverrides, ReplicationOutcome]:
-    """The smallest run of `seed` found that still fails: shorter, with fewer faults. ValueError if it does not fail."""
-    best, outcome = ReplicationOverrides(), run_replication_seed(seed)
-    if outcome.violation is None:
-        raise ValueError(f"seed {seed} does not fail: there is nothing to shrink")
-    low, high = 0, outcome.parameters.seconds
-    while high - low > 1:
-        middle = (low + high) // 2
-        found = _try(seed, replace(best, seconds=middle), say)
-        if found is None:
-            low = middle
-        else:
-            high, best, outcome = middle, replace(best, seconds=middle), found
-    for kind in outcome.parameters.fault_kinds:
-        fewer = replace(best, without_faults=(*best.without_faults, kind))
-        found = _try(seed, fewer, say)
-        if found is not None:
-            best, outcome = fewer, found
-    return best, outcome
-
-
-def _try(seed: int, overrides: ReplicationOverrides, say: Callable[[str], None]) -> ReplicationOutcome | None:
-    outcome = run_replication_seed(seed, overrides)
-    what = f"{overrides.seconds} s of faults, without {', '.join(map(repr, overrides.without_faults)) or 'nothing'}"
-    say(f"{what}: {'does not fail' if outcome.violation is None else 'still fails'}")
-    return None if outcome.violation is None else outcome
+REPLICATION_WORLD: Final = worlds.World(
+    name="replication", subject="replication", run_seed=run_replication, rules=len(RULES),
+    missing_events=missing_events, covering_seeds=500,
+)  # fmt: skip

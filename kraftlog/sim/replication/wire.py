@@ -1,6 +1,6 @@
 """Requests and answers between brokers, from clients to brokers, and from brokers to the controller.
 
-A request has one answer, or an error of the connection: its time is over, nobody listens, or the other process has ended.
+A request has one answer, or an error of the connection: its time is over, nobody listens, the other process has ended.
 What was sent before may still arrive after the asker has given up.
 """
 
@@ -172,4 +172,3 @@ def _result(result: OperationResult) -> OperationResult | ApiError:
     if result.error_code:
         return ApiError(ErrorCode(result.error_code), result.error_message)
     return result
-

@@ -80,6 +80,11 @@ class World:
         """What a right clock shows."""
         return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
 
+    @property
+    def checks(self) -> int:
+        """How often something was judged."""
+        return self.court.checks
+
     # --- the metadata -------------------------------------------------------------------------------------------------
 
     def _committed(self, deltas: list[MetadataDelta]) -> None:

@@ -9,6 +9,7 @@ from kraftlog.sim.zoo import (
     controller_bugs,
     election_bugs,
     parking_bugs,
+    partition_replication_bugs,
     replication_bugs,
     snapshot_bugs,
     state_machine_bugs,
@@ -25,6 +26,7 @@ MODULES: Final = (
     controller_bugs,
     state_machine_bugs,
     broker_log_bugs,
+    partition_replication_bugs,
 )
 
 NAMES: Final = tuple(MUTATIONS)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from kraftlog.sim.broker_log.run import run_log_seed
+from kraftlog.sim.broker_log.run import run_log
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.parameters import Overrides
+from kraftlog.sim.replication.run import run_replication
 from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.runs.workers import in_workers
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, Mutation
+from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_REPLICATION, Mutation
 
 SEEDS_MAX: Final = 500
 """A bug that this many seeds do not catch counts as not caught."""
@@ -61,6 +62,8 @@ def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
 def _run_with(bug: Mutation, seed: int) -> str | None:
     """What does not hold in the run with that seed, in the bug's world."""
     if bug.world == WORLD_OF_BROKER_LOG:
-        return run_log_seed(seed).violation
+        return run_log(seed).violation
+    if bug.world == WORLD_OF_REPLICATION:
+        return run_replication(seed).violation
     overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
     return run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS).violation

@@ -10,6 +10,7 @@ from unittest import mock
 
 WORLD_OF_CLUSTERS: Final = "clusters"
 WORLD_OF_BROKER_LOG: Final = "broker-log"
+WORLD_OF_REPLICATION: Final = "replication"
 
 
 @dataclass(frozen=True, slots=True)

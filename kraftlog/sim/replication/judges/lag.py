@@ -29,6 +29,8 @@ class Follower:
     leader_end_then: int = UNKNOWN
     caught_up_ms: float = NEVER
     broker_epoch: int = -1
+    had_all_ms: float = NEVER
+    """When it was last seen to have the leader's end. An idle leader's followers need not fetch to be caught up."""
 
     def fetches(self, offset: int, leader_end: int, now_ms: float, broker_epoch: int) -> None:
         """It fetches from an offset."""
@@ -145,6 +147,9 @@ class LedPartition:
 
     def stands(self, view: ReplicaView, leader: LeaderView, now_ms: float) -> None:
         """Who lags is out, or on its way out, after one interval of checks."""
+        for follower in self.followers.values():
+            if follower.end == view.log_end:
+                follower.had_all_ms = now_ms
         if leader.pending is not None:
             self.unhindered_since_ms = now_ms
             return
@@ -153,5 +158,6 @@ class LedPartition:
             return
         for broker_id in leader.isr:
             lag_ms = self._lag_ms(broker_id, view.log_end, now_ms)
-            if broker_id != self.leader_id and lag_ms > self.lag_max_ms + patience_ms:
+            has_had_time = now_ms - self.follower(broker_id).had_all_ms > patience_ms
+            if broker_id != self.leader_id and has_had_time and lag_ms > self.lag_max_ms + patience_ms:
                 raise Violation(f"{LEAVES}: {self.name}: broker {broker_id} is in the ISR, and lags {lag_ms:.0f} ms")

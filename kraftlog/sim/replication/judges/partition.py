@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+
 from kraftlog.sim.replication.judges.lag import LedPartition
 from kraftlog.sim.replication.judges.promises import PartitionPromises
 from kraftlog.sim.replication.judges.rules import CUT, ENOUGH, MAXIMAL, MEMBERS, WATERMARK
@@ -100,7 +101,8 @@ class PartitionJudge:
         leader: LeaderView, now_ms: float,
     ) -> None:  # fmt: skip
         state = self.state_known_to(leader)
-        if state.partition_epoch == leader.partition_epoch and (state.leader_epoch, {*state.isr}) != (view.leader_epoch, {*leader.isr}):
+        is_known = state.partition_epoch == leader.partition_epoch
+        if is_known and (state.leader_epoch, {*state.isr}) != (view.leader_epoch, {*leader.isr}):
             raise Violation(
                 f"{MAXIMAL}: {self.name}: broker {view.broker_id} in epoch {view.leader_epoch} takes {leader.isr} for"
                 f" the ISR; in partition epoch {leader.partition_epoch} it is {state.isr} in epoch {state.leader_epoch}"
@@ -124,7 +126,9 @@ class PartitionJudge:
     ) -> None:  # fmt: skip
         end = view.durable_end if self.promises.flush_before_ack else view.log_end
         if view.high_watermark > end:
-            raise Violation(f"{MEMBERS}: {self.name}: the high watermark is {view.high_watermark}, the leader has {end}")
+            raise Violation(
+                f"{MEMBERS}: {self.name}: the high watermark is {view.high_watermark}, the leader has {end}"
+            )
         needed = min(leader.min_isr, len(replicas))
         if len(leader.isr) < needed:
             raise Violation(

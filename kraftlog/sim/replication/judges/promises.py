@@ -8,8 +8,8 @@ its offset. These take promises away:
   after that, because they have not heard of it, is worth nothing.
 - DeleteRecords, up to the offset that was asked for.
 - Of a topic without `flush.before.ack`, power lost on as many brokers as `min.insync.replicas` says, before one of them
-  was in sync again: then every broker that had a batch may have lost it. Without eligible leader replicas one is enough:
-  the last member of the ISR leads again, whatever it has lost.
+  was in sync again: then every broker that had a batch may have lost it. Without eligible leader replicas one is
+  enough: the last member of the ISR leads again, whatever it has lost.
 """
 
 from __future__ import annotations

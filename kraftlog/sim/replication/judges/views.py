@@ -37,7 +37,7 @@ class LeaderView(NamedTuple):
     min_isr: int
     """As far as it knows."""
     eligible: dict[int, int]
-    """The brokers that the controller would take into an ISR, as far as it knows, with the epoch that they must have."""
+    """The brokers that the controller would take into an ISR, as far as it knows, with the epochs to have."""
     registered: dict[int, int]
     """Every broker's epoch."""
 

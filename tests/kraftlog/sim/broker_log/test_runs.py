@@ -11,9 +11,11 @@ from typing import Final
 import pytest
 
 from kraftlog.sim.broker_log.events import REQUIRED, missing_events
-from kraftlog.sim.broker_log.parameters import FAULT_KINDS, LogOverrides, draw
-from kraftlog.sim.broker_log.report import replay_command
-from kraftlog.sim.broker_log.run import LogTotal, run_log_seed, shrink_log
+from kraftlog.sim.broker_log.parameters import FAULT_KINDS, draw
+from kraftlog.sim.broker_log.run import LOG_WORLD, run_log
+from kraftlog.sim.worlds.command import replay_command
+from kraftlog.sim.worlds.outcome import Overrides, Total
+from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
@@ -22,10 +24,10 @@ SEEDS: Final = (4, 31, 46, 61, 63, 69, 78, 88)
 BUG: Final = "an append is acknowledged before its group commit"
 
 
-def total_of(seeds: Sequence[int]) -> LogTotal:
-    total = LogTotal()
+def total_of(seeds: Sequence[int]) -> Total:
+    total = Total()
     for seed in seeds:
-        total.add(run_log_seed(seed))
+        total.add(run_log(seed))
     return total
 
 
@@ -35,7 +37,8 @@ def total_of(seeds: Sequence[int]) -> LogTotal:
 def test_all_rules_hold_in_every_run_and_everything_happens(seeds: Sequence[int]) -> None:
     total = total_of(seeds)
     story = "\n".join(
-        f"{failure.violation}\n{replay_command(failure.parameters.seed, LogOverrides())}" for failure in total.failures
+        f"{failure.violation}\n{replay_command(LOG_WORLD, failure.parameters.seed, Overrides())}"
+        for failure in total.failures
     )
     assert not total.failures, story
     assert missing_events(total.marks) == []
@@ -43,16 +46,16 @@ def test_all_rules_hold_in_every_run_and_everything_happens(seeds: Sequence[int]
 
 
 def test_an_event_that_does_not_happen_is_named() -> None:
-    assert missing_events(run_log_seed(6, LogOverrides(seconds=1, without_faults=FAULT_KINDS)).marks)
+    assert missing_events(run_log(6, Overrides(seconds=1, without_faults=FAULT_KINDS)).marks)
     assert len(REQUIRED) > 50
 
 
 def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     program = """
 from kraftlog.process.logs import silence_logging
-from kraftlog.sim.broker_log.run import run_log_seed
+from kraftlog.sim.broker_log.run import run_log
 silence_logging()
-print(run_log_seed(61).trace_digest)
+print(run_log(61).trace_digest)
 """
     traces = {
         subprocess.run(
@@ -68,27 +71,27 @@ print(run_log_seed(61).trace_digest)
 
 
 def test_two_seeds_give_two_traces() -> None:
-    overrides = LogOverrides(seconds=2)
-    assert run_log_seed(1, overrides).trace_digest != run_log_seed(2, overrides).trace_digest
+    overrides = Overrides(seconds=2)
+    assert run_log(1, overrides).trace_digest != run_log(2, overrides).trace_digest
 
 
 def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> None:
     assert draw(7) == draw(7)
-    assert draw(7, LogOverrides(seconds=3)).seconds == 3
+    assert draw(7, Overrides(seconds=3)).seconds == 3
     kind = draw(7).fault_kinds[0]
-    assert kind not in draw(7, LogOverrides(without_faults=(kind,))).fault_kinds
+    assert kind not in draw(7, Overrides(without_faults=(kind,))).fault_kinds
 
 
 def test_a_seed_is_shrunk_to_what_it_takes_to_fail() -> None:
     assert BUG in NAMES
     with MUTATIONS[BUG].put_in():
-        overrides, outcome = shrink_log(0, lambda line: None)
+        overrides, outcome = shrink(run_log, 0, lambda line: None)
     assert outcome.violation is not None
     assert outcome.parameters.seconds < draw(0).seconds
     assert outcome.parameters.fault_kinds == ()
-    assert "--safety-seconds" in replay_command(0, overrides)
+    assert "--safety-seconds" in replay_command(LOG_WORLD, 0, overrides)
 
 
 def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
     with pytest.raises(ValueError, match="does not fail"):
-        shrink_log(6, lambda line: None)
+        shrink(run_log, 6, lambda line: None)

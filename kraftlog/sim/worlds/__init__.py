@@ -1,0 +1,1 @@
+"""What worlds without a quorum have in common: outcomes of runs, sweeps, shrinking, and the command."""
