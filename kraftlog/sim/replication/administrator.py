@@ -25,11 +25,18 @@ from statemachine.words.config_definitions import FLUSH_BEFORE_ACK, MIN_ISR
 from statemachine.words.resources import ResourceType
 
 RETRY_US: Final = 400 * MICROSECONDS_PER_MS
+BOTH_ENDS: Final = ("follower", "leader")
+UNLIMITED: Final = 2**63 - 1
+THROTTLED_US: Final = 5_000 * MICROSECONDS_PER_MS
 DELETE_RECORDS_VERSION: Final = 2
 ACTIONS: Final = (
     "elect preferred", "elect preferred", "elect uncleanly", "reassign", "reassign", "cancel", "min.insync.replicas",
-    "delete topic", "delete records", "fence",
+    "delete topic", "delete records", "fence", "throttle", "throttle", "unregister",
 )  # fmt: skip
+
+
+Config = tuple[ResourceType, str, str, str]
+"""The kind and the name of a resource, the name of a config, and its value."""
 
 
 class Administrator:
@@ -75,6 +82,12 @@ class Administrator:
                         self._make_anew(topic)
                 case "delete records":
                     self._delete_records(topic, index)
+                case "throttle":
+                    self._throttle(topic)
+                case "unregister":
+                    request = admin_pb2.UnregisterBrokerRequest(broker_id=random.choice(sorted(world.machines)))
+                    if random.random() < 0.2:
+                        self._submit(admin_pb2.Operation(unregister_broker=request), action)
                 case _:
                     broker_id = random.choice(sorted(world.machines))
                     self._submit(
@@ -123,10 +136,25 @@ class Administrator:
         # What is acknowledged from now on may have been acknowledged by as few.
         topic.min_isr = count
         topic.lowest_min_isr = min(topic.lowest_min_isr, count)
-        altered = admin_pb2.ConfigAlteration(
-            resource_type=ResourceType.TOPIC, resource_name=topic.name, name=MIN_ISR, value=str(count)
-        )
-        self._submit(admin_pb2.Operation(alter_configs=admin_pb2.AlterConfigsRequest(alterations=[altered])), MIN_ISR)
+        self._set([(ResourceType.TOPIC, topic.name, MIN_ISR, str(count))], MIN_ISR)
+
+    def _throttle(self, topic: Topic) -> None:
+        """Have the replicas of a topic that are not in sync fetch slowly, for a while."""
+        replicas = [(ResourceType.TOPIC, topic.name, f"{end}.replication.throttled.replicas", "*") for end in BOTH_ENDS]
+        self._set([*replicas, *_rates(self._random.choice([200, 2_000]))], "throttle")
+        self._world.event_queue.after(THROTTLED_US, self.end_throttles)
+
+    def end_throttles(self) -> None:
+        """No rate is limited any more."""
+        self._set(_rates(UNLIMITED), "end throttles")
+
+    def _set(self, configs: Sequence[Config], action: str) -> None:
+        alterations = [
+            admin_pb2.ConfigAlteration(resource_type=kind, resource_name=resource, name=name, value=value)
+            for kind, resource, name, value in configs
+        ]
+        request = admin_pb2.AlterConfigsRequest(alterations=alterations)
+        self._submit(admin_pb2.Operation(alter_configs=request), action)
 
     # --- leaders and replicas -----------------------------------------------------------------------------------------
 
@@ -198,3 +226,10 @@ class Administrator:
 
         world.note(f"administrator: delete records of {judge.name} below {offset}")
         world.wire.ask(ClientProcess(), CLIENTS, judge.state.leader, body, DELETE_RECORDS_VERSION, answered)
+
+
+def _rates(bytes_per_second: int) -> list[Config]:
+    return [
+        (ResourceType.BROKER, CLUSTER_DEFAULT, f"{end}.replication.throttled.rate", str(bytes_per_second))
+        for end in BOTH_ENDS
+    ]

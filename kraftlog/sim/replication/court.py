@@ -253,6 +253,8 @@ class Court:
             judge.promises.leads(machine.broker_id, view.leader_epoch)
         if acks != -1:
             return
+        if batch.sequence_key is not None and base_offset in judge.promises.promises:
+            self._marks.hit("a duplicate was acknowledged")
         judge.promises.acknowledged(base_offset, batch, view.leader_epoch)
         topic = self._world.topic_of(key)
         if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
@@ -278,8 +280,9 @@ class Court:
 
     def read(self, machine: Machine, key: Key, batches: Iterable[Batch]) -> None:
         """A consumer is given batches."""
-        judge, (view, _) = self.judges.get(key), self._of(machine, key)
+        judge, (view, leads) = self.judges.get(key), self._of(machine, key)
         if judge is not None and view is not None:
+            self._marks.hit("a leader gave records" if leads else "a follower gave records")
             judge.promises.read(batches, view.leader_epoch)
 
     def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:

@@ -53,7 +53,8 @@ REQUIRED: Final = (
     "fetch: NOT_LEADER_OR_FOLLOWER",
     "fetch: OFFSET_OUT_OF_RANGE",
     "a reader got records",
-    "a follower gave records to a reader",
+    "a follower gave records",
+    "a broker had to register again",
     "elect preferred: NONE",
     "elect uncleanly: NONE",
     "reassign: NONE",
@@ -62,6 +63,8 @@ REQUIRED: Final = (
     "delete topic: NONE",
     "delete records: NONE",
     "fence: NONE",
+    "throttle: NONE",
+    "unregister: NONE",
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
-"""A broker's machine: its disk, its clock, its processes one after the other, and its life with the controller.
+"""A broker's machine: its disk, its clock, and its processes, one after the other.
 
-A process opens its logs, registers, applies the metadata up to its registration, takes its partitions over, and sends
-heartbeats: as `kraftlog.broker.running` and `kraftlog.broker.lifecycle` have it.
+A process opens its logs, registers, applies the metadata up to its registration, and takes its partitions over: as
+`kraftlog.broker.running` has it, which needs an event loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 from typing import Final, Protocol
 from uuid import UUID
 
-from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
+from kraftbase.errors import ApiError, FlushFailed, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
 from kraftlog.broker.partitions.partition import Partition
@@ -21,7 +21,8 @@ from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
-from kraftlog.sim.replication.metadata_log import CLUSTER_ID, empty_tables
+from kraftlog.sim.replication.membership import Membership, OnResult
+from kraftlog.sim.replication.metadata_log import empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
 from kraftlog.sim.virtual.clock import Clock
@@ -29,20 +30,14 @@ from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftpb.v1 import admin_pb2
-from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.words.features import SUPPORTED
 
 OWN_DIRECTORY: Final = "broker"
-RETRY_US: Final = 100 * MICROSECONDS_PER_MS
 SHUTDOWN_TIMEOUT_US: Final = 4_000 * MICROSECONDS_PER_MS
-REQUEST_TIMEOUT_MS: Final = 800
 STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
 KILLED_BY_THEN: Final = 80
 """A process that is to be killed between two operations survives fewer operations than this."""
 MAINTAIN_US: Final = 2_000 * MICROSECONDS_PER_MS
-
-_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 class Environment(Protocol):
@@ -140,14 +135,11 @@ class Machine:
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
-        self.is_leaving = False
-        """Whether it is in its controlled shutdown."""
+        self.membership: Membership | None = None
+        """Of the process that runs, once its logs are open."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
-        self._incarnation = b""
-        self._clean_epoch: int | None = None
-        self._registered_epoch = -1
-        self._placed: dict[Partition, bytes] = {}
+        self.heartbeat_interval_us = world.parameters.heartbeat_interval_ms * MICROSECONDS_PER_MS
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
@@ -201,7 +193,6 @@ class Machine:
         self.failing_directory = ""
         self.has_failed_disk = False
         self.is_powered = True
-        self.is_leaving = False
         self.life += 1
         self.process = BrokerProcess(self)
         self.files.before_operation = self.process.before_operation
@@ -211,13 +202,11 @@ class Machine:
         self.process.run(self._open)
 
     def _open(self) -> None:
-        self._incarnation = self.random.randbytes(16)
-        self._registered_epoch = -1
-        self._placed.clear()
-        # A broker with this epoch does not lose anything; without one the controller takes it that it has (KIP-966).
-        self._clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
+        # Without such an epoch the controller takes it that the broker has lost records (KIP-966).
+        clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
         broker = Broker(self, self.world.parameters, self, self)
         self.broker = broker
+        self.membership = membership = Membership(self, self.process, broker, clean_epoch)
         for directory in broker.logs.directories:
             directory.on_lost = partial(self.process.call_soon, self._log_lost)
         self.process.after_step = lambda: self.world.broker_stepped(self)
@@ -228,7 +217,7 @@ class Machine:
         self._every(MAINTAIN_US, lambda broker: broker.maintain())
         self._every(parameters.checkpoint_interval_ms * MICROSECONDS_PER_MS, lambda broker: broker.checkpoint())
         self._every(parameters.lag_max_ms * MICROSECONDS_PER_MS // 2, lambda broker: broker.partitions.check_isrs())
-        self.process.after(1, self._register)
+        self.process.after(1, membership.register)
 
     def _every(self, interval_us: int, work: Callable[[Broker], None]) -> None:
         """Let the process that runs now do something again and again."""
@@ -256,6 +245,7 @@ class Machine:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
         self.broker = None
+        self.membership = None
         self.next_crash = Crash.KILLED
         self.files.before_operation = None
         self.disk.crash(crash)
@@ -306,174 +296,85 @@ class Machine:
                 self.tables.apply(batches, note_delta=True)
                 self.applied_batches = batch_count
                 broker.on_deltas(self.tables.take_deltas())
-                self._take_over_if_due(broker)
+                self.registered()
 
         self.step(do)
 
-    def _take_over_if_due(self, broker: Broker) -> None:
-        if not broker.is_serving and 0 <= self._registered_epoch < self.tables.applied.end_offset:
-            broker.take_over(self._registered_epoch)
+    @property
+    def metadata_end_offset(self) -> int:
+        """What its broker has applied."""
+        return self.tables.applied.end_offset
+
+    def registered(self) -> None:
+        """Take the partitions over, as soon as the metadata has the registration."""
+        broker, epoch = self.broker, -1 if self.membership is None else self.membership.epoch
+        if broker is not None and not broker.is_serving and 0 <= epoch < self.metadata_end_offset:
+            broker.take_over(epoch)
             self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
-    def ask_controller(
-        self, operation: admin_pb2.Operation, on_result: Callable[[admin_pb2.OperationResult | ApiError], None],
-        timeout_ms: int = REQUEST_TIMEOUT_MS,
-    ) -> None:  # fmt: skip
+    def new_incarnation(self) -> bytes:
+        """An id that no registration has had."""
+        return self.random.randbytes(16)
+
+    def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
         """Ask the controller for something, in the process that runs now."""
-        operation.timeout_ms = timeout_ms
         self.world.wire.ask_controller(
             self.world.controller, self.process, self.broker_id, operation, timeout_ms, on_result
         )
 
     def alter_partition(
-        self, request: admin_pb2.AlterPartitionRequest,
+        self,
+        request: admin_pb2.AlterPartitionRequest,
         on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """The controller, as leaders on this broker reach it."""
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            if isinstance(result, ApiError):
-                self.marks.hit(f"an ISR was not changed: {result.code.name}")
-                on_answer(result)
-                return
-            for one in result.alter_partition.partitions:
-                self.marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
-            on_answer(result.alter_partition)
-
-        self.ask_controller(admin_pb2.Operation(alter_partition=request), answered)
-
-    def _register(self) -> None:
-        broker = self.broker
-        if broker is None:
-            return
-        request = admin_pb2.RegisterBrokerRequest(
-            broker_id=self.broker_id,
-            cluster_id=CLUSTER_ID,
-            incarnation_id=self._incarnation,
-            listeners=[BrokerEndpoint(name="PLAINTEXT", host=f"broker-{self.broker_id}", port=9092)],
-            rack=f"rack-{self.broker_id % 2}",
-            log_dirs=[directory.directory_id.bytes for directory in broker.logs.online],
-            features=[
-                SupportedFeature(name=one.name, min_level=one.min_level, max_level=one.max_level) for one in SUPPORTED
-            ],
-            previous_broker_epoch=self._clean_epoch,
-        )
-        if not request.log_dirs:
-            self.end(Crash.KILLED)  # no directory can be used: it ends
-            return
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            if isinstance(result, ApiError):
-                self.process.after(RETRY_US, self._register)
-                return
-            self._registered_epoch = result.register_broker.broker_epoch
-            self._clean_epoch = None
-            if broker.is_serving:
-                broker.epoch = self._registered_epoch
-            self._take_over_if_due(broker)
-            self._heartbeat()
-
-        self.ask_controller(admin_pb2.Operation(register_broker=request), answered)
-
-    def _heartbeat(self) -> None:
-        broker = self.broker
-        if broker is None:
-            return
-        request = admin_pb2.BrokerHeartbeatRequest(
-            broker_id=self.broker_id,
-            broker_epoch=self._registered_epoch,
-            current_metadata_offset=self.tables.applied.end_offset if broker.is_serving else 0,
-            want_shut_down=self.is_leaving,
-            offline_log_dirs=broker.offline_directories(),
-        )
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            interval_us = self.world.parameters.heartbeat_interval_ms * MICROSECONDS_PER_MS
-            if isinstance(result, ApiError):
-                if result.code in _REGISTER_ANEW:
-                    self.marks.hit("a broker had to register again")
-                    self._incarnation = self.random.randbytes(16)
-                    self._registered_epoch = broker.epoch = -1
-                    self.process.after(RETRY_US, self._register)
-                    return
-                interval_us = RETRY_US
-            elif result.broker_heartbeat.should_shut_down and self.is_leaving:
-                self.close()
-                return
-            elif result.broker_heartbeat.is_fenced or self.is_leaving:
-                interval_us = RETRY_US
-            self.process.after(interval_us, self._heartbeat)
-
-        self.ask_controller(admin_pb2.Operation(broker_heartbeat=request), answered)
+        if self.membership is not None:
+            self.membership.alter_partition(request, on_answer)
 
     def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
-        """Tell the controller in which log directory a replica is, until it knows."""
-        replicas, directories = list(partition.record.replicas), partition.record.directories
-        at = replicas.index(self.broker_id)
-        if at < len(directories) and directories[at] == directory_id.bytes:
-            return
-        self._placed[partition] = directory_id.bytes
-        if len(self._placed) == 1:
-            self.process.after(1, self._tell_places)
+        """A replica is in that log directory."""
+        if self.membership is not None:
+            self.membership.replica_placed(partition, directory_id)
 
-    def _tell_places(self) -> None:
-        told = dict(self._placed)
-        if not told or self.broker is None:
-            return
-        request = admin_pb2.AssignReplicasToDirsRequest(
-            broker_id=self.broker_id, broker_epoch=self._registered_epoch,
-            assignments=[
-                admin_pb2.DirectoryAssignment(
-                    topic_id=partition.topic_id, partition_id=partition.index, directory_id=directory_id
-                )
-                for partition, directory_id in told.items()
-            ],
-        )  # fmt: skip
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            if not isinstance(result, ApiError):
-                for partition, directory_id in told.items():
-                    if self._placed.get(partition) == directory_id:
-                        del self._placed[partition]
-            if self._placed:
-                self.process.after(RETRY_US, self._tell_places)
-
-        self.ask_controller(admin_pb2.Operation(assign_replicas_to_dirs=request), answered)
+    def give_up(self) -> None:
+        """The process ends, in the middle of a step."""
+        self.process.has_ended = True
+        self.next_crash = Crash.KILLED
 
     def _log_lost(self) -> None:
         """As `kraftlog.broker.broker.Broker.log_lost`."""
         if self.broker is not None:
             self.broker.partitions.check_logs()
             if not self.broker.logs.online:
-                self.process.has_ended = True
-                self.next_crash = Crash.KILLED
+                self.give_up()
 
     # --- ending in order ----------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
-        if self.broker is None or self.is_leaving:
+        membership = self.membership
+        if membership is None or membership.is_leaving:
             return
-        if self._registered_epoch < 0:
+        if membership.epoch < 0:
             self.process.after(0, self.close)
             return
-        self.is_leaving = True
+        membership.is_leaving = True
         self.process.after(SHUTDOWN_TIMEOUT_US, self.close)
 
     def close(self) -> None:
         """End in order, when no flush is under way."""
-        broker = self.broker
-        if broker is None:
+        broker, membership = self.broker, self.membership
+        if broker is None or membership is None:
             return
         broker.stop()
         if not broker.is_idle:
             self.process.after(MICROSECONDS_PER_MS, self.close)
             return
-        is_clean = broker.logs.close(self._registered_epoch)
-        if is_clean and self._registered_epoch >= 0:
-            leave_clean_epoch(self.files, OWN_DIRECTORY, self._registered_epoch)
+        is_clean = broker.logs.close(membership.epoch)
+        if is_clean and membership.epoch >= 0:
+            leave_clean_epoch(self.files, OWN_DIRECTORY, membership.epoch)
         self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.process.has_ended = True
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])

@@ -73,6 +73,7 @@ def _run(world: World) -> None:
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)
     world.is_quiet = True
     world.heal()
+    administrator.end_throttles()
     if not _wait(world, PEACE_MAX, lambda: not world.court.unsettled()):
         raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
     world.judge_now()
