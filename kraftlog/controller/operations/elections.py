@@ -113,7 +113,7 @@ class _Voting:
     def elect(self, topic_name: str, partition: PartitionRecord) -> None:
         """Hold the election; raises ApiError if nothing comes of it.
 
-        Consider a reassignment from broker 2 to brokers 3 and 1, of which 1 has been elected uncleanly, and 3 is fenced.
+        Consider a reassignment from broker 2 to brokers 3 and 1, of which 1 was elected uncleanly, and 3 is fenced.
         Broker 1 is alone in sync, and was added: the reassignment is complete, which the next change of the partition
         finds out. That may be this one, although its preferred leader cannot lead; Kafka answers no error then. But no
         election takes a leader away.

@@ -248,7 +248,9 @@ class Member:
         """Append a batch as the leader; returns its base offset."""
         replica = self.replica(index)
         log = replica.online_log()
-        base_offset = log.append_as_leader(batch(count, value=value), replica.leader_epoch, self.cluster.runtime.wall_clock_ms()).base_offset
+        base_offset = log.append_as_leader(
+            batch(count, value=value), replica.leader_epoch, self.cluster.runtime.wall_clock_ms()
+        ).base_offset
         if flushes:
             log.flush()
         replica.appended()

@@ -216,7 +216,9 @@ def _intent(request: SessionRequest) -> FetchIntent:
             for topic in request.topics
             for one in topic.partitions
         },
-        forgotten=[LeadersKey("", topic.topic_id, number) for topic in request.forgotten for number in topic.partitions],
+        forgotten=[
+            LeadersKey("", topic.topic_id, number) for topic in request.forgotten for number in topic.partitions
+        ],
         has_topic_ids=True,
         is_from_follower=True,
     )
