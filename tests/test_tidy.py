@@ -39,6 +39,13 @@ def nodes_of(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(text_of(path))))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten_afterwards() -> Iterator[None]:
+    """The trees of all files are a third of a gigabyte."""
+    yield
+    nodes_of.cache_clear()
+
+
 # Each check is one test that names all files which do not hold: a test for each file costs more than its look.
 
 
