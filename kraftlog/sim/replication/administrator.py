@@ -22,7 +22,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerIds
 from statemachine.words.config_definitions import FLUSH_BEFORE_ACK, MIN_ISR
-from statemachine.words.resources import ResourceType
+from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 RETRY_US: Final = 400 * MICROSECONDS_PER_MS
 BOTH_ENDS: Final = ("follower", "leader")

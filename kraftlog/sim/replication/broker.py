@@ -19,6 +19,8 @@ from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partition import Partition, Replication
 from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.partitions.replica_choice import RackAwareChoice
+from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.replication.isr_changes import Controller, IsrChanges
@@ -128,7 +130,14 @@ class Broker:
         usage = QuotaUsage(ClientQuotas())
         return {
             PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
-            FETCH: FetchApi(lookup, process, FetchSessionCache(machine.new_number), usage).handle,
+            FETCH: FetchApi(
+                lookup,
+                process,
+                FetchSessionCache(machine.new_number),
+                usage,
+                RackAwareChoice(machine.broker_id, self.cluster),
+                SentToFollowers(self._configs, process.now_ms),
+            ).handle,
             LIST_OFFSETS: ListOffsetsApi(lookup).handle,
             DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
             OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(lookup).handle,

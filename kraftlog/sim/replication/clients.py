@@ -214,11 +214,15 @@ class Producer(Client):
 
 
 class Reader(Client):
-    """Reads one partition from the start on, from its leader or from any replica (KIP-392), and goes back at times."""
+    """Reads one partition from the start on, and goes back at times.
 
-    def __init__(self, world: World, topic: str, index: int, *, from_any: bool) -> None:
+    With a rack it reads from the replica that the leader names (KIP-392), or from any at all.
+    """
+
+    def __init__(self, world: World, topic: str, index: int, rack: str) -> None:
         super().__init__(world, topic, index)
-        self._from_any = from_any
+        self._rack = rack
+        self._preferred = UNKNOWN
         self._position = 0
 
     def start(self) -> None:
@@ -236,13 +240,13 @@ class Reader(Client):
         if topic is None or self.leader == UNKNOWN or self.index not in topic.partitions:
             self.start()
             return
-        source = self.leader
-        if self._from_any:
+        source = self.leader if self._preferred == UNKNOWN else self._preferred
+        if self._rack and self.random.random() < 0.1:
             source = self.random.choice(topic.partitions[self.index].replicas)
         bytes_max = self.random.choice([1, 400, 100_000])
         asked = FetchPartition(partition=self.index, fetch_offset=self._position, partition_max_bytes=bytes_max)
         body = FetchRequest(
-            max_wait_ms=self.random.choice([0, 100]), min_bytes=1, max_bytes=bytes_max,
+            max_wait_ms=self.random.choice([0, 100]), min_bytes=1, max_bytes=bytes_max, rack_id=self._rack,
             topics=(FetchTopic(topic=topic.name, topic_id=topic.topic_id, partitions=(asked,)),),
         )  # fmt: skip
         position = self._position
@@ -265,10 +269,15 @@ class Reader(Client):
 
     def _learn(self, position: int, response: Message | ApiError) -> None:
         if isinstance(response, ApiError):
-            self.leader = UNKNOWN
+            self.leader = self._preferred = UNKNOWN
             self.start()
             return
         part = cast(FetchResponse, response).responses[0].partitions[0]
+        if part.preferred_read_replica >= 0:
+            self.world.marks.hit("a reader was sent to a follower")
+            self._preferred = part.preferred_read_replica
+        elif self.random.random() < 0.2:
+            self._preferred = UNKNOWN  # as clients do from time to time: another replica may be better by now
         code = ErrorCode(part.error_code)
         self.world.marks.hit(f"fetch: {code.name}")
         batches = whole_batches(part.records or b"")
@@ -278,7 +287,7 @@ class Reader(Client):
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._position = max(0, part.log_start_offset)
         elif code is not ErrorCode.NONE:
-            self.leader = UNKNOWN
+            self.leader = self._preferred = UNKNOWN
         if self.random.random() < 0.1:
             self._position = self.random.randint(0, self._position)
         self.start()

@@ -54,6 +54,7 @@ REQUIRED: Final = (
     "fetch: OFFSET_OUT_OF_RANGE",
     "a reader got records",
     "a follower gave records",
+    "a reader was sent to a follower",
     "a broker had to register again",
     "elect preferred: NONE",
     "elect uncleanly: NONE",

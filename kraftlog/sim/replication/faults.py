@@ -102,12 +102,28 @@ class Faults:
                 machine.end(random.choice(_CRASHES))
                 machine.kills_at_start = True
                 machine.next_crash = random.choice(_CRASHES)
+            case "process: killed, with its requests under way":
+                self._kill_late(machine)
             case "process: paused":
                 session_ms = self._world.parameters.session_timeout_ms
                 machine.process.pause(int(random.choice([0.2, 1.1, 2.0]) * session_ms) * MICROSECONDS_PER_MS)
             case _:
                 machine.end(_POWER_CUTS[kind])
         return True
+
+    def _kill_late(self, machine: Machine) -> None:
+        """What it has sent to other brokers arrives when the controller may have registered it again."""
+        random, world, process = self._random, self._world, machine.process
+        delay_us = int(random.choice([1.2, 2.0, 3.0]) * world.parameters.session_timeout_ms) * MICROSECONDS_PER_MS
+        for other in sorted(world.machines):
+            if other != machine.broker_id:
+                link = (machine.broker_id, other)
+                world.network.clogged_until_us[link] = world.event_queue.now_us + delay_us
+        crash = random.choice(_CRASHES)
+        wait_us = random.randint(1, world.parameters.fetch_wait_ms) * MICROSECONDS_PER_MS
+        world.event_queue.after(
+            wait_us, lambda: machine.end(crash, 1) if machine.process is process and machine.is_up else None
+        )
 
     def _harm_disk(self, kind: str, machine: Machine) -> bool:
         random = self._random

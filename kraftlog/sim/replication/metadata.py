@@ -80,13 +80,14 @@ def state_of(record: PartitionRecord) -> PartitionState:
 
 
 def _is_unclean(before: PartitionState | None, after: PartitionState, parameters: TopicParameters) -> bool:
-    """Whether a new leader was elected that may lack what is committed.
+    """Whether a new leader was elected that may lack what is committed, as the topic allows.
 
     The last known leader had everything. With `flush.before.ack` it has that on its disk, so it must have it still.
+    Where the topic allows no unclean election any other leader must have everything, too, however it was elected.
     """
     if before is None or after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
         return False
     clean = before.isr or before.eligible_leaders
-    if not clean and parameters.flush_before_ack:
-        clean = before.last_known
-    return after.leader not in clean
+    if not clean and after.leader in before.last_known:
+        return not parameters.flush_before_ack
+    return after.leader not in clean and parameters.has_unclean_elections

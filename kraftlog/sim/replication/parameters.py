@@ -33,6 +33,7 @@ FAULT_KINDS: Final = (
     "network: a link is slow",
     "metadata: slow to a broker",
     "elections: leaders change fast",
+    "process: killed, with its requests under way",
 )
 """In the order in which seeds draw them. A new kind goes to the end."""
 

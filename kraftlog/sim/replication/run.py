@@ -67,7 +67,7 @@ def _run(world: World) -> None:
     for _ in range(parameters.readers):
         name = random.choice(names)
         index = random.randrange(world.metadata.parameters[name].partitions)
-        Reader(world, name, index, from_any=random.random() < 0.3).start()
+        Reader(world, name, index, random.choice(["", "", "rack-0", "rack-1"])).start()
     administrator.start()
     Faults(world, administrator).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)

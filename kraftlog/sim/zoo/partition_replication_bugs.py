@@ -51,7 +51,7 @@ def caught_up_at_the_end_only() -> list[Any]:
 @mutation("a follower joins the ISR whatever its lag", "KAFKA-4485", world=REPLICATION)
 def joins_though_it_lags() -> list[Any]:
     """It has the high watermark, and is thrown out by the next check."""
-    return [_without_reason(leading.LAGGING)]
+    return [_without_reasons(leading.LAGGING)]
 
 
 @mutation("followers out of the ISR do not hold the high watermark", "DB-20", world=REPLICATION)
@@ -90,14 +90,14 @@ def pending_is_not_waited_for() -> list[Any]:
 
 @mutation("a follower joins below the start of the leader's epoch", "KAFKA-7128", world=REPLICATION)
 def joins_below_epoch_start() -> list[Any]:
-    """What an earlier leader has committed may be what it lacks."""
-    return [_without_reason(leading.BELOW_EPOCH_START)]
+    """What an earlier leader has committed may be what it lacks. As in Kafka, its lag is not looked at."""
+    return [_without_reasons(leading.BELOW_EPOCH_START, leading.LAGGING)]
 
 
 @mutation("a follower joins below the high watermark", "DB-14", world=REPLICATION)
 def joins_below_high_watermark() -> list[Any]:
     """It may be elected without what was acknowledged."""
-    return [_without_reason(leading.BELOW_HIGH_WATERMARK)]
+    return [_without_reasons(leading.BELOW_HIGH_WATERMARK)]
 
 
 @mutation("the high watermark moves while too few are in sync", "KIP-966", world=REPLICATION)
@@ -125,7 +125,7 @@ def old_answer_taken() -> list[Any]:
         led = partition.leading
         if led is not None and result.isr:
             led.pending, led.isr, led.partition_epoch = None, tuple(result.isr), result.partition_epoch
-            partition.isr_committed()
+            partition.isr_settled()
         return bool(result.error_code) and led is not None and led.pending is change
 
     return [instead(IsrChanges, "_is_to_be_asked_again", answered)]
@@ -258,12 +258,6 @@ def unclean_leader_keeps_epoch() -> list[Any]:
     ]
 
 
-@mutation("a leader does not enter its epoch before its first record", "DB-68", world=REPLICATION)
-def epoch_not_entered() -> list[Any]:
-    """Followers with more records of the epoch before are not told where the logs part."""
-    return [instead(PartitionLog, "assign_epoch", lambda self, leader_epoch: None)]
-
-
 @mutation("a reassignment drops the last copy in sync", "CT-54", world=REPLICATION)
 def drops_last_copy() -> list[Any]:
     """It does not wait until the new replicas have the records."""
@@ -292,6 +286,6 @@ def producers_not_followed() -> list[Any]:
     return [instead(PartitionLog, "append_as_follower", forgetful)]
 
 
-def _without_reason(reason: str) -> Any:
+def _without_reasons(*reasons: str) -> Any:
     why_not: Callable[..., Any] = Leading._why_not
-    return instead(Leading, "_why_not", lambda *arguments: (why for why in why_not(*arguments) if why != reason))
+    return instead(Leading, "_why_not", lambda *arguments: (why for why in why_not(*arguments) if why not in reasons))

@@ -118,12 +118,12 @@ class LedPartition:
     def _check_joining(self, broker_id: int, view: ReplicaView, leader: LeaderView, now_ms: float) -> None:
         follower = self.follower(broker_id)
         why = ""
-        if self._lag_ms(broker_id, view.log_end, now_ms) > self.lag_max_ms + MARGIN_MS:
-            why = f"it lags {self._lag_ms(broker_id, view.log_end, now_ms):.0f} ms"
+        if follower.end < self.epoch_start:
+            why = f"it has fetched from {follower.end}, and the leader's epoch begins at {self.epoch_start}"
         elif follower.end < view.high_watermark:
             why = f"it has fetched from {follower.end}, below the high watermark {view.high_watermark}"
-        elif follower.end < self.epoch_start:
-            why = f"it has fetched from {follower.end}, and the leader's epoch begins at {self.epoch_start}"
+        elif self._lag_ms(broker_id, view.log_end, now_ms) > self.lag_max_ms + MARGIN_MS:
+            why = f"it lags {self._lag_ms(broker_id, view.log_end, now_ms):.0f} ms"
         elif leader.eligible.get(broker_id) != follower.broker_epoch:
             why = f"it has fetched with broker epoch {follower.broker_epoch}, and {leader.eligible} may join"
         if why:
