@@ -46,7 +46,7 @@ class Broker:
         self.ports: dict[str, int] = {}
         """By listener, the port that it is bound to."""
         self.epoch_of: Callable[[], int] = lambda: -1
-        """Returns the epoch of its registration, -1 before the first."""
+        """Returns the epoch of its last registration, -1 before the first."""
         self.is_serving = False
         """Whether it answers clients."""
         self._tasks: list[asyncio.Task[None]] = []
@@ -54,7 +54,7 @@ class Broker:
 
     @property
     def epoch(self) -> int:
-        """The epoch of its registration."""
+        """The epoch of its last registration."""
         return self.epoch_of()
 
     def run(self, work: asyncio.Task[None]) -> None:

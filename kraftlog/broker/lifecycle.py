@@ -108,7 +108,10 @@ class BrokerLifecycle:
         self._waits_for_another = False
         self._waits_for_nodes = False
         self.broker_epoch: int = -1
-        """The epoch of its registration; -1 before the first."""
+        """The epoch of its registration; -1 while it has none."""
+        self.last_broker_epoch: int = -1
+        """The epoch of its last registration; -1 before the first. Its fetches have this one while it registers again:
+        with -1 a leader could not tell them from those of its next process (KIP-903)."""
         self.is_fenced = True
         """The state in the last heartbeat's answer."""
 
@@ -240,6 +243,7 @@ class BrokerLifecycle:
             previous_broker_epoch=self._previous_broker_epoch,
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
+        self.last_broker_epoch = self.broker_epoch
         self._was_registered = True
         self._is_registered.set()
         self._previous_broker_epoch = None

@@ -283,7 +283,7 @@ def _lifecycle(
 
 async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle) -> None:
     await life.registered()
-    broker.epoch_of = lambda: life.broker_epoch
+    broker.epoch_of = lambda: life.last_broker_epoch
     assignments = DirectoryAssignments(client, broker.settings.broker_id, lambda: broker.epoch)
     broker.partitions.on_created = assignments.placed
 

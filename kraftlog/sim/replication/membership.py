@@ -131,7 +131,7 @@ class Membership:
             if result.code in _REGISTER_ANEW:
                 self._member.marks.hit("a broker had to register again")
                 self._incarnation = self._member.new_incarnation()
-                self.epoch = self._broker.epoch = -1
+                self.epoch = -1  # its fetches have the old one until it has another
                 self._process.after(RETRY_US, self.register)
                 return
         elif result.broker_heartbeat.should_shut_down and self.is_leaving:

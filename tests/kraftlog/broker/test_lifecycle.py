@@ -76,7 +76,10 @@ async def test_it_registers_anew_when_its_registration_is_gone(tmp_path: Path) -
         await life.unfenced()
         before = life.broker_epoch
         await client.unregister_broker(1)
+        await until(lambda: life.broker_epoch != before)
+        assert (life.broker_epoch, life.last_broker_epoch) == (-1, before)  # its fetches have an epoch all the time
         await until(lambda: life.broker_epoch > before and not life.is_fenced)
+        assert life.last_broker_epoch == life.broker_epoch
 
 
 async def test_it_lives_on_when_the_leader_changes(tmp_path: Path) -> None:
