@@ -283,7 +283,8 @@ class Court:
         judge, (view, leads) = self.judges.get(key), self._of(machine, key)
         if judge is not None and view is not None:
             self._marks.hit("a leader gave records" if leads else "a follower gave records")
-            judge.promises.read(batches, view.leader_epoch)
+            # A follower may not have found out yet where its log and that of an unclean leader part.
+            judge.promises.read(batches, view.leader_epoch if leads else min(view.leader_epoch, view.last_epoch))
 
     def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:
         """A replica as it is now, and whether it leads."""
