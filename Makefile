@@ -65,8 +65,10 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
 
-sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
+sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then a broker's log, and brokers that replicate
 	$(BIN)/kraftlog sim --minutes 10 --at-least 2000 --json sim.json
+	$(BIN)/kraftlog sim --world broker-log --seeds 300 --json sim-broker-log.json
+	$(BIN)/kraftlog sim --world replication --seeds 500 --json sim-replication.json
 
 chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
 	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json

@@ -374,7 +374,10 @@ class Machine:
             return
         is_clean = broker.logs.close(membership.epoch)
         if is_clean and membership.epoch >= 0:
-            leave_clean_epoch(self.files, OWN_DIRECTORY, membership.epoch)
+            try:
+                leave_clean_epoch(self.files, OWN_DIRECTORY, membership.epoch)
+            except (StorageError, FlushFailed):
+                is_clean = False  # there is no room: the next start counts as one after a crash
         self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.process.has_ended = True
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])

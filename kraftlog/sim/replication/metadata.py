@@ -87,7 +87,8 @@ def _is_unclean(before: PartitionState | None, after: PartitionState, parameters
     """
     if before is None or after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
         return False
-    clean = before.isr or before.eligible_leaders
-    if not clean and after.leader in before.last_known:
+    if after.leader in (before.isr or before.eligible_leaders):
+        return False
+    if after.leader in before.last_known:
         return not parameters.flush_before_ack
-    return after.leader not in clean and parameters.has_unclean_elections
+    return parameters.has_unclean_elections

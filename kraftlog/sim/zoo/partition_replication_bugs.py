@@ -135,10 +135,15 @@ def old_answer_taken() -> list[Any]:
 def old_broker_epoch_counts() -> list[Any]:
     """The broker has started again since, and may have lost what it says that it has."""
 
-    def check_follower(self: Leading, replica_id: int, broker_epoch: int, *, name: object) -> FollowerProgress:
-        return self.followers.setdefault(replica_id, FollowerProgress())
+    def follower_fetched(
+        self: Partition, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int
+    ) -> None:
+        registered = self._replication.brokers.registered_epoch(replica_id)
+        present_epoch = UNKNOWN_EPOCH if registered is None else registered
+        fetched(self, replica_id, present_epoch, offset, log_start_offset)
 
-    return [instead(Leading, "check_follower", check_follower)]
+    fetched = Partition.follower_fetched
+    return [instead(Partition, "follower_fetched", follower_fetched)]
 
 
 # --- what a follower has ----------------------------------------------------------------------------------------------

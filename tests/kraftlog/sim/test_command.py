@@ -61,10 +61,21 @@ def test_a_failure_in_that_world_tells_how_to_see_it_again() -> None:
     assert "does not fail" in result.output
 
 
-def test_that_world_has_one_broker_and_no_voters() -> None:
-    result = RUNNER.invoke(app, ["--world", "broker-log", "--seed", "6", "--voters", "3"])
+@pytest.mark.parametrize("world", ["broker-log", "replication"])
+def test_the_other_worlds_have_no_voters_to_choose(world: str) -> None:
+    result = RUNNER.invoke(app, ["--world", world, "--seed", "6", "--voters", "3"])
     assert result.exit_code == 2
-    assert "one broker" in result.output
+    assert world in result.output
+
+
+def test_the_world_of_replication_tells_what_happened(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    options = ["--world", "replication", "--seed", "3", "--safety-seconds", "4", "--trace", "--json", str(file)]
+    result = RUNNER.invoke(app, options)
+    assert result.exit_code == 0, result.output
+    assert "seed 3: all rules hold" in result.output
+    assert "has taken over, epoch" in result.output
+    assert json.loads(file.read_text())["marks"]["a reader got records"] > 0
 
 
 def test_a_failure_tells_the_seed_the_nodes_the_last_lines_and_how_to_see_it_again() -> None:

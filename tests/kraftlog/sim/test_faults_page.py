@@ -10,15 +10,29 @@ from kraftlog.sim.broker_log.judges.rules import NUMBERS
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS as LOG_KINDS
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
-from kraftlog.sim.zoo import broker_log_bugs, controller_bugs, snapshot_bugs, state_machine_bugs
+from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
+from kraftlog.sim.replication.parameters import FAULT_KINDS as REPLICATION_KINDS
+from kraftlog.sim.zoo import (
+    broker_log_bugs,
+    controller_bugs,
+    partition_replication_bugs,
+    snapshot_bugs,
+    state_machine_bugs,
+)
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS, CONTROLLER_BUGS, UPPER_HALF_BUGS, LOG_BUGS = (
+SNAPSHOT_BUGS, CONTROLLER_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
-    for module in (snapshot_bugs, controller_bugs, state_machine_bugs, broker_log_bugs)
+    for module in (
+        snapshot_bugs,
+        controller_bugs,
+        state_machine_bugs,
+        broker_log_bugs,
+        partition_replication_bugs,
+    )  # fmt: skip
 )
 AT_THE_END = {44}
 """Invariants that are no class of the package: convergence, which is looked at when the faults are over."""
@@ -31,9 +45,10 @@ def test_it_counts_right() -> None:
     assert f"And these {len(CONTROLLER_BUGS)} of the controller" in PAGE
     assert f"And these {len(UPPER_HALF_BUGS)} of the upper half" in PAGE
     assert f"And these {len(LOG_BUGS)} of a broker's log" in PAGE
+    assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS])
+@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *REPLICATION_KINDS])
 def test_it_names_every_fault(kind: str) -> None:
     short = kind.partition(": ")[2]
     assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))
@@ -42,17 +57,18 @@ def test_it_names_every_fault(kind: str) -> None:
 def test_it_lists_every_invariant() -> None:
     rows = PAGE.partition("## The invariants")[2].partition("## Known bugs")[0]
     numbers = {int(number) for row in re.findall(r"^\| ([0-9, ]+) \|", rows, re.MULTILINE) for number in row.split(",")}
-    assert {kind.number for kind in ALL} | {*NUMBERS} <= numbers
+    assert {kind.number for kind in ALL} | {*NUMBERS, *REPLICATION_NUMBERS} <= numbers
 
 
 def test_its_table_of_bugs_is_the_zoos() -> None:
     rows = re.findall(r"^\| (.+) \| (.+) \| (\d+|a node stops) \| (\d+) \|$", PAGE, re.MULTILINE)
     told = [(name, origin) for name, origin, _, _ in rows]
     assert told == [
-        (name, MUTATIONS[name].origin) for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *UPPER_HALF_BUGS, *LOG_BUGS)
+        (name, MUTATIONS[name].origin)
+        for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *UPPER_HALF_BUGS, *LOG_BUGS, *REPLICATION_BUGS)
     ]
     numbers = {int(number) for _, _, number, _ in rows if number.isdigit()}
-    assert numbers <= {kind.number for kind in ALL} | AT_THE_END | {*NUMBERS}
+    assert numbers <= {kind.number for kind in ALL} | AT_THE_END | {*NUMBERS, *REPLICATION_NUMBERS}
     assert all(int(seeds) > 0 for _, _, _, seeds in rows)
 
 

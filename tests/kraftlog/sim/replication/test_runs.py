@@ -21,7 +21,7 @@ from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-FEW: Final = range(12)
+FEW: Final = range(20)
 MANY: Final = range(REPLICATION_WORLD.covering_seeds)
 """In these everything happens that must."""
 BUG: Final = "a follower counts before it has flushed"
