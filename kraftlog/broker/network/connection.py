@@ -7,6 +7,7 @@ works out anew whether that is so.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, cast
 
 from kraftlog.broker.network.connections import Connections
@@ -22,25 +23,12 @@ REQUESTS_PER_TURN: Final = 32
 """So many requests of one connection are handled before others have their turn."""
 
 
-class ReplyTo:
-    """Answers one request: a `Reply`."""
-
-    __slots__ = ("_connection", "_exchange")
-
-    def __init__(self, connection: Connection, exchange: Exchange) -> None:
-        self._connection = connection
-        self._exchange = exchange
-
-    def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
-        """Answer it. Never raises: what cannot be written closes the connection."""
-        self._connection.answer(self._exchange, response, throttle_ms)
-
-
 class Connection(asyncio.BufferedProtocol):
     """One connection of one client, for one event loop."""
 
     def __init__(self, connections: Connections, listener_name: str) -> None:
         self._connections = connections
+        self._counters = connections.counted
         self._limits = connections.limits
         self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
         self._client = Client("", listener_name)
@@ -60,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         self._queued_bytes = 0
         self._waits_for_queue = False
+        self._is_rest_expected = False
 
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
@@ -87,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed is not None:
             return
         self._bytes_in += nbytes
-        self._connections.counters.bytes_in += nbytes
+        self._counters.bytes_in += nbytes
         self._connections.watch.active(self)
         self._conversation.received(nbytes)
         self._take_turn()
@@ -133,7 +122,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_taking_turn = True
         try:
             for _ in range(REQUESTS_PER_TURN):
-                if not self._may_handle() or not self._handle_next():
+                if not self._conversation.has_next or not self._may_handle() or not self._handle_next():
                     break
         finally:
             self._is_taking_turn = False
@@ -157,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange is None:
                 return False
             asked = exchange.request
-            self._connections.counters.requests += 1
+            self._counters.requests += 1
             self._connections.handler(
                 ClientRequest(
                     asked.api,
@@ -168,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
                     asked.size_bytes,
                     exchange.on_client_done,
                 ),
-                ReplyTo(self, exchange),
+                partial(self.answer, exchange),
             )
         except BaseException as error:
             self._failed(error)
@@ -176,16 +165,20 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int) -> None:
-        """Answer a request. If its turn has come it is sent at once, with those that waited for it."""
+    def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int = 0) -> None:
+        """Answer a request. If its turn has come it is sent at once, with those that waited for it.
+
+        Never raises: what cannot be written closes the connection.
+        """
         if self._closed is not None:
-            self._connections.counters.answers_unwanted += 1
+            self._counters.answers_unwanted += 1
             return
         try:
             self._conversation.answer(exchange, response)
             for pieces in self._conversation.data_to_send():
-                self._outgoing += pieces
-                self._outgoing_bytes += sum(map(len, pieces))
+                for piece in pieces:
+                    self._outgoing.append(piece)
+                    self._outgoing_bytes += len(piece)
         except BaseException as error:
             self._failed(error)
             return
@@ -202,7 +195,7 @@ class Connection(asyncio.BufferedProtocol):
         pieces, self._outgoing = self._outgoing, []
         size_bytes, self._outgoing_bytes = self._outgoing_bytes, 0
         self._bytes_out += size_bytes
-        self._connections.counters.bytes_out += size_bytes
+        self._counters.bytes_out += size_bytes
         self._transport.writelines(pieces)
         self.measure()
 
@@ -212,10 +205,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _count_unsent(self, unsent_bytes: int) -> None:
         more_bytes = unsent_bytes - self._unsent_bytes
+        if not more_bytes:
+            return
         self._unsent_bytes = unsent_bytes
         if more_bytes > 0:
             self._connections.unsent.hold(more_bytes)
-        elif more_bytes < 0:
+        else:
             self._connections.unsent.give_back(-more_bytes)
         self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
 
@@ -288,13 +283,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = is_reading
             if is_reading:
                 self._transport.resume_reading()
-                self._connections.counters.connections_paused -= 1
+                self._counters.connections_paused -= 1
             else:
                 self._transport.pause_reading()
-                self._connections.counters.connections_paused += 1
-        self._watch_for(
-            Duty.SEND_REST, self._is_reading and not self._is_at_end and self._conversation.is_in_large_request
-        )
+                self._counters.connections_paused += 1
+        self._expect_rest(self._is_reading and not self._is_at_end and self._conversation.is_in_large_request)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -339,10 +332,10 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         if not self._is_reading:
             self._is_reading = True
-            self._connections.counters.connections_paused -= 1
+            self._counters.connections_paused -= 1
         self._hurry()
         self._conversation.forget()
-        self._watch_for(Duty.SEND_REST, False)
+        self._expect_rest(False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------
 
@@ -369,6 +362,11 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
+
+    def _expect_rest(self, is_expected: bool) -> None:
+        if is_expected != self._is_rest_expected:
+            self._is_rest_expected = is_expected
+            self._watch_for(Duty.SEND_REST, is_expected)
 
     def _watch_for(self, duty: Duty, has_to: bool) -> None:
         if has_to:

@@ -75,10 +75,6 @@ class Conversation:
 
         Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered: now and ever after.
         """
-        if not self._frames.has_frame:
-            if self._malformed is not None:
-                raise self._malformed
-            return None
         try:
             request = self._server.next_event()
         except MalformedBytes as error:
@@ -87,6 +83,8 @@ class Conversation:
                 pass
             raise
         if request is None:
+            if self._malformed is not None:
+                raise self._malformed
             return None
         exchange = Exchange(request)
         self._exchanges.append(exchange)
