@@ -117,7 +117,7 @@ class Segment:
 
         Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
         """
-        check(batches[0].header.base_offset >= self.end_offset, "offsets ascend", end_offset=self.end_offset)
+        check(batches[0].header.base_offset >= self.end_offset, "offsets ascend")
         file = self._handles.get(self.path)
         try:
             file.write_at(self.size_bytes, data)
@@ -127,8 +127,8 @@ class Segment:
                 file.fsync()  # what was written of it must not come back behind the end after a crash
             raise
         for _, header in batches:
+            self._recent[header.base_offset] = self.size_bytes
             self.note(self.size_bytes, header, config.index_interval_bytes)
-            self._recent[header.base_offset] = self.size_bytes - header.size_bytes
         while len(self._recent) > RECENT_BATCHES:
             self._recent.popitem(last=False)
 
@@ -138,13 +138,14 @@ class Segment:
             self._first_timestamp_ms = header.max_timestamp_ms
         if header.max_timestamp_ms > self.largest.timestamp_ms:
             self.largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+        size_bytes, last_offset = header.size_bytes, header.last_offset
         if self._bytes_since_entry > index_interval_bytes:
-            self.offsets.add(header.last_offset, position)
+            self.offsets.add(last_offset, position)
             self.times.add(self.largest)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size_bytes
-        self.size_bytes = position + header.size_bytes
-        self.end_offset = header.last_offset + 1
+        self._bytes_since_entry += size_bytes
+        self.size_bytes = position + size_bytes
+        self.end_offset = last_offset + 1
 
     def close_indexes(self) -> None:
         """Enter the largest timestamp, and write the indexes, which then have no byte too many. Raises StorageError."""
