@@ -14,13 +14,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct as Packing
 from typing import Final
 
 from kraftbase.checks import check
 from kraftbase.errors import ErrorCode
 from kraftlog.kafka.apis import API_VERSIONS, NAMES, Api, api_of
-from kraftlog.kafka.codec import decode_from, encode_pieces
+from kraftlog.kafka.codec import decode_from, write
 from kraftlog.kafka.errors import MalformedBytes, UnknownFormat
 from kraftlog.kafka.frames import FRAME_BYTES_MAX, LENGTH, FrameReader
 from kraftlog.kafka.headers import RequestHeader, ResponseHeader
@@ -36,10 +37,11 @@ _KEY_AND_VERSION: Final = Packing(">hh")
 _ERROR_CODE: Final = Packing(">h")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """A request that arrived. `body` is None for a version of ApiVersions that is not offered.
 
+    Nobody changes it; it is not frozen, for speed.
     That one is answered with UNSUPPORTED_VERSION, and `ServerConnection.send` writes the answer in version 0, which
     every client can read (KIP-511).
     """
@@ -89,15 +91,19 @@ class ServerConnection:
         if frame is None:
             return None
         key, version = _KEY_AND_VERSION.unpack_from(frame)
-        if key not in self._offered:
+        versions = self._offered.get(key)
+        if versions is None:
             raise UnknownFormat("request", f"its API is {NAMES.get(key, key)}, which is not offered")
         api = api_of(key)
-        is_offered = version in self._offered[key]
-        if not is_offered and key != API_VERSIONS:
-            raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
-        header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
-        # What follows it is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
-        body = decode_from(api.request, version, frame, at)[0] if is_offered else None
+        body: Message | None = None
+        if version in versions:
+            header, at = decode_from(RequestHeader, _header_versions(key, version)[0], frame, 0)
+            # What follows is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
+            body, _ = decode_from(api.request, version, frame, at)
+        elif key == API_VERSIONS:
+            header, _ = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
+        else:
+            raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {versions}")
         request = Request(api, version, header.correlation_id, header.client_id, body, LENGTH.size + len(frame))
         self._unanswered.append(request)
         return request
@@ -108,7 +114,7 @@ class ServerConnection:
         check(type(response) is request.api.response, "not this API's response", api=request.api.name)
         version = 0 if request.body is None else request.version
         header = ResponseHeader(correlation_id=request.correlation_id)
-        return _framed(header, request.api.response_header_version(version), response, version)
+        return _framed(header, _header_versions(request.api.key, version)[1], response, version)
 
     def leave_unanswered(self, request: Request) -> None:
         """The oldest request gets no answer, as a Produce with acks=0."""
@@ -177,6 +183,13 @@ class ClientConnection:
         return Response(api, version, correlation_id, body)
 
 
+@cache
+def _header_versions(key: int, version: int) -> tuple[int, int]:
+    """Those of a request, and of its response, in a version that its API has."""
+    api = api_of(key)
+    return api.request_header_version(version), api.response_header_version(version)
+
+
 def _is_unsupported(frame: Buffer, at: int) -> bool:
     """Whether an answer to ApiVersions says that its version is not offered: it is then of version 0."""
     return (
@@ -193,9 +206,15 @@ def _whole(message: type[Message], version: int, frame: Buffer, at: int) -> Mess
 
 def _framed(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
     """The pieces of a frame: all between fields of type records is joined."""
+    pieces: list[Buffer] = []
+    write(header, header_version, pieces)
+    write(body, version, pieces)
+    if memoryview not in map(type, pieces):
+        whole = b"".join(pieces)
+        return [LENGTH.pack(len(whole)) + whole]
     joined: list[Buffer] = []
     run: list[Buffer] = []
-    for piece in [*encode_pieces(header, header_version), *encode_pieces(body, version)]:
+    for piece in pieces:
         if isinstance(piece, memoryview):
             joined += b"".join(run), piece
             run = []
