@@ -154,17 +154,17 @@ class ProduceApi:
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
         leaders: dict[int, NodeEndpoint] = {}
-        responses = tuple(
+        responses = [
             TopicProduceResponse(
                 name=topic.reference.name,
                 topic_id=topic.reference.topic_id,
                 partition_responses=tuple(
-                    self._partition_response(request, topic, part, leaders) for part in topic.parts
+                    [self._partition_response(request, topic, part, leaders) for part in topic.parts]
                 ),
             )
             for topic in topics
-        )
-        return ProduceResponse(responses=responses, node_endpoints=tuple(leaders.values()))
+        ]
+        return ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
 
     def _partition_response(
         self, request: ClientRequest, topic: _Topic, part: _Part, leaders: dict[int, NodeEndpoint]
@@ -204,6 +204,10 @@ def _show_readers(part: _Part, error: ApiError | None) -> None:
 
 class _PendingProduce:
     """A request whose answer waits for a disk or for the high watermark."""
+
+    __slots__ = (
+        "_acks", "_api", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics", "_waiting",
+    )  # fmt: skip
 
     def __init__(
         self, api: ProduceApi, request: ClientRequest, topics: list[_Topic], acks: int, timeout_ms: int, reply: Reply
