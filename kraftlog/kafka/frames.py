@@ -21,6 +21,7 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 
 LENGTH: Final = Packing(">i")
+LENGTH_BYTES: Final = LENGTH.size
 SPACE_BYTES: Final = 64 * 1024
 """Frames that fit, with their length, share this space; one read of the socket may bring many of them."""
 
@@ -109,23 +110,24 @@ class FrameReader:
     def _take_shared(self) -> None:
         """Take the frames out of the shared space; the last one may have to go on in memory of its own."""
         at = 0
-        while self._shared_bytes - at >= LENGTH.size:
+        there = self._shared_bytes
+        while there - at >= LENGTH_BYTES:
             (size,) = LENGTH.unpack_from(self._shared, at)
             if not self._min <= size <= self._max:
                 raise MalformedBytes("frame", f"its length is {size}, and must be from {self._min} to {self._max}")
-            start = at + LENGTH.size
+            start = at + LENGTH_BYTES
             end = start + size
-            if end - at > SPACE_BYTES:
-                self._begin_own(size, start)
-                return
-            if end > self._shared_bytes:
+            if end > there:
+                if end - at > SPACE_BYTES:
+                    self._begin_own(size, start)
+                    return
                 break
             self._frames.append(bytes(self._all_shared[start:end]))
             self.waiting_bytes += size
             at = end
-        left = self._shared_bytes - at
+        left = there - at
         if left and at:
-            self._shared[:left] = self._shared[at : self._shared_bytes]
+            self._shared[:left] = self._shared[at:there]
         self._shared_bytes = left
 
     def _begin_own(self, size: int, start: int) -> None:
