@@ -17,7 +17,7 @@ from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.notation import Buffer, Message
+from kraftlog.kafka.notation import Message
 
 REQUESTS_PER_TURN: Final = 32
 """So many requests of one connection are handled before others have their turn."""
@@ -41,8 +41,6 @@ class Connection(asyncio.BufferedProtocol):
         self._next_turn: asyncio.Handle | None = None
         self._muted_until = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
-        self._outgoing: list[Buffer] = []
-        self._outgoing_bytes = 0
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
@@ -135,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closed is None
             and self._unmuting is None
             and self._conversation.unanswered < self._limits.connection_requests_max
-            and self._unsent_bytes + self._outgoing_bytes <= self._limits.connection_unsent_bytes_max
+            and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
             and self._connections.unsent.try_hold(self, 0)
         )
 
@@ -175,10 +173,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         try:
             self._conversation.answer(exchange, response)
-            for pieces in self._conversation.data_to_send():
-                for piece in pieces:
-                    self._outgoing.append(piece)
-                    self._outgoing_bytes += len(piece)
         except BaseException as error:
             self._failed(error)
             return
@@ -190,13 +184,12 @@ class Connection(asyncio.BufferedProtocol):
             self._settle()
 
     def _write(self) -> None:
-        if not self._outgoing or self._transport.is_closing():
+        size_bytes = self._conversation.outgoing_bytes
+        if not size_bytes or self._transport.is_closing():
             return
-        pieces, self._outgoing = self._outgoing, []
-        size_bytes, self._outgoing_bytes = self._outgoing_bytes, 0
         self._bytes_out += size_bytes
         self._counters.bytes_out += size_bytes
-        self._transport.writelines(pieces)
+        self._transport.writelines(self._conversation.take_outgoing())
         self.measure()
 
     def measure(self) -> None:
