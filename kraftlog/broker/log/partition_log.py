@@ -34,7 +34,6 @@ from kraftlog.broker.log.log_reader import LogReader
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
-from kraftlog.broker.log.segment import BatchPlace
 from kraftlog.broker.log.segment_list import SegmentList
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
@@ -141,7 +140,7 @@ class PartitionLog:
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
         header = unpack_header(stored)
-        self._write(stored, (BatchPlace(0, header),), (marker,), now_ms)
+        self._write(stored, (header,), (marker,), now_ms)
         return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)
 
     def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
@@ -160,9 +159,8 @@ class PartitionLog:
         while start < len(places):
             end = fitting(places, start, self.config.segment_bytes)
             first, last = places[start], places[end - 1]
-            run = [BatchPlace(place.position - first.position, place.header) for place in places[start:end]]
             view = memoryview(data)[first.position : last.position + last.header.size_bytes]
-            self._write(view, run, markers[start:end], now_ms)
+            self._write(view, [place.header for place in places[start:end]], markers[start:end], now_ms)
             start = end
         return self.log_end_offset
 
@@ -178,16 +176,16 @@ class PartitionLog:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
     def _write(
-        self, data: Buffer, batches: Sequence[BatchPlace], markers: Sequence[EndMarker | None], now_ms: int
+        self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
     ) -> None:
+        """Write batches that follow each other in `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
             segment = self._segments.last
-            first, last = batches[0].header, batches[-1].header
-            if segment.size_bytes and segment.why_roll(self.config, first, last, len(data), now_ms):
-                self._roll(first.base_offset, now_ms)
+            if segment.size_bytes and segment.why_roll(self.config, headers[0], headers[-1], len(data), now_ms):
+                self._roll(headers[0].base_offset, now_ms)
                 segment = self._segments.last
-            segment.append(data, batches, self.config)
-            for (_, header), marker in zip(batches, markers, strict=True):
+            segment.append(data, headers, self.config)
+            for header, marker in zip(headers, markers, strict=True):
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:

@@ -112,12 +112,12 @@ class Segment:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, batches: Sequence[BatchPlace], config: PartitionLogConfig) -> None:
-        """Write batches behind the last one; their positions are those in `data`.
+    def append(self, data: Buffer, headers: Sequence[BatchHeader], config: PartitionLogConfig) -> None:
+        """Write batches behind the last one; `data` has them one after the other, and nothing else.
 
         Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
         """
-        check(batches[0].header.base_offset >= self.end_offset, "offsets ascend")
+        check(headers[0].base_offset >= self.end_offset, "offsets ascend")
         file = self._handles.get(self.path)
         try:
             file.write_at(self.size_bytes, data)
@@ -126,7 +126,7 @@ class Segment:
                 file.truncate(self.size_bytes)
                 file.fsync()  # what was written of it must not come back behind the end after a crash
             raise
-        for _, header in batches:
+        for header in headers:
             self._recent[header.base_offset] = self.size_bytes
             self.note(self.size_bytes, header, config.index_interval_bytes)
         while len(self._recent) > RECENT_BATCHES:
