@@ -13,7 +13,7 @@ What was appended stays then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
@@ -66,7 +66,7 @@ class _Part:
 @dataclass(slots=True, eq=False)
 class _Topic:
     reference: TopicReference
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_Part]
 
 
 class ProduceApi:
@@ -83,10 +83,8 @@ class ProduceApi:
         body = cast(ProduceRequest, request.body)
         topics: list[_Topic] = []
         for data in body.topic_data:
-            topic = _Topic(TopicReference(data.name, data.topic_id))
-            topics.append(topic)
-            for one in data.partition_data:
-                topic.parts.append(self._part(request, topic, one))
+            reference = TopicReference(data.name, data.topic_id)
+            topics.append(_Topic(reference, [self._part(request, body, reference, one) for one in data.partition_data]))
         if body.acks == ACKS_NONE:
             parts = [part for topic in topics for part in topic.parts]
             for part in parts:
@@ -97,26 +95,30 @@ class ProduceApi:
                 raise ConnectionRefused(str(error))
             reply(None, self.throttle_ms(request))
             return
+        if all([_is_settled(part, body.acks) for topic in topics for part in topic.parts]):
+            self.answer(request, topics, reply)
+            return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def _part(self, request: ClientRequest, topic: _Topic, data: PartitionProduceData) -> _Part:
+    def _part(
+        self, request: ClientRequest, body: ProduceRequest, topic: TopicReference, data: PartitionProduceData
+    ) -> _Part:
         part = _Part(data.index)
-        body = cast(ProduceRequest, request.body)
-        acks = body.acks
+        acks, records = body.acks, data.records
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-            part.partition = self._lookup.find(topic.reference, data.index)
-            if part.partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
+            partition = part.partition = self._lookup.find(topic, data.index)
+            if partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
                 raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{part.partition.name.topic} is written by coordinators only"
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by coordinators only"
                 )
-            if data.records is None:
+            if records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
-            check_attributes(data.records, request.version, body.transactional_id)
-            part.appended = self._append(part.partition, acks, data.records)
+            check_attributes(records, request.version, body.transactional_id)
+            part.appended = self._append(partition, acks, records)
         except ApiError as error:
             part.error = error
             part.is_done = True
@@ -144,6 +146,13 @@ class ProduceApi:
         directory.acknowledge(partition.log, appended.end_offset, on_flushed)
 
     # --- answering ----------------------------------------------------------------------------------------------------
+
+    def answer(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
+        """Each partition has its result."""
+        throttle_ms = self.throttle_ms(request)
+        response = self.response(request, topics)
+        response.throttle_time_ms = throttle_ms
+        reply(response, throttle_ms)
 
     def throttle_ms(self, request: ClientRequest) -> int:
         """How long the producer must wait after a request of that size."""
@@ -194,6 +203,20 @@ class ProduceApi:
         if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
+
+
+def _is_settled(part: _Part, acks: int) -> bool:
+    """Whether there is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it.
+
+    So are most appends without `flush.before.ack` answered, without what the others need: a callback, and a timer.
+    """
+    partition, appended = part.partition, part.appended
+    if partition is None or appended is None or partition.log is None:
+        return part.is_done
+    log = partition.log
+    if log.config.is_flushed:
+        return False
+    return acks == ACKS_LEADER or (log.high_watermark >= appended.end_offset and partition.has_enough_in_sync)
 
 
 def _show_readers(part: _Part, error: ApiError | None) -> None:
@@ -303,7 +326,4 @@ class _PendingProduce:
         self._is_answered = True
         if self._timer is not None:
             self._timer.cancel()
-        throttle_ms = self._api.throttle_ms(self._request)
-        response = self._api.response(self._request, self._topics)
-        response.throttle_time_ms = throttle_ms
-        self._reply(response, throttle_ms)
+        self._api.answer(self._request, self._topics, self._reply)

@@ -237,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Go on with what can go on, now that something has changed."""
-        if self._closed is not None:
+        if self._closed is not None or self._is_at_rest():
             return
         self._hold_queued()
         if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
@@ -250,6 +250,18 @@ class Connection(asyncio.BufferedProtocol):
             self._read(False)
         else:
             self._read(may_handle and not self._is_at_end and self._has_queue_room())
+
+    def _is_at_rest(self) -> bool:
+        """Whether it is read, and neither holds nor waits for anything: so it is after most requests."""
+        return self._conversation.is_idle and not (
+            self._unsent_bytes
+            or self._queued_bytes
+            or self._waits_for_queue
+            or self._is_rest_expected
+            or self._is_at_end
+            or not self._is_reading
+            or self._unmuting is not None
+        )
 
     def _hold_queued(self) -> None:
         """Have the bytes of all requests counted; if there is no room for more of them, it waits."""

@@ -102,6 +102,11 @@ class Conversation:
         return self._frames.has_frame or self._malformed is not None
 
     @property
+    def is_idle(self) -> bool:
+        """Whether there is no request: none to be given, to be answered, or so large that its rest is waited for."""
+        return not (self._exchanges or self._frames.waiting_bytes or self._malformed)
+
+    @property
     def is_in_large_request(self) -> bool:
         """Whether memory is held for the rest of a request that is not there yet."""
         return self._frames.is_in_large_frame
