@@ -61,6 +61,7 @@ class Segment:
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
         self._recent: OrderedDict[int, int] = OrderedDict()  # base offset to position
+        self._newest: BatchHeader | None = None
 
     @classmethod
     def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int) -> Segment:
@@ -129,6 +130,7 @@ class Segment:
         for header in headers:
             self._recent[header.base_offset] = self.size_bytes
             self.note(self.size_bytes, header, config.index_interval_bytes)
+        self._newest = headers[-1]
         while len(self._recent) > RECENT_BATCHES:
             self._recent.popitem(last=False)
 
@@ -188,6 +190,9 @@ class Segment:
         """The first batch that ends at `offset` or later; None if there is none."""
         if offset >= self.end_offset:
             return None
+        newest = self._newest
+        if newest is not None and newest.base_offset <= offset:
+            return BatchPlace(self.size_bytes - newest.size_bytes, newest)
         start = self._recent.get(offset)
         if start is None:
             start = self.offsets.lookup(offset).position
@@ -228,6 +233,7 @@ class Segment:
         self.size_bytes = place.position
         self.end_offset = min(end_offset, place.header.base_offset)
         self._recent.clear()
+        self._newest = None
         self._bytes_since_entry = 0
         self.reload_largest()
 
