@@ -85,8 +85,8 @@ class ProduceApi:
         for data in body.topic_data:
             reference = TopicReference(data.name, data.topic_id)
             topics.append(_Topic(reference, [self._part(request, body, reference, one) for one in data.partition_data]))
+        parts = [part for topic in topics for part in topic.parts]
         if body.acks == ACKS_NONE:
-            parts = [part for topic in topics for part in topic.parts]
             for part in parts:
                 if part.error is None:
                     self.flush(part, partial(_show_readers, part))
@@ -95,7 +95,7 @@ class ProduceApi:
                 raise ConnectionRefused(str(error))
             reply(None, self.throttle_ms(request))
             return
-        if all([_is_settled(part, body.acks) for topic in topics for part in topic.parts]):
+        if all(_is_settled(part, body.acks) for part in parts):
             self.answer(request, topics, reply)
             return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
