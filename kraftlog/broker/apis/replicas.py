@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from typing import cast
 
@@ -28,10 +28,9 @@ def _name(partition: Partition) -> TopicPartition:
 class DescribeReplicasApi:
     """Handles DescribeReplicas. Only the leader of a partition knows."""
 
-    def __init__(self, lookup: PartitionLookup, partitions: Partitions, now_ms: Callable[[], float]) -> None:
+    def __init__(self, lookup: PartitionLookup, partitions: Partitions) -> None:
         self._lookup = lookup
         self._partitions = partitions
-        self._now_ms = now_ms
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer at once. Without topics, all that this broker leads."""
@@ -88,6 +87,6 @@ class DescribeReplicasApi:
                     is_pending=of.is_pending,
                     reasons=of.reasons,
                 )
-                for of in partition.describe_replicas(self._now_ms())
+                for of in partition.describe_replicas()
             ),
         )
