@@ -20,6 +20,10 @@ ABOUT_TO_JOIN: Final = "about-to-join"
 ABOUT_TO_LEAVE: Final = "about-to-leave"
 """It is in sync until the controller has agreed that it is not."""
 
+NEVER_FETCHED: Final = "never-fetched"
+FOLLOW_FROM_THAT: Final = ("lagging", "below-high-watermark", "below-epoch-start")
+"""Reasons that always hold of a replica which has never fetched, and say no more."""
+
 UNKNOWN: Final = -1
 """An offset or a time that the leader does not know."""
 
@@ -47,7 +51,9 @@ def replica_rows(found: Replicas) -> list[Row]:
 
 def _shown(of: Row) -> Row:
     about_to_leave = [ABOUT_TO_LEAVE] if of["in_sync"] and of["is_pending"] else []
-    why_not = of["error"] or ", ".join(of["reasons"] + about_to_leave)
+    implied = FOLLOW_FROM_THAT if NEVER_FETCHED in of["reasons"] else ()
+    told = [reason for reason in of["reasons"] if reason not in implied]
+    why_not = of["error"] or ", ".join(told + about_to_leave)
     return {
         "Topic": of["topic"],
         "Partition": of["partition_id"],

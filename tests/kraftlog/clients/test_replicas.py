@@ -46,7 +46,9 @@ LEADER = DescribedReplica(broker_id=1, log_start_offset=2, log_end_offset=50, la
 BEHIND = DescribedReplica(
     broker_id=2, log_start_offset=0, log_end_offset=40, lag_ms=31_000, reasons=("lagging", "below-high-watermark")
 )
-SILENT = DescribedReplica(broker_id=3, reasons=("never-fetched", "fenced"))
+SILENT = DescribedReplica(
+    broker_id=3, reasons=("never-fetched", "fenced", "lagging", "below-high-watermark", "below-epoch-start")
+)
 
 
 def described(*of: DescribedReplica, index: int = 0, error_code: int = 0) -> DescribedPartition:
@@ -126,6 +128,8 @@ def test_json_has_more_and_tells_what_is_unknown_from_zero(cluster: Cluster, run
     leader, behind, silent = run("topics", "describe", *AT, "--replicas", "--output", "json").json()
     assert (leader["Lag"], leader["LagMs"], leader["HighWatermark"], leader["LeaderEpoch"]) == (0, 0, 45, 4)
     assert behind["Reasons"] == ["lagging", "below-high-watermark"]
+    assert silent["Reasons"] == list(SILENT.reasons)
+    assert silent["WhyNot"] == "never-fetched, fenced"  # the others follow from the first
     assert (silent["LogEnd"], silent["Lag"], silent["LagMs"], silent["Error"]) == (None, None, None, None)
 
 
@@ -203,8 +207,10 @@ def test_the_answers_of_all_leaders_are_asked_in_sql(cluster: Cluster, run: Run)
     assert run("sql", "--replicas", statement, *AT, "--output", "json").json() == [
         {"broker_id": 2, "lag_offsets": 10, "missing": 5, "why": "below-high-watermark", "fenced": 0},
         {"broker_id": 2, "lag_offsets": 10, "missing": 5, "why": "lagging", "fenced": 0},
-        {"broker_id": 3, "lag_offsets": None, "missing": None, "why": "fenced", "fenced": 1},
-        {"broker_id": 3, "lag_offsets": None, "missing": None, "why": "never-fetched", "fenced": 1},
+        *(
+            {"broker_id": 3, "lag_offsets": None, "missing": None, "why": why, "fenced": 1}
+            for why in sorted(SILENT.reasons)
+        ),
     ]
     for table, columns in TABLES.items():
         rows = run("sql", "--replicas", f"SELECT * FROM {table}", *AT, "--output", "json").json()
