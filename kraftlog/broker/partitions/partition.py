@@ -220,8 +220,8 @@ class Partition:
         if log_start_offset != start_before:
             self.notify()  # who deletes records waits for it (DB-65)
 
-    def isr_committed(self) -> None:
-        """The controller has changed the ISR as this leader has asked."""
+    def isr_settled(self) -> None:
+        """The controller has changed the ISR as this leader has asked, or will not."""
         self._count_in_sync()
         self.raise_high_watermark()
         self.notify()

@@ -98,7 +98,7 @@ class Read(NamedTuple):
 
 
 def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
-    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any."""
+    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26)."""
     try:
         log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
         diverging = _diverging(log, wanted)
