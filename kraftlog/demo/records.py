@@ -47,6 +47,8 @@ class DataBrokers:
         self._client = client
         self._processes = LocalBrokers(client, nodes, cluster.directory.path, BROKERS, None)
         self.leader, *self.followers = self._processes.broker_ids
+        self.committed_before_kill = 0
+        """How many records were, when the leader was killed."""
 
     async def start(self) -> None:
         """Start those that do not run."""
@@ -76,7 +78,10 @@ class DataBrokers:
         killing: asyncio.Task[None] | None = None
         for start in range(0, RECORDS, RECORDS_PER_WRITE):
             if start == WRITTEN_BEFORE_KILL:
-                await self._until(lambda found: _committed(found) >= COMMITTED_BEFORE_KILL, "nothing is committed")
+                found = await self._until(
+                    lambda found: _committed(found) >= COMMITTED_BEFORE_KILL, "too little is committed"
+                )
+                self.committed_before_kill = _committed(found)
                 killing = asyncio.create_task(self._processes.kill(self.leader))
             yield b"".join(map(_line, range(start, start + RECORDS_PER_WRITE)))
         if killing is not None:
@@ -111,12 +116,13 @@ class DataBrokers:
         running = [of for of in self._processes.broker_ids if self._processes.is_running(of)]
         return ",".join(str(states[broker_id].endpoint) for broker_id in running)
 
-    async def _until(self, holds: Callable[[Replicas], bool], problem: str) -> None:
+    async def _until(self, holds: Callable[[Replicas], bool], problem: str) -> Replicas:
         deadline = time.monotonic() + TIMEOUT_SECONDS
-        while not holds(await describe_replicas(self._nodes, [TOPIC])):
+        while not holds(found := await describe_replicas(self._nodes, [TOPIC])):
             if time.monotonic() > deadline:
                 raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{problem} after {TIMEOUT_SECONDS:g} s")
             await asyncio.sleep(POLL_SECONDS)
+        return found
 
 
 def _committed(found: Replicas) -> int:

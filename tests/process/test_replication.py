@@ -86,7 +86,9 @@ class Acknowledgements:
             self.values[message.partition(), message.offset()] = message.value()
 
 
-def produce(brokers: dict[int, BrokerProcess], topic: str, count: int, acknowledged: Acknowledgements, tag: str) -> None:
+def produce(
+    brokers: dict[int, BrokerProcess], topic: str, count: int, acknowledged: Acknowledgements, tag: str
+) -> None:
     """Send so many records with acks=all, and wait for the answers."""
     producer = confluent_kafka.Producer(
         {
@@ -140,17 +142,13 @@ def await_in_sync(run: Run, voters: LocalCluster, topic: str) -> None:
     """Wait until all replicas of a topic are in sync."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
-        (shown,) = run(
-            "topics", "describe", topic, "--bootstrap-server", addresses(voters), "--output", "json"
-        ).json()
+        (shown,) = run("topics", "describe", topic, "--bootstrap-server", addresses(voters), "--output", "json").json()
         if all(len(partition["Isr"]) == len(BROKERS) for partition in shown["Partitions"]):
             return
         assert time.monotonic() < deadline, shown
 
 
-def test_what_is_acknowledged_is_the_same_bytes_on_every_broker(
-    brokers: dict[int, BrokerProcess], topic: str
-) -> None:
+def test_what_is_acknowledged_is_the_same_bytes_on_every_broker(brokers: dict[int, BrokerProcess], topic: str) -> None:
     acknowledged = Acknowledgements()
     produce(brokers, topic, RECORDS, acknowledged, "first")
     assert not acknowledged.errors
