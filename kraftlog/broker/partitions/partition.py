@@ -226,6 +226,16 @@ class Partition:
         self.raise_high_watermark()
         self.notify()
 
+    def followers_with(self, offset: int) -> dict[int, int]:
+        """The ends of the followers in sync whose logs have an offset, or end there (KIP-392)."""
+        if self.leading is None:
+            return {}
+        return {
+            replica: follower.log_end_offset
+            for replica, follower in self.leading.followers.items()
+            if replica in self.leading.isr and 0 <= follower.log_start_offset <= offset <= follower.log_end_offset
+        }
+
     @property
     def low_watermark(self) -> int:
         """The smallest offset at which a living replica starts, as far as this leader knows (DB-65)."""
