@@ -23,6 +23,8 @@ pytestmark = needs_tools
 
 REASSIGN: Final = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
 ELECT: Final = "org.apache.kafka.tools.LeaderElectionCommand"
+MANY: Final = 8_000
+"""Records of 1 KB: more than a follower is given at once."""
 FOURTH, FIFTH = 4, 5
 """Brokers that a test starts and stops."""
 
@@ -134,16 +136,22 @@ def test_kafka_reassign_partitions_moves_with_a_throttle(cluster: Cluster) -> No
     assert cluster.values("moved", COUNT) == [f"value-{number}" for number in range(COUNT)]
 
 
-def test_kafka_reassign_partitions_lists_and_cancels(cluster: Cluster) -> None:
-    with cluster.broker(FOURTH):
-        pass  # it is registered, and keeps what is to be moved to it waiting
+def test_kafka_reassign_partitions_lists_and_cancels_what_a_throttle_holds_up(cluster: Cluster) -> None:
     cluster.create("stays", 1, 2)
-    plan = ("--reassignment-json-file", cluster.on_file("waits.json", "stays", FOURTH, 2))
-    cluster.kafka.tool(REASSIGN, "--execute", *plan)
-    assert "stays-0: replicas: 4,2,1. adding: 4. removing: 1." in cluster.kafka.tool(REASSIGN, "--list")
-    assert "stays-0 is still in progress" in cluster.kafka.tool(REASSIGN, "--verify", *plan)
-    cluster.kafka.tool(REASSIGN, "--cancel", *plan)
-    assert set(cluster.partition("stays")["Replicas"]) == {1, 2}
+    lines = "".join(f"{number:01000}\n" for number in range(MANY))
+    assert kraftlog("produce", "stays", "--bootstrap-server", cluster.kafka.servers, given=lines).code == 0
+    with cluster.broker(FOURTH):
+        plan = ("--reassignment-json-file", cluster.on_file("waits.json", "stays", FOURTH, 2))
+        cluster.kafka.tool(REASSIGN, "--execute", *plan, "--throttle", 1)
+        assert "stays-0: replicas: 4,2,1. adding: 4. removing: 1." in cluster.kafka.tool(REASSIGN, "--list")
+        assert "stays-0 is still in progress" in cluster.kafka.tool(REASSIGN, "--verify", *plan)
+        (replica,) = [
+            row for row in cluster.own("topics", "describe", "stays", "--replicas") if row["Broker"] == FOURTH
+        ]
+        assert (replica["InSync"], replica["IsAdding"]) == (False, True)
+        assert replica["Lag"] is None or replica["Lag"] > 0
+        cluster.kafka.tool(REASSIGN, "--cancel", *plan)
+        assert set(cluster.partition("stays")["Replicas"]) == {1, 2}
 
 
 def test_kafka_leader_election_of_the_preferred_leader(cluster: Cluster) -> None:

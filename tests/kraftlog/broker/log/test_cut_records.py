@@ -132,7 +132,13 @@ def test_a_follower_takes_batches_of_epochs_that_ascend_to_the_leaders() -> None
 
 
 def test_other_files_are_none_of_them() -> None:
-    for name in ("00000000000000000002.cut", "2-3.cut", FIRST_CUT + ".tmp", FIRST_CUT + "ter", "00000000000000000002.log"):
+    for name in (
+        "00000000000000000002.cut",
+        "2-3.cut",
+        FIRST_CUT + ".tmp",
+        FIRST_CUT + "ter",
+        "00000000000000000002.log",
+    ):
         assert cut_records.CutFile.named(name) is None
     for name in (FIRST_CUT, FIRST_CUT + "-committed"):
         file = cut_records.CutFile.named(name)
