@@ -241,6 +241,7 @@ def test_partitions(reading: Reading) -> None:
             elected = words(page.next())
             assert ["alone", "0", "elected"] in elected
             assert ["No", "partition", "needs", "an", "election."] in elected
+            assert elected[-1] == ["alone", "0", "8"]
             (alone,) = page.json("partitions", "describe", "alone")
             assert (alone["Leader"], alone["Isr"]) == (8, [8])
 
