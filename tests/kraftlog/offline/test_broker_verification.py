@@ -264,6 +264,6 @@ def test_records_that_were_cut_off_below_the_high_watermark_are_named_and_no_dam
     for suffix in ("cut", "cut-committed"):
         (tmp_path / f"clicks-0/00000000000000000005-7.{suffix}").write_bytes(b"")
     assert bad(tmp_path) == {}
-    named = {report.name: report.found for report in verify_log_directory(tmp_path)}
+    named = {report.file: report.found for report in verify_log_directory(tmp_path)}
     assert "clicks-0/00000000000000000005-7.cut" not in named
     assert "yours to delete" in named["clicks-0/00000000000000000005-7.cut-committed"]
