@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Coroutine
 from pathlib import Path
@@ -290,11 +291,12 @@ def broker(
     connections; idle. Prints medians, the medians of the pairs' ratios with their limits, and the broker's processor
     time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
     """
-    from kraftlog.bench.broker.measures import chosen_figures
+    from kraftlog.bench.broker.measure import chosen_figures
+    from kraftlog.bench.broker.measures import MEASURES
     from kraftlog.bench.figures import write_json
     from kraftlog.clients.broker_errors import require_confluent_kafka
 
-    figures = usage(chosen_figures, only, "--only")
+    figures = usage(functools.partial(chosen_figures, MEASURES), only, "--only")
     require_confluent_kafka()
     from kraftlog.bench.broker.experiments import Sizes
     from kraftlog.bench.broker.run import run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -78,12 +78,13 @@ class LocalBrokers:
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
         self._children: dict[int, ChildProcess] = {}
 
-    async def start(self) -> None:
-        """Start those that do not run, and wait until each is unfenced. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
+    async def start(self, broker_ids: Iterable[int] | None = None) -> None:
+        """Start those (of all, if None) that do not run, and wait until each is unfenced.
 
-        After a kill that takes until the session of the incarnation before has expired.
+        After a kill that takes until the session of the incarnation before has expired. Raises BrokerDied,
+        ApiError(REQUEST_TIMED_OUT).
         """
-        wanted = [broker_id for broker_id in self.broker_ids if not self.is_running(broker_id)]
+        wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if not self.is_running(broker_id)]
         before = await self.states() if wanted else {}
         for broker_id in wanted:
             self._children[broker_id] = ChildProcess(
@@ -112,9 +113,9 @@ class LocalBrokers:
         """Stop all: each is asked, which shuts it down controlled, then killed if it has not ended."""
         await asyncio.gather(*(child.stop(STOP_GRACE_SECONDS) for child in self._children.values() if child.is_running))
 
-    async def kill(self, broker_id: int) -> None:
-        """End a broker's process by SIGKILL, and wait for its end."""
-        await self._children[broker_id].end(signal.SIGKILL)
+    async def kill(self, broker_id: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a broker's process a signal that ends it, and wait for its end."""
+        await self._children[broker_id].end(number)
 
     async def endpoint(self, broker_id: int) -> Endpoint:
         """Where clients reach a broker that is registered."""
