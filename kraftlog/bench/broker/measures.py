@@ -7,7 +7,7 @@ from typing import Final
 from kraftlog.bench.broker.measure import COST_OF_ONE, Measure, Measures, at_most, limited, moved, one_record
 
 _READ: Final = Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)
-_ONE_RECORD: Final = (*one_record(0.7), at_most(0.7, "end_to_end_ms_p99", "end to end, p99", "ms"))
+_ONE_RECORD: Final = one_record(0.7, at_most(0.7, "end_to_end_ms_p99", "end to end, p99", "ms"))
 
 MEASURES: Final[Measures] = {
     "produce-64k": moved(2.0),

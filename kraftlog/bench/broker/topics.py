@@ -80,6 +80,11 @@ class Topics:
         """Have the kernel forget the segments of a topic: they are read from the disk next. Raises OSError."""
         await asyncio.to_thread(_drop_from_page_cache, list(self._files(name)))
 
+    @staticmethod
+    def bytes_in(name: str, data_path: Path) -> int:
+        """How much of a topic there is in a broker's directory."""
+        return sum(path.stat().st_size for path in _segments(name, data_path))
+
     def _client(self, bootstrap_servers: str | None = None) -> AdminClient:
         servers = bootstrap_servers or self._bootstrap_servers
         return AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS})
@@ -134,7 +139,7 @@ class Topics:
     def _files(self, name: str) -> Iterator[Path]:
         """The segments of a topic."""
         for path in self._data_paths:
-            yield from path.rglob(f"{name}-*/*{LOG_SUFFIX}")
+            yield from _segments(name, path)
 
     def _until_files_are_gone(self, name: str) -> None:
         patterns = (f"{name}-*", f"{name}.*-delete")
@@ -142,6 +147,10 @@ class Topics:
             lambda: not any(any(path.rglob(pattern)) for path in self._data_paths for pattern in patterns),
             f"the files of {name!r}, which was deleted, are still in {', '.join(map(str, self._data_paths))}",
         )
+
+
+def _segments(name: str, data_path: Path) -> Iterator[Path]:
+    return data_path.rglob(f"{name}-*/*{LOG_SUFFIX}")
 
 
 def _until(holds: Callable[[], bool], problem: str) -> None:
