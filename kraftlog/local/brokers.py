@@ -18,6 +18,7 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.config.endpoints import PORT_MAX
 from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster import own_environment
+from raft.core.types import NodeId
 from statemachine.query.descriptions import BrokerDescription
 
 FIRST_BROKER_ID: Final = 101
@@ -59,11 +60,11 @@ def check_broker_count(count: int, first_port: int | None) -> None:
 class Places(Protocol):
     """Where brokers run: elsewhere than in this process's network."""
 
-    def endpoint(self, broker_id: int) -> Endpoint:
+    def endpoint(self, node_id: NodeId, /) -> Endpoint:
         """Where a broker listens."""
         ...
 
-    def within(self, broker_id: int, command: Sequence[str]) -> list[str]:
+    def within(self, node_id: NodeId, /, command: Sequence[str]) -> list[str]:
         """The command line that runs its command there."""
         ...
 
@@ -179,7 +180,7 @@ class LocalBrokers:
     def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
         host = HOST
         if self._places is not None:
-            host, port = self._places.endpoint(broker_id)
+            host, port = self._places.endpoint(NodeId(broker_id))
         elif self._first_port is not None:
             port = self._first_port + broker_id - FIRST_BROKER_ID
         else:
@@ -193,7 +194,7 @@ class LocalBrokers:
             "--data-dir", str(self.data_path(broker_id)),
             *(part for name, value in self._configs.items() for part in ("--config", f"{name}={value}")),
         ]  # fmt: skip
-        return command if self._places is None else self._places.within(broker_id, command)
+        return command if self._places is None else self._places.within(NodeId(broker_id), command)
 
     def log_path(self, broker_id: int) -> Path:
         """The file with a broker's log lines."""
