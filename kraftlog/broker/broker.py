@@ -15,11 +15,12 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.in_order import InOrder
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.partitions.partition import Replication
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
-from kraftlog.broker.settings import BrokerSettings
+from kraftlog.broker.settings import REPLICA_LAG_MAX, BrokerSettings
 from raft.core.types import Offset
-from raft.shell.runtime import awaited
+from raft.shell.runtime import Runtime, awaited
 from statemachine.apply.machine import MetadataMachine
 
 APPLIED_TIMEOUT_MS: Final = 60_000
@@ -31,14 +32,17 @@ logger = structlog.get_logger(__name__)
 class Broker:
     """A broker that serves, for one event loop. Use `running`."""
 
-    def __init__(self, settings: BrokerSettings, cluster_id: str, logs: LogManager, machine: MetadataMachine) -> None:
+    def __init__(
+        self, settings: BrokerSettings, cluster_id: str, logs: LogManager, machine: MetadataMachine, runtime: Runtime
+    ) -> None:
         self.settings = settings
         self.logs = logs
         self.machine = machine
         self.cluster = ClusterView(cluster_id)
         self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
         self.quotas = ClientQuotas()
-        self.partitions = Partitions(settings.broker_id, logs, self.configs)
+        replication = Replication(settings.broker_id, self.cluster, settings.whole(REPLICA_LAG_MAX), runtime.now_ms)
+        self.partitions = Partitions(logs, self.configs, replication)
         self.ports: dict[str, int] = {}
         """By listener, the port that it is bound to."""
         self.epoch_of: Callable[[], int] = lambda: -1

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from kraftlog.broker.administration import administration
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi, FindCoordinatorApi
+from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
-from kraftlog.broker.apis.logs import DeleteRecordsApi, DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
@@ -47,7 +48,7 @@ class ClientApis:
             "ListOffsets": ListOffsetsApi(lookup).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi().handle,
-            "DeleteRecords": DeleteRecordsApi(lookup).handle,
+            "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
             "InitProducerId": InitProducerIdApi(producer_ids).handle,
             "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,

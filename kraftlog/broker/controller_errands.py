@@ -1,4 +1,4 @@
-"""What a broker has the controller do for its clients, while they wait: ids for producers, topics that are made."""
+"""What a broker has the controller do: ids for producers, topics that clients ask for, ISRs of what it leads."""
 
 from __future__ import annotations
 
@@ -51,6 +51,18 @@ class ControllerErrands:
             return
         block = result.allocate_producer_ids
         self.producer_ids.allocated(Block(block.producer_id_start, block.producer_id_count))
+
+    def alter_partition(
+        self,
+        request: admin_pb2.AlterPartitionRequest,
+        on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
+    ) -> None:
+        """Ask for other ISRs. Whoever asks tries again: one that was carried out unseen shows in the metadata."""
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            on_answer(result if isinstance(result, ApiError) else result.alter_partition)
+
+        self._channel.submit(admin_pb2.Operation(alter_partition=request), TIMEOUT_MS, answered)
 
     def create(self, name: str) -> None:
         """Make a topic with the defaults of the cluster, some time later."""

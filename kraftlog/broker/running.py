@@ -43,13 +43,16 @@ from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.network.serving import Limits, Listener, serving
+from kraftlog.broker.replication.isr_changes import IsrChanges
 from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     AUTO_CREATE_TOPICS,
     CHECKPOINT_INTERVAL,
     CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
+    HIGH_WATERMARK_CHECKPOINT_INTERVAL,
     QUEUED_BYTES,
+    REPLICA_LAG_MAX,
     REQUEST_BYTES,
     RETENTION_CHECK_INTERVAL,
     BrokerSettings,
@@ -98,7 +101,7 @@ async def running(
             ):
                 runtime = AsyncioRuntime(executor)
                 logs = await _open_logs(settings, directory, cluster_id, runtime, callbacks)
-                broker = Broker(settings, cluster_id, logs, machine)
+                broker = Broker(settings, cluster_id, logs, machine, runtime)
                 following = observe(
                     endpoints,
                     MachineListener(machine),
@@ -170,6 +173,8 @@ async def _serving(
     settings = broker.settings
     listening = AsyncExitStack()
     errands = ControllerErrands(ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch)
+    isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, errands, runtime)
+    broker.partitions.replication.ask_for_isr = isr_changes.ask
     auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
     apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
@@ -195,6 +200,7 @@ async def _serving(
         yield
         await life.shut_down(STOP_TIMEOUT_MS)
     finally:
+        isr_changes.stop()
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
         await errands.close()
@@ -247,8 +253,9 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
     for directory in broker.logs.directories:
         directory.on_lost = functools.partial(asyncio.get_running_loop().call_soon, log_lost)
     await broker.take_over(life.broker_epoch)
-    for work in (assignments.run(), _maintain(broker), _checkpoint(broker)):
+    for work in (assignments.run(), _maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
         broker.run(asyncio.create_task(work))
+    broker.run(asyncio.create_task(_check_isrs(broker)))
 
 
 async def _maintain(broker: Broker) -> None:
@@ -262,6 +269,18 @@ async def _checkpoint(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.settings.whole(CHECKPOINT_INTERVAL) / 1000)
         broker.logs.checkpoint()
+
+
+async def _save_high_watermarks(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(HIGH_WATERMARK_CHECKPOINT_INTERVAL) / 1000)
+        broker.logs.checkpoint_high_watermarks()
+
+
+async def _check_isrs(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(REPLICA_LAG_MAX) / 2 / 1000)
+        broker.partitions.check_isrs()
 
 
 async def _endless(work: Awaitable[object]) -> None:

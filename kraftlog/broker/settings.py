@@ -26,7 +26,9 @@ AUTO_CREATE_TOPICS: Final = "auto.create.topics.enable"
 CHECKPOINT_INTERVAL: Final = "log.flush.offset.checkpoint.interval.ms"
 CONNECTIONS_MAX_IDLE: Final = "connections.max.idle.ms"
 HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
+HIGH_WATERMARK_CHECKPOINT_INTERVAL: Final = "replica.high.watermark.checkpoint.interval.ms"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
+REPLICA_LAG_MAX: Final = "replica.lag.time.max.ms"
 REQUEST_BYTES: Final = "socket.request.max.bytes"
 RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
 
@@ -57,6 +59,12 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     ),
     CHECKPOINT_INTERVAL: StaticConfig(
         Whole(1, _DAY_MS), "60000", "How often the broker writes down how far its logs are flushed."
+    ),
+    HIGH_WATERMARK_CHECKPOINT_INTERVAL: StaticConfig(
+        Whole(1, _DAY_MS), "5000", "How often the broker writes down what of its logs is committed."
+    ),
+    REPLICA_LAG_MAX: StaticConfig(
+        Whole(1, _DAY_MS), "30000", "A follower that was not caught up for longer than this leaves the ISR."
     ),
     RETENTION_CHECK_INTERVAL: StaticConfig(
         Whole(1, _DAY_MS), "300000", "How often the broker looks for segments that retention no longer keeps."

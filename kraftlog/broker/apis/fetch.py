@@ -1,4 +1,4 @@
-"""Fetch: what consumers read (DB-66), in sessions (KIP-227) or without."""
+"""Fetch: what consumers read (DB-66), and followers, in sessions (KIP-227) or without."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.partitions.delayed_fetch import DelayedFetch
 from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
 from kraftlog.broker.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
-from kraftlog.broker.partitions.reading import Isolation, Read, ReadFrom
+from kraftlog.broker.partitions.reading import Isolation, Read, Reader, ReadFrom
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
@@ -35,6 +35,8 @@ FETCH_BYTES_MAX: Final = 57_671_680
 
 FIRST_VERSION_WITH_STORAGE_ERRORS: Final = 6
 """A reader of before does not know KAFKA_STORAGE_ERROR, nor that it is to try again."""
+FIRST_VERSION_WITH_RACKS: Final = 11
+"""From there on consumers may read from any replica (KIP-392)."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 FIRST_VERSION_WITH_LEADERS: Final = 16
@@ -66,13 +68,16 @@ class FetchApi:
             return
         wanted = [self._wanted(request.version, key, position) for key, position in context.wanted.items()]
         has_error = any(one.error is not None for one in wanted)
+        reader = _reader(body, request.version)
+        bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
+        if not reader.is_follower:  # more than a quota allows at once would only be read to be thrown away
+            bytes_max = int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
-            Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED,
-            # More than a quota allows at once would only be read to be thrown away.
-            int(min(body.max_bytes, FETCH_BYTES_MAX, self._usage.amount_max(QuotaKind.FETCH, quota_client(request)))),
+            reader,
+            bytes_max,
             body.min_bytes,
-            partial(self._answer, request, context, wanted, reply),
+            partial(self._answer, request, context, wanted, reader.is_follower, reply),
         )
         fetch.begin(self._runtime, 0 if has_error else body.max_wait_ms)
         if fetch.is_waiting:
@@ -87,19 +92,21 @@ class FetchApi:
         except ApiError as error:
             return _Wanted(key, None, error)
         read_from = ReadFrom(
-            replica, position.offset, position.bytes_max, position.current_leader_epoch, position.last_fetched_epoch
-        )
+            replica, position.offset, position.bytes_max, position.current_leader_epoch, position.last_fetched_epoch,
+            position.log_start_offset,
+        )  # fmt: skip
         return _Wanted(key, read_from, None)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def _answer(
-        self, request: ClientRequest, context: FetchContext, wanted: Sequence[_Wanted], reply: Reply, reads: list[Read]
-    ) -> None:
+        self, request: ClientRequest, context: FetchContext, wanted: Sequence[_Wanted], is_follower: bool, reply: Reply,
+        reads: list[Read],
+    ) -> None:  # fmt: skip
         done = iter(reads)
         results = [(one.key, next(done) if one.error is None else Read(one.error)) for one in wanted]
         now_ms = self._runtime.now_ms()
-        throttle_ms = self._throttle_ms(request, context.news(results), now_ms)
+        throttle_ms = 0 if is_follower else self._throttle_ms(request, context.news(results), now_ms)
         response = self._response(request, context.tell_nothing() if throttle_ms else context.tell(results, now_ms))
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)
@@ -171,15 +178,31 @@ class FetchApi:
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
 
 
+def _replica_id(body: FetchRequest, version: int) -> int:
+    return body.replica_state.replica_id if version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
+
+
+def _reader(body: FetchRequest, version: int) -> Reader:
+    """Who reads. Quotas of clients are not for followers, whose rate has limits of its own (DB-67)."""
+    replica_id = _replica_id(body, version)
+    if replica_id >= 0:
+        return Reader(Isolation.LOG_END, replica_id=replica_id, broker_epoch=body.replica_state.replica_epoch)
+    isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+    return Reader(isolation, must_lead=version < FIRST_VERSION_WITH_RACKS)
+
+
 def _intent(body: FetchRequest, version: int) -> FetchIntent:
     """What a request says of its session. A partition that it names twice is read as it is named last."""
-    replica_id = body.replica_state.replica_id if version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
     return FetchIntent(
         session_id=body.session_id,
         epoch=body.session_epoch,
         asked={
             PartitionKey(topic.topic, topic.topic_id, one.partition): FetchPosition(
-                one.fetch_offset, one.partition_max_bytes, one.current_leader_epoch, one.last_fetched_epoch
+                one.fetch_offset,
+                one.partition_max_bytes,
+                one.current_leader_epoch,
+                one.last_fetched_epoch,
+                one.log_start_offset,
             )
             for topic in body.topics
             for one in topic.partitions
@@ -190,7 +213,7 @@ def _intent(body: FetchRequest, version: int) -> FetchIntent:
             for index in topic.partitions
         ],
         has_topic_ids=version >= FIRST_VERSION_WITH_TOPIC_IDS,
-        is_from_follower=replica_id >= 0,
+        is_from_follower=_replica_id(body, version) >= 0,
     )
 
 

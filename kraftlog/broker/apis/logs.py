@@ -1,21 +1,14 @@
-"""DescribeLogDirs and DeleteRecords: the logs themselves."""
+"""DescribeLogDirs: which logs are where, and how large they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, cast
+from typing import NamedTuple, cast
 
-from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftbase.errors import ErrorCode
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.requests import ClientRequest, Reply
-from kraftlog.kafka.messages.delete_records import (
-    DeleteRecordsPartitionResult,
-    DeleteRecordsRequest,
-    DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
-)
 from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -24,9 +17,6 @@ from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from statemachine.query.partition_descriptions import TopicPartition
-from statemachine.words.names import INTERNAL_TOPICS
-
-NO_LOW_WATERMARK: Final = -1
 
 
 class DiskSpace(NamedTuple):
@@ -34,47 +24,6 @@ class DiskSpace(NamedTuple):
 
     total_bytes: int = -1
     usable_bytes: int = -1
-
-
-class DeleteRecordsApi:
-    """Handles DeleteRecords (DB-65)."""
-
-    def __init__(self, lookup: PartitionLookup) -> None:
-        self._lookup = lookup
-
-    def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the new starts are durable; the segments below go when retention next looks."""
-        body = cast(DeleteRecordsRequest, request.body)
-        reply(
-            DeleteRecordsResponse(
-                topics=tuple(
-                    DeleteRecordsTopicResult(
-                        name=topic.name,
-                        partitions=tuple(
-                            self._delete(topic.name, one.partition_index, one.offset) for one in topic.partitions
-                        ),
-                    )
-                    for topic in body.topics
-                )
-            )
-        )
-
-    def _delete(self, topic: str, index: int, offset: int) -> DeleteRecordsPartitionResult:
-        try:
-            if topic in INTERNAL_TOPICS:
-                raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators only"
-                )
-            log = self._lookup.named(topic, index).leader_log()
-            if not log.config.is_deleted:
-                raise ApiError(
-                    ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted: its cleanup.policy is compact"
-                )
-            return DeleteRecordsPartitionResult(partition_index=index, low_watermark=log.delete_records(offset))
-        except ApiError as error:
-            return DeleteRecordsPartitionResult(
-                partition_index=index, low_watermark=NO_LOW_WATERMARK, error_code=error.code
-            )
 
 
 class DescribeLogDirsApi:

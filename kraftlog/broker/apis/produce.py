@@ -127,12 +127,11 @@ class ProduceApi:
         if acks == ACKS_ALL and not partition.has_enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(partition.record.isr)} replicas of {partition} are in sync, fewer than the"
+                f"{len(partition.isr)} replicas of {partition} are in sync, fewer than the"
                 f" {partition.effective_min_isr} of min.insync.replicas",
             )
         appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
-        if not log.config.flush_before_ack:
-            partition.raise_high_watermark()
+        partition.appended()
         return appended
 
     def flush(self, part: _Part, on_flushed: Callable[[ApiError | None], None]) -> None:

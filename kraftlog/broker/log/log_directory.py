@@ -5,6 +5,7 @@
     DIR/.kafka_cleanshutdown                there while the broker is down after a clean shutdown
     DIR/recovery-point-offset-checkpoint    how far each log is known to be flushed
     DIR/log-start-offset-checkpoint         where each log starts
+    DIR/replication-offset-checkpoint       what of each log is committed
     DIR/TOPIC-PARTITION/                    one log
 
 A directory whose disk fails is offline until the broker is started again: nothing of it is read or written any more,
@@ -35,6 +36,7 @@ from kraftlog.broker.log.formats.checkpoints import (
 )
 from kraftlog.broker.log.formats.names import (
     CLEAN_SHUTDOWN_NAME,
+    HIGH_WATERMARKS_NAME,
     LOCK_NAME,
     LOG_STARTS_NAME,
     LOG_SUFFIX,
@@ -92,6 +94,7 @@ class LogDirectory:
         self._lock = lock
         self._recovery_points: dict[TopicPartition, int] = {}
         self._log_starts: dict[TopicPartition, int] = {}
+        self._high_watermarks: dict[TopicPartition, int] = {}
         self._was_shut_down_cleanly = False
 
     @classmethod
@@ -140,6 +143,10 @@ class LogDirectory:
         except MalformedBytes as error:
             logger.warning("all segments are read: the recovery points are not known", reason=str(error))
         try:
+            self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_NAME)
+        except MalformedBytes as error:
+            logger.warning("leaders and followers find out again what is committed", reason=str(error))
+        try:
             self._log_starts = self._read_offsets(LOG_STARTS_NAME)
         except MalformedBytes as error:
             raise StorageError(
@@ -183,6 +190,22 @@ class LogDirectory:
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)
         self._was_shut_down_cleanly = False
+        self._restore_high_watermarks()
+
+    def _restore_high_watermarks(self) -> None:
+        """What was committed at the last checkpoint is committed, as far as the log has it still (DB-24).
+
+        What a crash has taken is taken from the checkpoint at once. Consider one of 10, and a log that ends at 6 after
+        the power was lost: it gets two other records, and the power is lost again. These are not committed.
+        """
+        kept = {}
+        for partition, offset in self._high_watermarks.items():
+            log = self.logs.get(partition)
+            if log is not None:
+                log.advance_high_watermark(min(offset, log.log_end_offset))
+                kept[partition] = min(offset, log.log_end_offset)
+        if kept != self._high_watermarks:
+            self._save_high_watermarks(kept)
 
     def _load_one(
         self,
@@ -302,6 +325,8 @@ class LogDirectory:
             self._save_recovery_points(_without(self._recovery_points, partition))
         if self._log_starts.get(partition, 0):
             self._save_log_starts(_without(self._log_starts, partition))
+        if self._high_watermarks.get(partition, 0):
+            self._save_high_watermarks(_without(self._high_watermarks, partition))
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
@@ -322,6 +347,19 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
+    def checkpoint_high_watermarks(self) -> None:
+        """Write what of each log is committed (DB-24). Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        self.check_online()
+        try:
+            self._write_high_watermarks()
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+
+    def _write_high_watermarks(self) -> None:
+        high_watermarks = {key: log.high_watermark for key, log in self.logs.items() if log.high_watermark}
+        if high_watermarks != self._high_watermarks:
+            self._save_high_watermarks(high_watermarks)
+
     def _write_checkpoints(self) -> None:
         recovery_points = self._recovery_points | {
             key: log.durability.recovery_point_to_save for key, log in self.logs.items()
@@ -333,9 +371,11 @@ class LogDirectory:
             self._save_log_starts(log_starts)
 
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
-        """Make durable that the log is known to be flushed up to here only."""
+        """Make durable that the log is known to be flushed, and committed, up to here only."""
         if self._recovery_points.get(partition, 0) > offset:
             self._save_recovery_points(self._recovery_points | {partition: offset})
+        if self._high_watermarks.get(partition, 0) > offset:
+            self._save_high_watermarks(self._high_watermarks | {partition: offset})
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """Make the log's start durable."""
@@ -351,6 +391,10 @@ class LogDirectory:
     def _save_log_starts(self, offsets: dict[TopicPartition, int]) -> None:
         self._write_offsets(LOG_STARTS_NAME, offsets)
         self._log_starts = offsets
+
+    def _save_high_watermarks(self, offsets: dict[TopicPartition, int]) -> None:
+        self._write_offsets(HIGH_WATERMARKS_NAME, offsets)
+        self._high_watermarks = offsets
 
     def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
         write_new_file(self._files, join(self.path, name), encode_offsets(offsets))
@@ -399,6 +443,7 @@ class LogDirectory:
                 for log in self.logs.values():
                     log.close()
                 self._write_checkpoints()
+                self._write_high_watermarks()
                 content = json.dumps({"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch})
                 write_new_file(self._files, join(self.path, CLEAN_SHUTDOWN_NAME), content.encode("ascii"))
         finally:

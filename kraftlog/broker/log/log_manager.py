@@ -209,6 +209,14 @@ class LogManager:
             except ApiError as error:
                 logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
 
+    def checkpoint_high_watermarks(self) -> None:
+        """Write what of each log is committed, so that a start need not find out again."""
+        for directory in self.online:
+            try:
+                directory.checkpoint_high_watermarks()
+            except ApiError as error:
+                logger.warning("high watermarks are not written", path=directory.path, reason=str(error))
+
     def stop_due_flushes(self) -> None:
         """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
         for directory in self.directories:

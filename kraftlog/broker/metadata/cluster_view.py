@@ -154,6 +154,21 @@ class ClusterView:
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced
 
+    def registered_epoch(self, broker_id: int) -> int | None:
+        """The epoch of a broker's registration; None if it is not registered."""
+        broker = self.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
+
+    def is_fenced(self, broker_id: int) -> bool:
+        """Whether a broker is fenced."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.fenced
+
+    def is_shutting_down(self, broker_id: int) -> bool:
+        """Whether a broker is in its controlled shutdown."""
+        broker = self.brokers.get(broker_id)
+        return broker is not None and broker.in_controlled_shutdown
+
     def is_reachable(self, broker_id: int, listener_name: str) -> bool:
         """Whether it is also to be reached by clients of a listener."""
         broker = self.brokers.get(broker_id)

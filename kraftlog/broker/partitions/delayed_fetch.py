@@ -1,6 +1,8 @@
 """A Fetch that waits for records: parked until there are `min_bytes`, or its time is over (DB-66).
 
-While it waits, only positions are looked at: nothing is read until it is answered.
+While it waits, only positions are looked at: nothing is read until it is answered. One of a follower is counted when
+it comes, as its offsets say what the follower has. When there is something for it, what has arrived in the same turn of
+the loop is appended first.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.partitions.reading import Isolation, Located, Read, ReadFrom, locate, read
+from kraftlog.broker.partitions.reading import Located, Read, Reader, ReadFrom, count_follower, locate, read
 from raft.shell.runtime import Runtime, Timer
 
 OnRead = Callable[[list[Read]], None]
@@ -19,15 +21,16 @@ class DelayedFetch:
     """One request. For one thread."""
 
     def __init__(
-        self, wanted: Sequence[ReadFrom], isolation: Isolation, bytes_max: int, min_bytes: int, on_read: OnRead
+        self, wanted: Sequence[ReadFrom], reader: Reader, bytes_max: int, min_bytes: int, on_read: OnRead
     ) -> None:
         """`wanted` has each partition once."""
         self._wanted = wanted
-        self._isolation = isolation
+        self._reader = reader
         self._bytes_max = bytes_max
         self._min_bytes = min_bytes
         self._on_read = on_read
         self._timer: Timer | None = None
+        self._runtime: Runtime | None = None
         self._is_done = False
         self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
@@ -42,6 +45,10 @@ class DelayedFetch:
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
         """Answer now, or when there is enough, or after `max_wait_ms`."""
         located = self._locate()
+        if self._reader.is_follower:
+            located = [
+                count_follower(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)
+            ]
         byte_count = sum(one.byte_count for one in located)
         if (
             max_wait_ms <= 0
@@ -54,8 +61,9 @@ class DelayedFetch:
         for wanted, one in zip(self._wanted, located, strict=True):
             self._waiting[wanted.partition] = wanted
             self._available[wanted.partition] = one.byte_count
-            wanted.partition.watch(self)
+            wanted.partition.watch(self, to_log_end=self._reader.is_follower)
         self._available_bytes = sum(self._available.values())
+        self._runtime = runtime
         self._timer = runtime.call_later(max_wait_ms, self.expire)
 
     def partition_changed(self, partition: Partition) -> None:
@@ -63,11 +71,14 @@ class DelayedFetch:
         wanted = self._waiting.get(partition)
         if self._is_done or wanted is None:
             return
-        one = locate(wanted, self._isolation, self._bytes_max, min_one_batch=True)
+        one = locate(wanted, self._reader, self._bytes_max, min_one_batch=True)
         self._available_bytes += one.byte_count - self._available[partition]
         self._available[partition] = one.byte_count
         if one.ends_wait or self._available_bytes >= min(self._min_bytes, self._bytes_max):
-            self.expire()
+            if self._reader.is_follower and self._runtime is not None:
+                self._runtime.call_soon(self.expire)
+            else:
+                self.expire()
 
     def expire(self) -> None:
         """Answer with what there is."""
@@ -80,7 +91,7 @@ class DelayedFetch:
         bytes_left = self._bytes_max
         min_one_batch = True
         for wanted in self._wanted:
-            one = locate(wanted, self._isolation, bytes_left, min_one_batch=min_one_batch)
+            one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
             if one.byte_count:
                 min_one_batch = False
                 bytes_left = max(0, bytes_left - one.byte_count)
@@ -89,7 +100,7 @@ class DelayedFetch:
 
     def _finish(self, located: Sequence[Located]) -> None:
         self._end()
-        self._on_read([read(wanted, self._isolation, one) for wanted, one in zip(self._wanted, located, strict=True)])
+        self._on_read([read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)])
 
     def _end(self) -> None:
         self._is_done = True

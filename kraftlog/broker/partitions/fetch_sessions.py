@@ -55,6 +55,8 @@ class FetchPosition(NamedTuple):
     bytes_max: int
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
+    """Where the log of a follower starts."""
 
 
 class _Cached:

@@ -17,9 +17,9 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.partitions.partition import NO_EPOCH, Partition, Replication
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from raft.core.types import Offset
+from raft.core.types import NO_LEADER, Offset
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
@@ -42,11 +42,36 @@ class TopicSettings(Protocol):
         ...
 
 
+class Followers(Protocol):
+    """Has replicas follow their leaders. Both may be called again for what is so already."""
+
+    def follow(self, partition: Partition) -> None:
+        """Another broker leads in the partition's epoch, which is a new one, or the log has just come online."""
+        ...
+
+    def unfollow(self, partition: Partition) -> None:
+        """Nothing is appended to its log any more: this broker is about to lead it, nobody leads, or it goes."""
+        ...
+
+
+class NobodyFollows:
+    """Of a broker that does not replicate."""
+
+    def follow(self, partition: Partition) -> None:
+        """Do nothing."""
+
+    def unfollow(self, partition: Partition) -> None:
+        """Do nothing."""
+
+
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
 
-    def __init__(self, broker_id: int, logs: LogManager, settings: TopicSettings) -> None:
-        self.broker_id = broker_id
+    def __init__(self, logs: LogManager, settings: TopicSettings, replication: Replication) -> None:
+        self.broker_id = replication.broker_id
+        self.replication = replication
+        self.followers: Followers = NobodyFollows()
+        """Has the replicas here follow; to be set before the metadata is shown."""
         self._logs = logs
         self._settings = settings
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -109,6 +134,10 @@ class Partitions:
             if self._is_mine(change.after) and change.after is not None:
                 self._set(change.after, new_topics)
         self._on_configs(delta)
+        if delta.brokers:
+            # A follower outside the ISR that is fenced now holds no high watermark back any more (DB-13).
+            for partition in self:
+                partition.raise_high_watermark()
 
     def _is_mine(self, record: PartitionRecord | None) -> bool:
         return record is not None and self.broker_id in record.replicas
@@ -139,21 +168,32 @@ class Partitions:
             if topic is None:
                 return  # removed again by what is applied already, of which the next change tells
             name = TopicPartition(topic, record.partition_id)
-            partition = Partition(self.broker_id, name, record, self._settings.min_insync_replicas(topic))
+            partition = Partition(name, record, self.replication, self._settings.min_insync_replicas(topic))
             self._by_id[key] = self._by_name[name] = partition
             self._open(partition)
+            epoch_before = NO_EPOCH
         elif record.partition_epoch <= partition.record.partition_epoch:
             return
+        else:
+            epoch_before = partition.leader_epoch
         partition.update(record, partition.min_insync_replicas)
-        self._lead(partition)
-        partition.notify()
+        if partition.leader_epoch != epoch_before:
+            self._take_role(partition)
+        else:
+            partition.lead()
+        partition.notify_all()
 
-    def _lead(self, partition: Partition) -> None:
-        """Begin the leader's epoch, if this broker leads."""
-        if partition.is_leader and partition.log is not None:
-            # The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
-            partition.log.assign_epoch(partition.leader_epoch)
-            partition.raise_high_watermark()
+    def _take_role(self, partition: Partition) -> None:
+        """Lead or follow in the epoch that the metadata says; what was before ends first (R-18)."""
+        if partition.is_leader:
+            self.followers.unfollow(partition)
+            partition.lead()
+            return
+        partition.stop_leading()
+        if partition.log is None or partition.record.leader == NO_LEADER:
+            self.followers.unfollow(partition)
+        else:
+            self.followers.follow(partition)
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic that this broker may have had nothing of so far."""
@@ -211,6 +251,8 @@ class Partitions:
         self._by_name.pop(partition.name, None)
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
+        self.followers.unfollow(partition)
+        partition.stop_leading()
         try:
             # Also a damaged one, whose log is not open, but whose files are there.
             self._logs.delete_log(partition.name, gone)
@@ -227,9 +269,16 @@ class Partitions:
             if partition.log is None:
                 if self._logs.directory_of(partition.name) is None:
                     self._open(partition)
-                    self._lead(partition)
+                    if partition.log is not None:
+                        self._take_role(partition)
                 continue
             try:
                 self._logs.log_of(partition.name)
             except ApiError as error:
+                self.followers.unfollow(partition)
                 partition.close(error)
+
+    def check_isrs(self) -> None:
+        """Have those leave an ISR that are not caught up; due every half of `replica.lag.time.max.ms` (DB-15)."""
+        for partition in self:
+            partition.check_isr()

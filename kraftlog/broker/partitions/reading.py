@@ -28,6 +28,28 @@ class Isolation(IntEnum):
     """To the high watermark."""
     READ_COMMITTED = 1
     """To the last stable offset (KIP-98)."""
+    LOG_END = 2
+    """Everything: what followers read. No number of Kafka's."""
+
+
+NO_REPLICA: Final = -1
+
+
+class Reader(NamedTuple):
+    """Who reads, and up to where."""
+
+    isolation: Isolation
+    must_lead: bool = True
+    """Whether only the leader answers it: consumers that know of racks may read from any replica (KIP-392)."""
+    replica_id: int = NO_REPLICA
+    """The broker whose replicas follow; -1 for a consumer."""
+    broker_epoch: int = NO_EPOCH
+    """That of the broker which follows; -1 if it does not say."""
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it is a broker that follows."""
+        return self.replica_id != NO_REPLICA
 
 
 class ReadFrom(NamedTuple):
@@ -38,6 +60,8 @@ class ReadFrom(NamedTuple):
     bytes_max: int
     current_leader_epoch: int = NO_EPOCH
     last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = UNKNOWN_OFFSET
+    """Where the log of a follower starts."""
 
 
 class Located(NamedTuple):
@@ -73,21 +97,34 @@ class Read(NamedTuple):
     records: bytes = b""
 
 
-def locate(wanted: ReadFrom, isolation: Isolation, bytes_max: int, *, min_one_batch: bool) -> Located:
-    """What a consumer may read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any."""
+def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
+    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any."""
     try:
-        log = wanted.partition.leader_log(wanted.current_leader_epoch)
+        log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
         diverging = _diverging(log, wanted)
         if diverging is not None:
             return Located(diverging=diverging)
-        end_offset = readable_end(log, isolation)
+        end_offset = readable_end(log, reader.isolation)
         limit = min(bytes_max, wanted.bytes_max)
         return Located(log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
     except ApiError as error:
         return Located(error=error)
 
 
-def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
+def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Located:
+    """A follower has everything below the offset that it asks for, if there was no error and the logs agree (DB-01)."""
+    if located.error is not None or located.diverging is not None:
+        return located
+    try:
+        wanted.partition.follower_fetched(
+            reader.replica_id, reader.broker_epoch, wanted.offset, wanted.log_start_offset
+        )
+    except ApiError as error:
+        return Located(error=error)
+    return located
+
+
+def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
     """The result for a partition: what was located is read."""
     if located.error is not None:
         return _refused(located.error, wanted.partition.log)
@@ -96,7 +133,7 @@ def read(wanted: ReadFrom, isolation: Isolation, located: Located) -> Read:
         log = wanted.partition.online_log()
         records = b"" if located.found is None else log.reader.read_slice(located.found)
         aborted = None
-        if isolation is Isolation.READ_COMMITTED:
+        if reader.isolation is Isolation.READ_COMMITTED:
             aborted = _aborted_in(log, wanted.offset, records)
     except ApiError as error:
         return _refused(error, log)
@@ -125,7 +162,9 @@ def _refused(error: ApiError, log: PartitionLog | None) -> Read:
 
 
 def readable_end(log: PartitionLog, isolation: Isolation) -> int:
-    """The offset before which a consumer reads."""
+    """The offset before which it is read."""
+    if isolation is Isolation.LOG_END:
+        return log.log_end_offset
     return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.high_watermark
 
 

@@ -7,14 +7,15 @@ from typing import Final
 
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.fetch import FetchApi
-from kraftlog.broker.apis.logs import DeleteRecordsApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.broker.partitions.partition import Replication
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
@@ -33,6 +34,7 @@ FETCH: Final = 1
 LIST_OFFSETS: Final = 2
 DELETE_RECORDS: Final = 21
 VERSIONS: Final = {PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, DELETE_RECORDS: 2}
+LAG_MAX_MS: Final = 30_000
 _CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
 
 
@@ -51,7 +53,8 @@ class Broker:
             new_id=metadata.new_id,
         )  # fmt: skip
         self.cluster = ClusterView(CLUSTER_ID)
-        self.partitions = Partitions(BROKER_ID, self.logs, metadata)
+        replication = Replication(BROKER_ID, self.cluster, LAG_MAX_MS, process.now_ms)
+        self.partitions = Partitions(self.logs, metadata, replication)
         for publisher in (self.cluster, self.partitions):
             publisher.on_snapshot(metadata.end_offset, metadata.connection)
         lookup = PartitionLookup(self.partitions, self.cluster)
@@ -60,7 +63,7 @@ class Broker:
             PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
             FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
             LIST_OFFSETS: ListOffsetsApi(lookup).handle,
-            DELETE_RECORDS: DeleteRecordsApi(lookup).handle,
+            DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
         }
 
     def on_deltas(self, deltas: list[MetadataDelta]) -> None:

@@ -19,14 +19,21 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.partitions.partition import Partition, Replication
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.requests import Client, ClientRequest, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
-from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from kraftlog.kafka.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
 from kraftlog.kafka.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -51,6 +58,7 @@ from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
 
 ME = 1
+LAG_MAX_MS = 30_000
 R = TypeVar("R", bound=Message)
 
 
@@ -134,7 +142,9 @@ class BrokerWorld:
             self.files, log_paths, self.runtime, cluster_id=CLUSTER_ID, node_id=ME,
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
-        self.partitions = Partitions(ME, self.logs, self.configs)
+        self.partitions = Partitions(
+            self.logs, self.configs, Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
+        )
         self.placed: list[tuple[str, UUID]] = []
         self.partitions.on_created = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
         self.begin_anew()
@@ -213,19 +223,26 @@ class BrokerWorld:
 
     def read(
         self, *parts: tuple[int, int], min_bytes: int = 1, version: int = 17, number: int = 1, name: str = "clicks",
-        isolation: int = 0, max_bytes: int = 1_000_000, last_fetched_epoch: int = -1,
+        isolation: int = 0, max_bytes: int = 1_000_000, last_fetched_epoch: int = -1, leader_epoch: int = -1,
+        follower: int = -1, broker_epoch: int = -1, log_start_offset: int = -1,
     ) -> None:  # fmt: skip
-        """Fetch from an offset of each of some partitions of a topic."""
+        """Fetch from an offset of each of some partitions of a topic; `follower` is the broker that follows."""
         asked = tuple(
             FetchPartition(
                 partition=index, fetch_offset=offset, partition_max_bytes=1_000_000,
-                last_fetched_epoch=last_fetched_epoch,
+                last_fetched_epoch=last_fetched_epoch, current_leader_epoch=leader_epoch,
+                log_start_offset=log_start_offset,
             )
             for index, offset in parts
         )  # fmt: skip
         topics = (FetchTopic(topic=name, topic_id=an_id(number), partitions=asked),)
         body = FetchRequest(
-            max_wait_ms=500, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation, topics=topics
+            max_wait_ms=500,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            isolation_level=isolation,
+            topics=topics,
+            replica_state=ReplicaState(replica_id=follower, replica_epoch=broker_epoch),
         )
         self.ask(self.fetch.handle, body, version)
 

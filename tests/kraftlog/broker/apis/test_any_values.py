@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.cluster import FindCoordinatorApi
+from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
-from kraftlog.broker.apis.logs import DeleteRecordsApi, DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ConnectionRefused
@@ -36,7 +37,7 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "ListOffsets": world.list_offsets.handle,
             "Metadata": world.metadata.handle,
             "FindCoordinator": FindCoordinatorApi().handle,
-            "DeleteRecords": DeleteRecordsApi(world.lookup).handle,
+            "DeleteRecords": DeleteRecordsApi(world.lookup, world.runtime).handle,
             "InitProducerId": InitProducerIdApi(ProducerIds(lambda: None)).handle,
             "OffsetForLeaderEpoch": world.epoch_ends.handle,
             "DescribeLogDirs": DescribeLogDirsApi(world.logs, lambda path: DiskSpace()).handle,

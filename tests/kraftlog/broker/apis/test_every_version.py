@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftlog.broker.apis.cluster import FindCoordinatorApi
-from kraftlog.broker.apis.logs import DeleteRecordsApi, DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.delete_records import DeleteRecordsApi
+from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kraftlog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
@@ -42,7 +43,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 def delete_records(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
     part = DeleteRecordsPartition(partition_index=index, offset=0)
     topics = (DeleteRecordsTopic(name="clicks", partitions=(part,)),)
-    return DeleteRecordsApi(world.lookup).handle, DeleteRecordsRequest(topics=topics, timeout_ms=1)
+    return DeleteRecordsApi(world.lookup, world.runtime).handle, DeleteRecordsRequest(topics=topics, timeout_ms=1)
 
 
 def describe_log_dirs(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
@@ -101,4 +102,8 @@ def test_produce_is_answered_in_every_version(world: BrokerWorld, version: int, 
 def test_fetch_is_answered_in_every_version(world: BrokerWorld, version: int, offset: int, index: int) -> None:
     for isolation in (0, 1):
         world.read((index, offset), version=version, isolation=isolation)
+        if not world.answers:  # a consumer may read from a follower, and waits there as at the leader
+            assert version >= 11
+            assert (index, offset) == (FOLLOWED, 0)
+            world.runtime.expire()
         assert len(world.fetched()) == 1

@@ -57,6 +57,7 @@ class FetchWorld(World):
         self, offsets: dict[int, int], version: int = NEWEST, *, bytes_max: int = 1_000_000,
         partition_bytes_max: int = 1_000_000, min_bytes: int = 1, max_wait_ms: int = 0,
         session: tuple[int, int] = (0, -1), forgotten: tuple[int, ...] = (), last_fetched_epoch: int = -1,
+        leader_epoch: int = -1,
     ) -> None:  # fmt: skip
         """A Fetch of partitions from offsets."""
         asked = tuple(
@@ -65,6 +66,7 @@ class FetchWorld(World):
                 fetch_offset=offset,
                 partition_max_bytes=partition_bytes_max,
                 last_fetched_epoch=last_fetched_epoch,
+                current_leader_epoch=leader_epoch,
             )
             for number, offset in offsets.items()
         )
@@ -195,8 +197,8 @@ def test_where_the_leader_is_is_told_from_version_16_on(world: FetchWorld, versi
     other = RegisterBrokerRecord(broker_id=2, end_points=[endpoint])
     world.cluster.on_delta(MetadataDelta(end_offset=Offset(3), brokers=(Change(None, other),)))
     world.lead(2, 1)
-    world.fetch_from({0: 0}, version)
-    assert world.code() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    world.fetch_from({0: 0}, version, leader_epoch=0 if version >= 9 else -1)
+    assert world.code() == (ErrorCode.FENCED_LEADER_EPOCH if version >= 9 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     leader = world.response.responses[0].partitions[0].current_leader
     nodes = [(node.node_id, node.host, node.port) for node in world.response.node_endpoints]
     if version >= 16:

@@ -45,12 +45,13 @@ def test_a_producer_is_told_of_the_leader_from_version_10_on(world: BrokerWorld,
 @pytest.mark.parametrize("index", [0, 1])
 @pytest.mark.parametrize("version", range(4, 19))
 def test_a_consumer_is_told_of_the_leader_from_version_16_on(world: BrokerWorld, version: int, index: int) -> None:
-    world.read((index, 0), version=version)
+    world.read((index, 0), version=version, leader_epoch=3)
     response = world.last(FetchResponse)
     (part,) = response.responses[0].partitions
     told = (part.current_leader.leader_id, part.current_leader.leader_epoch)
+    knows_epoch = index == 0 and version >= 9
     assert (part.error_code, told) == (
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
         (2, 7 + index) if version >= 16 else (-1, -1),
     )
     assert [node.node_id for node in response.node_endpoints] == ([2] if version >= 16 else [])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.apis.logs import DeleteRecordsApi, DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.delete_records import DeleteRecordsApi
+from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -44,7 +45,7 @@ def deleted(world: BrokerWorld, offset: int, name: str = "clicks", index: int = 
         DeleteRecordsTopic(name=name, partitions=(DeleteRecordsPartition(partition_index=index, offset=offset),)),
     )
     body = DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
-    response = world.answer_to(DeleteRecordsApi(world.lookup).handle, body, 2, DeleteRecordsResponse)
+    response = world.answer_to(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2, DeleteRecordsResponse)
     (part,) = response.topics[0].partitions
     return part.error_code, part.low_watermark
 

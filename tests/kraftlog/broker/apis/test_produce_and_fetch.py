@@ -16,6 +16,7 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.broker.partitions.partition import Replication
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
@@ -34,6 +35,7 @@ from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from raft.core.types import Offset
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.database import open_database
+from tests.kraftlog.broker.broker_world import LAG_MAX_MS
 from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime, batch
 
 TOPIC_ID = bytes(range(16))
@@ -50,9 +52,10 @@ class World:
             MemoryFileSystem(), ["data"], self.runtime, cluster_id=CLUSTER_ID, node_id=BROKER,
             config_of=lambda partition: configs.log_config(partition.topic),
         )  # fmt: skip
-        self.partitions = Partitions(BROKER, self.logs, configs)
         self.metadata = open_database(directory / "metadata.db", CLUSTER_ID).conn
         self.cluster = ClusterView(CLUSTER_ID)
+        replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
+        self.partitions = Partitions(self.logs, configs, replication)
         self.cluster.on_snapshot(Offset(0), self.metadata)
         lookup = PartitionLookup(self.partitions, self.cluster)
         self.quotas = ClientQuotas()
@@ -99,7 +102,9 @@ class World:
 
     def read(self, offset: int, min_bytes: int = 1) -> None:
         """Fetch from an offset."""
-        asked = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1_000_000)
+        asked = FetchPartition(
+            partition=0, fetch_offset=offset, partition_max_bytes=1_000_000, current_leader_epoch=0
+        )  # fmt: skip
         topics = (FetchTopic(topic_id=TOPIC_ID, partitions=(asked,)),)
         self.ask(self.fetch.handle, FetchRequest(max_wait_ms=500, min_bytes=min_bytes, topics=topics), 17)
 
@@ -134,7 +139,7 @@ def test_a_fetch_that_waits_ends_when_the_broker_leads_no_more(tmp_path: Path) -
     world = World(tmp_path)
     world.read(0)
     world.lead(2, 1)
-    assert world.fetched() == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, 0)
+    assert world.fetched() == (ErrorCode.FENCED_LEADER_EPOCH, -1, 0)
 
 
 def test_a_produce_that_waits_for_its_flush_ends_when_the_broker_leads_no_more(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ MADE_ANEW = (remove_topic(1), topic("clicks", 2), replicas(2))
         ((remove_topic(1),), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (MADE_ANEW, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ((MOVED,), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        ((OTHER_LEADER,), ErrorCode.NOT_LEADER_OR_FOLLOWER),
     ],
 )
 @pytest.mark.parametrize("comes_by_snapshot", [False, True])
@@ -47,6 +46,20 @@ def test_a_fetch_and_a_produce_that_wait_for_others_end_with_what_became_of_the_
     assert world.produced_codes() == [code]
     assert all(timer.is_cancelled for timer in world.runtime.timers)
     assert partition.watcher_count == 0
+
+
+@pytest.mark.parametrize("version", [10, 18])
+def test_a_fetch_and_a_produce_that_wait_end_when_another_broker_leads(tmp_path: Path, version: int) -> None:
+    """A consumer that knows of racks may read from a follower: it is told of the new epoch, as it named the old one."""
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])
+    world.send((0, batch(1)))
+    world.runtime.run()
+    world.read((0, 0), version=version, leader_epoch=0)
+    assert world.answers == []
+    world.commit(OTHER_LEADER)
+    assert [part.error_code for part in world.fetched()] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert world.produced_codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert world.replica().watcher_count == 0
 
 
 def test_a_fetch_waits_no_longer_than_its_client(tmp_path: Path) -> None:

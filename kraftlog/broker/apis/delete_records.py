@@ -1,0 +1,160 @@
+"""DeleteRecords: the leader's log starts later, and it is done when those of its living followers do (DB-65)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.log.partition_log import HIGH_WATERMARK
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from raft.shell.runtime import Runtime, Timer
+from statemachine.words.names import INTERNAL_TOPICS
+
+NO_LOW_WATERMARK: Final = -1
+
+
+class DeleteRecordsApi:
+    """Handles DeleteRecords (DB-65)."""
+
+    def __init__(self, lookup: PartitionLookup, runtime: Runtime) -> None:
+        self._lookup = lookup
+        self._runtime = runtime
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer when no living replica starts below the new starts, or after the request's time.
+
+        The leader's new start is durable at once; the segments below go when retention next looks.
+        """
+        body = cast(DeleteRecordsRequest, request.body)
+        parts = [
+            self._delete(topic.name, one.partition_index, one.offset)
+            for topic in body.topics
+            for one in topic.partitions
+        ]
+        delayed = _DelayedDeletion(parts, partial(_answer, body, parts, reply))
+        delayed.begin(self._runtime, body.timeout_ms)
+        if delayed.is_waiting:
+            request.on_client_done.append(delayed.forget)
+
+    def _delete(self, topic: str, index: int, offset: int) -> _Deletion:
+        deletion = _Deletion(topic, index)
+        try:
+            if topic in INTERNAL_TOPICS:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators only"
+                )
+            partition = self._lookup.named(topic, index)
+            log = partition.leader_log()
+            if not log.config.is_deleted:
+                raise ApiError(
+                    ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted: its cleanup.policy is compact"
+                )
+            wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
+            log.delete_records(wanted)
+            deletion.partition, deletion.wanted = partition, wanted
+        except ApiError as error:
+            deletion.error = error.code
+        return deletion
+
+
+@dataclass(slots=True, eq=False)
+class _Deletion:
+    """One partition of a request."""
+
+    topic: str
+    index: int
+    partition: Partition | None = None
+    wanted: int = 0
+    low_watermark: int = NO_LOW_WATERMARK
+    error: ErrorCode = ErrorCode.NONE
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a living replica may start below."""
+        return self.error is ErrorCode.NONE and self.low_watermark < self.wanted
+
+    def look(self) -> None:
+        """See how far the replicas are, and whether this broker leads still."""
+        if self.partition is None:
+            return
+        try:
+            self.partition.leader_log()
+            self.low_watermark = self.partition.low_watermark
+        except ApiError as error:
+            self.error = error.code
+
+
+class _DelayedDeletion:
+    """A request that waits for followers."""
+
+    def __init__(self, parts: list[_Deletion], on_done: Callable[[], None]) -> None:
+        self._parts = parts
+        self._on_done = on_done
+        self._timer: Timer | None = None
+        self.is_waiting = True
+
+    def begin(self, runtime: Runtime, timeout_ms: int) -> None:
+        for part in self._parts:
+            part.look()
+        if not any(part.is_waiting for part in self._parts):
+            self._finish()
+            return
+        for part in self._parts:
+            if part.partition is not None:
+                part.partition.watch(self)
+        self._timer = runtime.call_later(max(0, timeout_ms), self._time_out)
+
+    def partition_changed(self, partition: Partition) -> None:
+        """A follower has moved its start, or another broker leads."""
+        for part in self._parts:
+            if part.partition is partition and part.is_waiting:
+                part.look()
+        if self.is_waiting and not any(part.is_waiting for part in self._parts):
+            self._finish()
+
+    def forget(self) -> None:
+        """The client is gone."""
+        self.is_waiting = False
+        if self._timer is not None:
+            self._timer.cancel()
+        for part in self._parts:
+            if part.partition is not None:
+                part.partition.unwatch(self)
+
+    def _time_out(self) -> None:
+        for part in self._parts:
+            if part.is_waiting:
+                part.error = ErrorCode.REQUEST_TIMED_OUT
+        self._finish()
+
+    def _finish(self) -> None:
+        self.forget()
+        self._on_done()
+
+
+def _answer(body: DeleteRecordsRequest, parts: list[_Deletion], reply: Reply) -> None:
+    results = iter(parts)
+    topics = tuple(
+        DeleteRecordsTopicResult(
+            name=topic.name,
+            partitions=tuple(
+                DeleteRecordsPartitionResult(
+                    partition_index=one.index, low_watermark=one.low_watermark, error_code=one.error
+                )
+                for one in (next(results) for _ in topic.partitions)
+            ),
+        )
+        for topic in body.topics
+    )
+    reply(DeleteRecordsResponse(topics=topics))
