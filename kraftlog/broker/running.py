@@ -38,12 +38,16 @@ from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.controller_errands import ControllerErrands
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.directory_assignments import DirectoryAssignments
+from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.network.serving import Limits, Listener, serving
 from kraftlog.broker.replication.isr_changes import IsrChanges
+from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
+from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
+from kraftlog.broker.replication.throttle import ReplicationQuota
 from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     AUTO_CREATE_TOPICS,
@@ -52,7 +56,13 @@ from kraftlog.broker.settings import (
     HEARTBEAT_INTERVAL,
     HIGH_WATERMARK_CHECKPOINT_INTERVAL,
     QUEUED_BYTES,
+    REPLICA_FETCH_BACKOFF,
+    REPLICA_FETCH_BYTES,
+    REPLICA_FETCH_BYTES_MIN,
+    REPLICA_FETCH_RESPONSE_BYTES,
+    REPLICA_FETCH_WAIT_MAX,
     REPLICA_LAG_MAX,
+    REPLICA_SOCKET_TIMEOUT,
     REQUEST_BYTES,
     RETENTION_CHECK_INTERVAL,
     BrokerSettings,
@@ -175,6 +185,7 @@ async def _serving(
     errands = ControllerErrands(ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch)
     isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, errands, runtime)
     broker.partitions.replication.ask_for_isr = isr_changes.ask
+    broker.partitions.followers = fetchers = _fetchers(broker, runtime)
     auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
     apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
@@ -200,6 +211,7 @@ async def _serving(
         yield
         await life.shut_down(STOP_TIMEOUT_MS)
     finally:
+        fetchers.stop()
         isr_changes.stop()
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
@@ -210,6 +222,35 @@ async def _serving(
         is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)
         if life is not None:
             await life.stop(is_clean=is_clean)
+
+
+def _fetchers(broker: Broker, runtime: AsyncioRuntime) -> ReplicaFetchers:
+    settings = broker.settings
+    fetch = FetchSettings(
+        wait_max_ms=settings.whole(REPLICA_FETCH_WAIT_MAX),
+        min_bytes=settings.whole(REPLICA_FETCH_BYTES_MIN),
+        max_bytes=settings.whole(REPLICA_FETCH_BYTES),
+        response_max_bytes=settings.whole(REPLICA_FETCH_RESPONSE_BYTES),
+        backoff_ms=settings.whole(REPLICA_FETCH_BACKOFF),
+    )
+    connections = BrokerConnections(
+        lambda broker_id: broker.cluster.node(broker_id, settings.inter_broker_listener),
+        client_id=f"broker-{settings.broker_id}-fetcher",
+        timeout_ms=fetch.wait_max_ms + settings.whole(REPLICA_SOCKET_TIMEOUT),
+        on_fatal=broker.fail,
+    )
+    return ReplicaFetchers(
+        Follower(
+            broker_id=settings.broker_id,
+            broker_epoch=lambda: broker.epoch,
+            logs=broker.logs,
+            runtime=runtime,
+            connector=connections,
+            settings=fetch,
+            throttle=broker.configs,
+            quota=ReplicationQuota(runtime.now_ms()),
+        )
+    )
 
 
 def _limits(settings: BrokerSettings) -> Limits:

@@ -18,7 +18,7 @@ from kraftbase.errors import ConfigurationError
 from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN
 from statemachine.query.descriptions import BrokerListener
 from statemachine.words.config_definitions import BROKER_CONFIGS, check_config
-from statemachine.words.config_kinds import Flag, Kind, Whole
+from statemachine.words.config_kinds import Flag, Kind, OneOf, Text, Whole
 from statemachine.words.resources import ResourceType
 
 ALLOW_PLAINTEXT: Final = "allow.plaintext"
@@ -27,10 +27,20 @@ CHECKPOINT_INTERVAL: Final = "log.flush.offset.checkpoint.interval.ms"
 CONNECTIONS_MAX_IDLE: Final = "connections.max.idle.ms"
 HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
 HIGH_WATERMARK_CHECKPOINT_INTERVAL: Final = "replica.high.watermark.checkpoint.interval.ms"
+INTER_BROKER_LISTENER: Final = "inter.broker.listener.name"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
+REPLICA_FETCH_BACKOFF: Final = "replica.fetch.backoff.ms"
+REPLICA_FETCH_BYTES: Final = "replica.fetch.max.bytes"
+REPLICA_FETCH_BYTES_MIN: Final = "replica.fetch.min.bytes"
+REPLICA_FETCH_RESPONSE_BYTES: Final = "replica.fetch.response.max.bytes"
+REPLICA_FETCH_WAIT_MAX: Final = "replica.fetch.wait.max.ms"
 REPLICA_LAG_MAX: Final = "replica.lag.time.max.ms"
+REPLICA_SELECTOR: Final = "replica.selector.class"
+REPLICA_SOCKET_TIMEOUT: Final = "replica.socket.timeout.ms"
 REQUEST_BYTES: Final = "socket.request.max.bytes"
 RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 PARTITIONS_NAME: Final = "partitions"
 """The log directory of a broker that was given none, within its own."""
@@ -63,8 +73,36 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     HIGH_WATERMARK_CHECKPOINT_INTERVAL: StaticConfig(
         Whole(1, _DAY_MS), "5000", "How often the broker writes down what of its logs is committed."
     ),
+    INTER_BROKER_LISTENER: StaticConfig(
+        Text(), "", "The listener over which brokers fetch from each other; empty: the first one."
+    ),
+    REPLICA_FETCH_BACKOFF: StaticConfig(
+        Whole(0, _INT_MAX), "1000", "How long a follower waits after an error before it fetches again."
+    ),
+    REPLICA_FETCH_BYTES: StaticConfig(
+        Whole(0, _INT_MAX), "1048576", "Bytes of one partition in an answer to a follower; a larger batch comes whole."
+    ),
+    REPLICA_FETCH_BYTES_MIN: StaticConfig(
+        Whole(0, _INT_MAX), "1", "Bytes that a leader waits for before it answers a follower."
+    ),
+    REPLICA_FETCH_RESPONSE_BYTES: StaticConfig(
+        Whole(0, _INT_MAX), "10485760", "Bytes of all partitions in an answer to a follower."
+    ),
+    REPLICA_FETCH_WAIT_MAX: StaticConfig(
+        Whole(0, _INT_MAX), "500", "How long a leader waits for these bytes before it answers a follower."
+    ),
     REPLICA_LAG_MAX: StaticConfig(
         Whole(1, _DAY_MS), "30000", "A follower that was not caught up for longer than this leaves the ISR."
+    ),
+    REPLICA_SELECTOR: StaticConfig(
+        OneOf(("", RACK_AWARE_SELECTOR)),
+        "",
+        f"Which replica consumers are sent to: the leader, or with {RACK_AWARE_SELECTOR} one in their rack.",
+    ),
+    REPLICA_SOCKET_TIMEOUT: StaticConfig(
+        Whole(1, _INT_MAX),
+        "30000",
+        "How long a follower waits for an answer, beside the time that its leader may wait.",
     ),
     RETENTION_CHECK_INTERVAL: StaticConfig(
         Whole(1, _DAY_MS), "300000", "How often the broker looks for segments that retention no longer keeps."
@@ -113,6 +151,12 @@ class BrokerSettings:
                     f"{listener.name} is advertised, and the broker's listeners are {', '.join(names)}; advertise one"
                     " of these"
                 )
+        inter_broker = self.static_value(INTER_BROKER_LISTENER)
+        if inter_broker and inter_broker not in names:
+            raise ConfigurationError(
+                f"{INTER_BROKER_LISTENER} is {inter_broker}, and the broker's listeners are {', '.join(names)}: name"
+                " one of these"
+            )
         if len(set(self.log_dirs)) < len(self.log_dirs):
             raise ConfigurationError("a log directory is given twice; give each once")
         for name, value in self.configs.items():
@@ -143,6 +187,11 @@ class BrokerSettings:
     def is_on(self, name: str) -> bool:
         """The value of one that is true or false."""
         return self.static_value(name).lower() == "true"
+
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener over which brokers fetch from each other; all of them have it."""
+        return self.static_value(INTER_BROKER_LISTENER) or self.listeners[0].name
 
     def advertised_as(self, name: str, port: int) -> BrokerListener:
         """Where clients reach a listener that is bound to `port`."""

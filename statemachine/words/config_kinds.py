@@ -82,6 +82,15 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True)
+class Text:
+    """Any text, which may be empty."""
+
+    def problem(self, value: str) -> str | None:
+        """Nothing is wrong with any."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class Flag:
     """true or false, in any case."""
 
@@ -155,7 +164,7 @@ class HostLimits:
 ListKind = SomeOf | ThrottledReplicas | ClassNames
 """Those whose values are elements, separated by commas."""
 
-Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Flag | HostLimits | ListKind
+Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Text | Flag | HostLimits | ListKind
 
 
 def split_elements(value: str) -> list[str]:

@@ -29,6 +29,7 @@ from kraftlog.kafka.record_batch import MAGIC, Compression
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
 _MAGIC_AT: Final = 16
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class Appended(NamedTuple):
@@ -170,18 +171,26 @@ def _bad_record(index: int, reason: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_RECORD, f"record {index} of the batch {reason}")
 
 
-def check_replicated(data: Buffer, end_offset: int) -> list[BatchPlace]:
+def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[BatchPlace]:
     """The batches that a leader has sent, for a log that ends at `end_offset`. Raises ApiError(CORRUPT_MESSAGE).
 
-    The last one may be cut off by the size of the answer; it is not among them.
+    `epochs` are those that they may have: from the log's latest one to the leader's. Those of the batches ascend in it.
+    The last batch may be cut off by the size of the answer; it is not among them.
     """
     found: list[BatchPlace] = []
     try:
         for position, header in read_headers(data):
-            if header.base_offset < end_offset:
+            if not end_offset <= header.base_offset <= header.last_offset < _OFFSET_MAX:
                 raise MalformedBytes(
-                    f"batch at offset {header.base_offset}", f"it must not begin before offset {end_offset}"
+                    f"batch at offset {header.base_offset}",
+                    f"it ends at {header.last_offset}; it must not begin before offset {end_offset}",
                 )
+            if header.leader_epoch not in epochs:
+                raise MalformedBytes(
+                    f"batch at offset {header.base_offset}",
+                    f"its leader epoch is {header.leader_epoch}; it must be from {epochs.start} to {epochs.stop - 1}",
+                )
+            epochs = range(header.leader_epoch, epochs.stop)
             if not has_right_crc(header, data, position):
                 raise MalformedBytes(f"batch at offset {header.base_offset}", "its CRC is not that of its bytes")
             end_offset = header.last_offset + 1

@@ -71,6 +71,8 @@ class LoadedLog:
     """From here on the file of epochs may lack what batches show: there was no room to write it."""
     torn_bytes: int
     """How much was cut from the end, with the segments behind it."""
+    names: list[str]
+    """The files that were in its directory."""
 
 
 class Loader:
@@ -96,7 +98,8 @@ class Loader:
 
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
-        self._tidy(self._files.list_directory(self._directory))
+        names = self._files.list_directory(self._directory)
+        self._tidy(names)
         base_offsets = self._segment_offsets()
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None
@@ -117,7 +120,7 @@ class Loader:
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
             epochs_are_saved_below=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
-            torn_bytes=self._torn_bytes,
+            torn_bytes=self._torn_bytes, names=names,
         )  # fmt: skip
 
     # --- what is there ------------------------------------------------------------------------------------------------

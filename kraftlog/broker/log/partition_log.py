@@ -15,6 +15,7 @@ from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.appends import Appended, check_produced, check_replicated, fitting
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.cut_records import CutRecords
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP, BatchHeader, set_append_time, set_place, writable
@@ -34,6 +35,8 @@ from statemachine.query.partition_descriptions import TopicPartition
 
 HIGH_WATERMARK: Final = -1
 """As the offset of DeleteRecords: all that is committed."""
+
+EPOCH_MAX: Final = 2**31 - 1
 
 
 class PartitionLog:
@@ -58,6 +61,7 @@ class PartitionLog:
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
+        self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
             handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
@@ -134,13 +138,14 @@ class PartitionLog:
         self._write(stored, [BatchPlace(0, header)], [marker], now_ms)
         return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)
 
-    def append_as_follower(self, data: Buffer, now_ms: int) -> int:
+    def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
         """Append batches as a leader has them; a part of one at the end is left out. Returns the log end offset.
 
-        Raises ApiError: CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR; then the log is as it was.
+        Raises ApiError: CORRUPT_MESSAGE, also for batches of a later epoch than the leader's, and then the log is as it
+        was; KAFKA_STORAGE_ERROR, and then it may have the first of several segments' batches.
         """
         self._health.check()
-        places = check_replicated(data, self.log_end_offset)
+        places = check_replicated(data, self.log_end_offset, range(self.epochs.latest, leader_epoch + 1))
         markers = [
             self._marker_of(data[place.position : place.position + place.header.size_bytes], place.header)
             for place in places
@@ -233,13 +238,27 @@ class PartitionLog:
 
     # --- truncating and deleting --------------------------------------------------------------------------------------
 
+    def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
+        """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (R-20)."""
+        with self._health:
+            self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
+        self.truncate(end_offset)
+
+    def forget_cut_records(self) -> None:
+        """Remove what was kept at truncations, if the high watermark shows that nobody can miss it."""
+        if len(self._cut_records):
+            with self._health:
+                self._cut_records.forget(self.high_watermark, self.epochs)
+
     def truncate(self, end_offset: int) -> None:
         """Cut the log to `end_offset`, or to before the batch that has it inside; durable when it returns.
 
-        Raises ApiError(KAFKA_STORAGE_ERROR).
+        Epochs that begin there or later go, also if no record does: consider a leader of epoch 5 that has appended
+        nothing at offset 10, and now follows one that has never heard of epoch 5. Raises ApiError(KAFKA_STORAGE_ERROR).
         """
         with self._health:
             if end_offset >= self.log_end_offset:
+                self.epochs.truncate_end(end_offset)
                 return
             self._host.lower_recovery_point(self.partition, min(end_offset, self.recovery_point))
             if end_offset <= self._segments.first.base_offset:

@@ -27,6 +27,7 @@ from statemachine.words.config_kinds import (
     LevelOrDefault,
     Number,
     OneOf,
+    Text,
     Whole,
 )
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
@@ -186,7 +187,7 @@ def type_of(kind: Kind) -> ConfigType:
             return ConfigType.INT
         case Fraction() | Number():
             return ConfigType.DOUBLE
-        case OneOf() | HostLimits():
+        case OneOf() | Text() | HostLimits():
             return ConfigType.STRING
     return ConfigType.LIST
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log_configs import partition_log_config
+from kraftlog.broker.replication.throttle import NONE_THROTTLED, ThrottledReplicas
 from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CONFIGS
@@ -18,6 +19,20 @@ from statemachine.words.config_definitions import BROKER_CONFIGS, MIN_ISR, TOPIC
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 _KEPT_TOPICS_MAX: Final = 10_000
+_THROTTLED_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+_THROTTLED_LEADERS: Final = "leader.replication.throttled.replicas"
+_FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+_LEADER_RATE: Final = "leader.replication.throttled.rate"
+
+
+class _Throttled(NamedTuple):
+    """The replicas of a topic on this broker that are throttled, as followers and as leaders."""
+
+    followers: ThrottledReplicas
+    leaders: ThrottledReplicas
+
+
+_NONE_OF_BOTH: Final = _Throttled(NONE_THROTTLED, NONE_THROTTLED)
 
 
 class TopicConfigs:
@@ -31,6 +46,8 @@ class TopicConfigs:
         self._brokers: Mapping[str, str] | None = None
         self._log_configs: dict[str, PartitionLogConfig] = {}
         self._min_isr: dict[str, int] = {}
+        self._throttled: dict[str, _Throttled] = {}
+        self._rates: dict[str, int] = {}
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Look everything up again."""
@@ -46,6 +63,8 @@ class TopicConfigs:
         self._brokers = None
         self._log_configs.clear()
         self._min_isr.clear()
+        self._throttled.clear()
+        self._rates.clear()
 
     def effective(self, topic: str) -> dict[str, str]:
         """The value of every config of a topic."""
@@ -83,6 +102,42 @@ class TopicConfigs:
                 self._min_isr.clear()
             count = self._min_isr[topic] = int(self.effective(topic)[MIN_ISR])
         return count
+
+    # --- throttled replication (KIP-73) -------------------------------------------------------------------------------
+
+    def throttled_followers(self, topic: str) -> ThrottledReplicas:
+        """This broker's in `follower.replication.throttled.replicas` of a topic."""
+        return self._throttled_of(topic).followers
+
+    def throttled_leaders(self, topic: str) -> ThrottledReplicas:
+        """This broker's in `leader.replication.throttled.replicas` of a topic."""
+        return self._throttled_of(topic).leaders
+
+    def _throttled_of(self, topic: str) -> _Throttled:
+        found = self._throttled.get(topic)
+        if found is None:
+            if len(self._throttled) >= _KEPT_TOPICS_MAX:
+                self._throttled.clear()
+            stored = self._stored(ResourceType.TOPIC, topic)
+            found = _Throttled(
+                ThrottledReplicas.parse(stored.get(_THROTTLED_FOLLOWERS, ""), self._broker_id),
+                ThrottledReplicas.parse(stored.get(_THROTTLED_LEADERS, ""), self._broker_id),
+            )
+            self._throttled[topic] = found = found if any(found) else _NONE_OF_BOTH
+        return found
+
+    def follower_rate(self) -> int:
+        """`follower.replication.throttled.rate`: bytes per second that this broker may fetch of throttled replicas."""
+        return self._rate(_FOLLOWER_RATE)
+
+    def leader_rate(self) -> int:
+        """`leader.replication.throttled.rate`: bytes per second that this broker may send of throttled replicas."""
+        return self._rate(_LEADER_RATE)
+
+    def _rate(self, name: str) -> int:
+        if name not in self._rates:
+            self._rates[name] = int(self.broker_value(name))
+        return self._rates[name]
 
     def broker_value(self, name: str) -> str:
         """The value of one of the brokers' configs on this broker."""
