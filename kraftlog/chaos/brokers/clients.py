@@ -21,6 +21,8 @@ from kraftlog.chaos.brokers.ledger import At, Ledger
 
 RECORDS_PER_SECOND: Final = 100
 """Of each producer."""
+FILLER: Final = bytes(range(256))
+"""The value of every record: what tells them apart is their keys."""
 READ_SECONDS: Final = 0.1
 RECORDS_PER_CALL: Final = 1_000
 BACK_SECONDS: Final = 120.0
@@ -86,13 +88,10 @@ class Clients:
         for incarnation in itertools.count():
             if self._is_over.is_set():
                 return
-            if incarnation:
-                self.ledger.counts["producers that could not go on"] += 1
             self._produce_as(f"{number}.{incarnation}", random)
 
     def _produce_as(self, name: str, random: Random) -> None:
         """Until the end, or the library's producer has failed for good."""
-        failed: list[KafkaError] = []
         producer = Producer(
             {
                 **SETTINGS,
@@ -102,20 +101,19 @@ class Clients:
                 "linger.ms": 5,
                 "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
                 "request.timeout.ms": 4_000,
-                "error_cb": lambda error: failed.append(error) if error.fatal() else None,
             }
         )
-        for sequence in itertools.count():
-            if self._is_over.is_set() or failed:
-                break
-            at, value = random.choice(self._partitions), f"{name}:{sequence}"
-            answered = functools.partial(self._answered, at, value)
-            try:
-                producer.produce(at.topic, value, partition=at.partition, on_delivery=answered)
-            except (BufferError, KafkaException):
-                producer.poll(READ_SECONDS)
-            producer.poll(random.uniform(0, 2 / RECORDS_PER_SECOND))
-        producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
+        try:
+            for sequence in itertools.count():
+                if self._is_over.is_set():
+                    break
+                at, value = random.choice(self._partitions), f"{name}:{sequence}"
+                answered = functools.partial(self._answered, at, value)
+                producer.produce(at.topic, FILLER, value, partition=at.partition, on_delivery=answered)
+                producer.poll(random.uniform(0, 2 / RECORDS_PER_SECOND))
+            producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
+        except KafkaException as failure:
+            self.ledger.note(f"producer {name} cannot go on: {failure.args[0].str()}")
 
     def _answered(self, at: At, value: str, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -187,7 +185,7 @@ def _consumer(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
 
 
 def _entry(message: Message) -> tuple[At, int, str]:
-    topic, partition, offset, value = message.topic(), message.partition(), message.offset(), message.value()
-    if topic is None or partition is None or offset is None or value is None:
-        raise ValueError("a record came without its place or its value")
-    return At(topic, partition), offset, value.decode()
+    topic, partition, offset, key = message.topic(), message.partition(), message.offset(), message.key()
+    if topic is None or partition is None or offset is None or key is None:
+        raise ValueError("a record came without its place or its key")
+    return At(topic, partition), offset, key.decode()

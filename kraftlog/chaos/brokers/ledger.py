@@ -36,6 +36,8 @@ class Ledger:
         self.counts: Counter[str] = Counter()
         """Of records: acknowledged, unknown, read, and so on."""
         self.violations: list[str] = []
+        self.notes: list[str] = []
+        """What is no violation, and may be worth a look."""
         self._acknowledged: defaultdict[At, dict[int, str]] = defaultdict(dict)
         self._without_offset: defaultdict[At, set[str]] = defaultdict(set)
         self._read: defaultdict[At, dict[int, str]] = defaultdict(dict)
@@ -80,6 +82,13 @@ class Ledger:
                 self._violation(f"{reader} was told high watermark {high_watermark} of {at}, before {known}")
             else:
                 self._high_watermarks[reader, at] = high_watermark
+
+    def note(self, story: str) -> None:
+        """A producer of the library has failed for good."""
+        with self._lock:
+            self.counts["producers that could not go on"] += 1
+            if len(self.notes) < STORIES_MAX:
+                self.notes.append(story)
 
     def break_rule(self, story: str) -> None:
         """Something that must not happen was seen elsewhere."""

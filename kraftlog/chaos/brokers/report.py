@@ -60,6 +60,7 @@ def figures(run: BrokersRun) -> dict[str, Any]:
         "records": {name: run.ledger.counts[name] for name in RECORDS},
         "times_read_back": run.times_read_back,
         "longest_pause_seconds": round(run.ledger.longest_pause_seconds, 2),
+        "notes": run.ledger.notes,
         "violations": run.violations,
     }
 

@@ -38,7 +38,7 @@ CONFIGS: Final = {
     "broker.heartbeat.interval.ms": "250",
     "replica.lag.time.max.ms": "2000",
     "replica.fetch.backoff.ms": "200",
-    "log.segment.bytes": "262144",
+    "log.segment.bytes": "1048576",
 }
 """Of every broker: ISRs change within seconds, and logs have many segments."""
 TOPICS: Final = (
