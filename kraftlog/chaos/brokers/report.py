@@ -28,6 +28,7 @@ RECORDS: Final = (
     "contradictions",
     "high watermarks that went back",
     "producers that could not go on",
+    "written twice",
 )
 
 
