@@ -23,8 +23,9 @@ from kraftlog.bench.replication.experiments import Sizes, topic_configs
 
 RECORDS_PER_SECOND: Final = 10
 """Of each partition."""
-STOPPED_PARTITIONS: Final = 10
-"""Of which a broker follows that is stopped."""
+STOPPED_PARTITIONS: Final = 1
+"""Of which a broker follows that is stopped. A broker answers the requests of a connection in order: with more of them,
+those that get their first record when another has been waited for take a check more."""
 WARM_UP_SECONDS: Final = 3.0
 POLL_SECONDS: Final = 0.005
 BYTES_PER_MEGABYTE: Final = 1_000_000

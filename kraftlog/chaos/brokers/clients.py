@@ -11,11 +11,12 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from random import Random
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from kraftlog.chaos.brokers.ledger import At, Ledger
 
@@ -28,14 +29,15 @@ RECORDS_PER_CALL: Final = 1_000
 BACK_SECONDS: Final = 120.0
 """How long reading everything back may take when nothing is broken."""
 DELIVERY_TIMEOUT_MS: Final = 30_000
-SETTINGS: Final[Mapping[str, Any]] = {
+CONNECTED: Final[Mapping[str, Any]] = {
     "log_level": 0,
-    "allow.auto.create.topics": False,
     "socket.timeout.ms": 4_000,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 2_000,
 }
 """Impatient: a broker that is paused is left soon."""
+SETTINGS: Final[Mapping[str, Any]] = {**CONNECTED, "allow.auto.create.topics": False}
+LIST_SECONDS: Final = 2.0
 CUT_ERRORS: Final = (KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
 """What a reader is told if records that it has read are not there any more."""
 
@@ -63,6 +65,7 @@ class Clients:
             threading.Thread(target=self._guarded, args=(functools.partial(self._read, f"reader {number}"),))
             for number in range(2)
         ]
+        self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_high_watermarks,)))
 
     def start(self) -> None:
         """Start all threads."""
@@ -130,10 +133,6 @@ class Clients:
             while not self._may_end.is_set():
                 for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
                     self._take(name, message)
-                for at in self._partitions:
-                    _, end = consumer.get_watermark_offsets(TopicPartition(*at), cached=True)
-                    if end >= 0:
-                        self.ledger.see_high_watermark(name, at, end)
 
     def _take(self, name: str, message: Message) -> None:
         error = message.error()
@@ -142,6 +141,16 @@ class Clients:
             self.ledger.read(at, offset, value)
         elif error.code() in CUT_ERRORS:
             self.ledger.break_rule(f"{name} had read beyond what is there: {error.str()}")
+
+    def _watch_high_watermarks(self) -> None:
+        """Ask for the ends of all partitions again and again."""
+        client = AdminClient({**CONNECTED, "bootstrap.servers": self._bootstrap_servers})
+        asked = {TopicPartition(*at): OffsetSpec.latest() for at in self._partitions}
+        while not self._may_end.wait(READ_SECONDS):
+            for of, answer in client.list_offsets(asked, request_timeout=LIST_SECONDS).items():
+                with suppress(KafkaException):  # no leader, or one that is not ready or not reached
+                    found = answer.result()
+                    self.ledger.see_high_watermark(At(of.topic, of.partition), found.leader_epoch, found.offset)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -41,7 +41,8 @@ class Ledger:
         self._acknowledged: defaultdict[At, dict[int, str]] = defaultdict(dict)
         self._without_offset: defaultdict[At, set[str]] = defaultdict(set)
         self._read: defaultdict[At, dict[int, str]] = defaultdict(dict)
-        self._high_watermarks: dict[tuple[str, At], int] = {}
+        self._high_watermarks: defaultdict[At, dict[int, int]] = defaultdict(dict)
+        """The highest of each leader epoch."""
         self._acknowledged_at: dict[At, float] = {}
         self.longest_pause_seconds = 0.0
         """Between two acknowledgements of one partition."""
@@ -73,15 +74,23 @@ class Ledger:
             self._enter(self._read[at], at, offset, value, "read")
             self._compare(self._acknowledged[at], at, offset, value, "acknowledged was", "then read")
 
-    def see_high_watermark(self, reader: str, at: At, high_watermark: int) -> None:
-        """A reader was told how far the partition is committed."""
+    def see_high_watermark(self, at: At, leader_epoch: int, high_watermark: int) -> None:
+        """A client that asks one thing after the other was told how far the partition is committed.
+
+        That is never less than what the same leader has told, nor less than what leaders of earlier epochs have: a new
+        one does not tell it before it knows (KIP-207). One that is deposed, and does not know, may tell less.
+        """
         with self._lock:
-            known = self._high_watermarks.get((reader, at), -1)
-            if high_watermark < known:
+            self.counts["high watermarks"] += 1
+            told = self._high_watermarks[at]
+            owed, epoch = max(((known, of) for of, known in told.items() if of <= leader_epoch), default=(-1, -1))
+            if high_watermark < owed:
                 self.counts["high watermarks that went back"] += 1
-                self._violation(f"{reader} was told high watermark {high_watermark} of {at}, before {known}")
-            else:
-                self._high_watermarks[reader, at] = high_watermark
+                self._violation(
+                    f"the leader of {at} in epoch {leader_epoch} told high watermark {high_watermark}; in epoch {epoch}"
+                    f" it was {owed}"
+                )
+            told[leader_epoch] = max(high_watermark, told.get(leader_epoch, -1))
 
     def note(self, story: str) -> None:
         """A producer of the library has failed for good."""

@@ -26,6 +26,7 @@ RECORDS: Final = (
     "read",
     "acknowledged and lost",
     "contradictions",
+    "high watermarks",
     "high watermarks that went back",
     "producers that could not go on",
     "written twice",
