@@ -49,7 +49,7 @@ def test_a_package_of_tests_lies_in_packages_all_the_way() -> None:
 
 
 def test_every_error_code_is_used() -> None:
-    """A whole run of the tests fails for one that nothing answers any more, as no test comes to it: here it is told soon."""
+    """A whole run of the tests fails for one that nothing answers any more: here it is told at once."""
     named = {name for path in SOURCES for name in re.findall(r"\bErrorCode\.([A-Z_]+)", path.read_text())}
     assert {code.name for code in ErrorCode} - named == set()
 

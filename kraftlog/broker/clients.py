@@ -20,10 +20,13 @@ from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.broker.partitions.replica_choice import RackAwareChoice
+from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.broker.settings import RACK_AWARE_SELECTOR, REPLICA_SELECTOR
 from kraftlog.kafka.notation import Versions
 from raft.shell.runtime import Runtime
 
@@ -44,7 +47,7 @@ class ClientApis:
         usage = QuotaUsage(broker.quotas)
         handlers: Mapping[str, Handler] = {
             "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
-            "Fetch": FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage).handle,
+            "Fetch": self._fetch_api(lookup, runtime, usage).handle,
             "ListOffsets": ListOffsetsApi(lookup).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi().handle,
@@ -58,6 +61,14 @@ class ClientApis:
         }
         self._dispatch = Dispatch(handlers, broker.cluster)
         self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)
+
+    def _fetch_api(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> FetchApi:
+        settings = self._broker.settings
+        choice = None
+        if settings.static_value(REPLICA_SELECTOR) == RACK_AWARE_SELECTOR:
+            choice = RackAwareChoice(settings.broker_id, self._broker.cluster)
+        throttle = SentToFollowers(self._broker.configs, runtime.now_ms)
+        return FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage, choice, throttle)
 
     @property
     def offered(self) -> Mapping[int, Versions]:

@@ -11,7 +11,9 @@ from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.partitions.delayed_fetch import DelayedFetch
 from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
 from kraftlog.broker.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
-from kraftlog.broker.partitions.reading import Isolation, Read, Reader, ReadFrom
+from kraftlog.broker.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
+from kraftlog.broker.partitions.replica_choice import NO_PREFERENCE, RackAwareChoice
+from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
@@ -45,15 +47,20 @@ FIRST_VERSION_WITH_LEADERS: Final = 16
 class _Wanted(NamedTuple):
     key: PartitionKey
     read_from: ReadFrom | None
-    error: ApiError | None
+    result: Read | None
+    """What is told without reading."""
 
 
 class FetchApi:
     """Handles Fetch."""
 
     def __init__(
-        self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache, usage: QuotaUsage
-    ) -> None:
+        self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache, usage: QuotaUsage,
+        choice: RackAwareChoice | None = None, throttle: SentToFollowers | None = None,
+    ) -> None:  # fmt: skip
+        """Without a `choice` consumers are sent to no other replica; without a `throttle` no replica is throttled."""
+        self._choice = choice
+        self._throttle = throttle
         self._lookup = lookup
         self._runtime = runtime
         self._sessions = sessions
@@ -66,9 +73,10 @@ class FetchApi:
         if isinstance(context, ErrorCode):
             reply(FetchResponse(error_code=context))
             return
-        wanted = [self._wanted(request.version, key, position) for key, position in context.wanted.items()]
-        has_error = any(one.error is not None for one in wanted)
-        reader = _reader(body, request.version)
+        reader = self._reader(body, request.version)
+        rack = "" if reader.is_follower else body.rack_id
+        wanted = [self._wanted(request.version, key, position, rack) for key, position in context.wanted.items()]
+        has_result = any(one.result is not None for one in wanted)
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
         if not reader.is_follower:  # more than a quota allows at once would only be read to be thrown away
             bytes_max = int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
@@ -79,23 +87,36 @@ class FetchApi:
             body.min_bytes,
             partial(self._answer, request, context, wanted, reader.is_follower, reply),
         )
-        fetch.begin(self._runtime, 0 if has_error else body.max_wait_ms)
+        fetch.begin(self._runtime, 0 if has_result else body.max_wait_ms)
         if fetch.is_waiting:
             request.on_client_done.append(fetch.expire)
 
-    def _wanted(self, version: int, key: PartitionKey, position: FetchPosition) -> _Wanted:
+    def _wanted(self, version: int, key: PartitionKey, position: FetchPosition, rack: str) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)
         try:
             if version >= FIRST_VERSION_WITH_TOPIC_IDS and not topic.has_id:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic is named by no id: ask for the metadata again")
             replica = self._lookup.find(topic, key.number)
         except ApiError as error:
-            return _Wanted(key, None, error)
+            return _Wanted(key, None, Read(error))
+        if self._choice is not None and rack:
+            preferred = self._choice.preferred(replica, position.offset, position.current_leader_epoch, rack)
+            if preferred != NO_PREFERENCE:
+                return _Wanted(key, None, sent_elsewhere(replica.online_log(), preferred))
         read_from = ReadFrom(
             replica, position.offset, position.bytes_max, position.current_leader_epoch, position.last_fetched_epoch,
             position.log_start_offset,
         )  # fmt: skip
         return _Wanted(key, read_from, None)
+
+    def _reader(self, body: FetchRequest, version: int) -> Reader:
+        """Who reads. Quotas of clients are not for followers, whose rate has limits of its own (DB-67)."""
+        replica_id = _replica_id(body, version)
+        if replica_id >= 0:
+            epoch = body.replica_state.replica_epoch
+            return Reader(Isolation.LOG_END, replica_id=replica_id, broker_epoch=epoch, throttle=self._throttle)
+        isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
+        return Reader(isolation, must_lead=version < FIRST_VERSION_WITH_RACKS)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
@@ -104,7 +125,11 @@ class FetchApi:
         reads: list[Read],
     ) -> None:  # fmt: skip
         done = iter(reads)
-        results = [(one.key, next(done) if one.error is None else Read(one.error)) for one in wanted]
+        results = [(one.key, next(done) if one.result is None else one.result) for one in wanted]
+        if is_follower and self._throttle is not None:
+            for one, (_, read) in zip(wanted, results, strict=True):
+                if one.read_from is not None and read.records:
+                    self._throttle.sent(one.read_from.partition, len(read.records))
         now_ms = self._runtime.now_ms()
         throttle_ms = 0 if is_follower else self._throttle_ms(request, context.news(results), now_ms)
         response = self._response(request, context.tell_nothing() if throttle_ms else context.tell(results, now_ms))
@@ -155,6 +180,7 @@ class FetchApi:
                 AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset) for one in read.aborted
             ),
             records=read.records,
+            preferred_read_replica=read.preferred_replica,
         )
         if read.diverging is not None:
             data.diverging_epoch = EpochEndOffset(epoch=read.diverging.epoch, end_offset=read.diverging.end_offset)
@@ -180,15 +206,6 @@ class FetchApi:
 
 def _replica_id(body: FetchRequest, version: int) -> int:
     return body.replica_state.replica_id if version >= FIRST_VERSION_WITH_REPLICA_STATE else body.replica_id
-
-
-def _reader(body: FetchRequest, version: int) -> Reader:
-    """Who reads. Quotas of clients are not for followers, whose rate has limits of its own (DB-67)."""
-    replica_id = _replica_id(body, version)
-    if replica_id >= 0:
-        return Reader(Isolation.LOG_END, replica_id=replica_id, broker_epoch=body.replica_state.replica_epoch)
-    isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-    return Reader(isolation, must_lead=version < FIRST_VERSION_WITH_RACKS)
 
 
 def _intent(body: FetchRequest, version: int) -> FetchIntent:

@@ -169,6 +169,11 @@ class ClusterView:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.in_controlled_shutdown
 
+    def rack(self, broker_id: int) -> str:
+        """Where a broker is; empty if it does not say."""
+        broker = self.brokers.get(broker_id)
+        return "" if broker is None else broker.rack
+
     def is_reachable(self, broker_id: int, listener_name: str) -> bool:
         """Whether it is also to be reached by clients of a listener."""
         broker = self.brokers.get(broker_id)

@@ -220,11 +220,21 @@ class Partition:
         if log_start_offset != start_before:
             self.notify()  # who deletes records waits for it (DB-65)
 
-    def isr_committed(self) -> None:
-        """The controller has changed the ISR as this leader has asked."""
+    def isr_settled(self) -> None:
+        """The controller has changed the ISR as this leader has asked, or will not."""
         self._count_in_sync()
         self.raise_high_watermark()
         self.notify()
+
+    def followers_with(self, offset: int) -> dict[int, int]:
+        """The ends of the followers in sync whose logs have an offset, or end there (KIP-392)."""
+        if self.leading is None:
+            return {}
+        return {
+            replica: follower.log_end_offset
+            for replica, follower in self.leading.followers.items()
+            if replica in self.leading.isr and 0 <= follower.log_start_offset <= offset <= follower.log_end_offset
+        }
 
     @property
     def low_watermark(self) -> int:

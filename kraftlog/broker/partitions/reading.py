@@ -7,7 +7,7 @@ the first partition that has any is sent whole even if it is larger than what is
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.formats.batch_header import read_headers
@@ -35,6 +35,14 @@ class Isolation(IntEnum):
 NO_REPLICA: Final = -1
 
 
+class LeaderThrottle(Protocol):
+    """The limit of what a leader sends to throttled replicas (KIP-73)."""
+
+    def leaves_out(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets nothing of a partition now."""
+        ...
+
+
 class Reader(NamedTuple):
     """Who reads, and up to where."""
 
@@ -45,6 +53,8 @@ class Reader(NamedTuple):
     """The broker whose replicas follow; -1 for a consumer."""
     broker_epoch: int = NO_EPOCH
     """That of the broker which follows; -1 if it does not say."""
+    throttle: LeaderThrottle | None = None
+    """Of a follower: when replicas that are throttled get nothing."""
 
     @property
     def is_follower(self) -> bool:
@@ -95,15 +105,19 @@ class Read(NamedTuple):
     diverging: EpochEnd | None = None
     aborted: tuple[AbortedTransaction, ...] | None = None
     records: bytes = b""
+    preferred_replica: int = NO_REPLICA
+    """Where the consumer is to read instead (KIP-392)."""
 
 
 def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
-    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any."""
+    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26)."""
     try:
         log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
         diverging = _diverging(log, wanted)
         if diverging is not None:
             return Located(diverging=diverging)
+        if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
+            return Located()
         end_offset = readable_end(log, reader.isolation)
         limit = min(bytes_max, wanted.bytes_max)
         return Located(log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
@@ -140,6 +154,11 @@ def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
     return Read(
         None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
     )
+
+
+def sent_elsewhere(log: PartitionLog, replica_id: int) -> Read:
+    """The result for a consumer that is to read from another replica."""
+    return Read(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, preferred_replica=replica_id)
 
 
 def _aborted_in(log: PartitionLog, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:

@@ -8,8 +8,8 @@ leader had `x` ms ago. Consider a leader that takes a record every 10 ms, and a 
     1020   102            100            100                                    1000, by the time of that fetch
     1040   104            102            102                                    1020
 
-It never has the leader's end, and its lag is never above 20 ms. By the rule that was before (the time when it last had
-the leader's end), it would leave the ISR after `replica.lag.time.max.ms` for no fault of its own.
+It never has the leader's end, and its lag is never above 20 ms (DB-03). By the first version of the rule (DB-04), the
+time when it last had the leader's end, it would leave the ISR after `replica.lag.time.max.ms` for no fault of its own.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ class LedPartition(Protocol):
         """What its leader knows; None if that is not this broker any more."""
         ...
 
-    def isr_committed(self) -> None:
-        """The controller has changed the ISR: the high watermark may rise, and who waits is told."""
+    def isr_settled(self) -> None:
+        """The controller has changed the ISR, or will not: the high watermark may rise, and who waits is told."""
         ...
 
 
@@ -161,7 +161,7 @@ class IsrChanges:
             if result.leader_epoch == leading.leader_epoch and leading.committed(
                 change, tuple(result.isr), result.partition_epoch
             ):
-                partition.isr_committed()
+                partition.isr_settled()
             return False
         logger.info(
             "the controller has not changed an ISR", partition=str(partition), wanted=list(change.isr),
@@ -169,6 +169,7 @@ class IsrChanges:
         )  # fmt: skip
         if code is ErrorCode.INELIGIBLE_REPLICA:
             leading.refused(change)
+            partition.isr_settled()
             return False
         return code not in _OLD_METADATA
 

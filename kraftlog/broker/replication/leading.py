@@ -1,7 +1,8 @@
 """What the leader of one partition knows and decides: its followers, the ISR, the high watermark (KAFKA-4485, KIP-497).
 
-Pure: time, the log's end and what the controller has said are arguments. It changes nothing but itself; its owner sends
-what it proposes, and raises the high watermark.
+Replicas whose lag is small enough hold the high watermark back, and join the ISR when they have it; who is not caught
+up leaves (DB-05). Pure: time, the log's end and what the controller has said are arguments. It changes nothing but
+itself; its owner sends what it proposes, and raises the high watermark.
 
 The ISR that the controller has committed, and the one that this leader has proposed and not heard of yet, may both be
 in force: the controller may elect a leader by either. So acknowledgements wait for the larger one, `maximal_isr`.
@@ -128,7 +129,8 @@ class Leading:
     def update(self, record: PartitionRecord) -> None:
         """The metadata says something newer of the same epoch: it always replaces what is pending (DB-12).
 
-        An older state than the controller has answered with is not looked at.
+        An older state than the controller has answered with is not looked at. New followers have an empty state, and
+        nothing is known of those that are none any more (DB-63).
         """
         if record.partition_epoch > self.partition_epoch:
             self.pending = None

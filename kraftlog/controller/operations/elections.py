@@ -111,9 +111,15 @@ class _Voting:
         return partition.leader != partition.replicas[0]
 
     def elect(self, topic_name: str, partition: PartitionRecord) -> None:
-        """Hold the election; raises ApiError if it finds no leader."""
-        record = _elected(self._changes, partition, self._election)
-        if record is not None:
+        """Hold the election; raises ApiError if nothing comes of it.
+
+        Consider a reassignment from broker 2 to brokers 3 and 1, of which 1 was elected uncleanly, and 3 is fenced.
+        Broker 1 is alone in sync, and was added: the reassignment is complete, which the next change of the partition
+        finds out. That may be this one, although its preferred leader cannot lead; Kafka answers no error then. But no
+        election takes a leader away.
+        """
+        record = self._changes.change(partition, Target(election=self._election))
+        if record is not None and changed_partition(partition, record.partition_change).leader != NO_LEADER:
             self.records.append(record)
             return
         what = partition_name(topic_name, partition.partition_id)

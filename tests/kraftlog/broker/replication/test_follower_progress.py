@@ -1,4 +1,4 @@
-"""What a leader knows of a follower (KAFKA-4485)."""
+"""What a leader knows of a follower (KAFKA-4485): DB-01, DB-02, DB-03, DB-04, DB-60."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a leader knows and decides: the four guarantees of KAFKA-4485, and the ISR of KIP-497."""
+"""What a leader knows and decides: the four guarantees of KAFKA-4485, and the ISR of KIP-497.
+
+DB-05 to DB-07, DB-10 to DB-15, DB-20, DB-60 to DB-63 and DB-65; DB-06, DB-11, DB-12, DB-13, DB-61, DB-62 by name.
+"""
 
 from __future__ import annotations
 

@@ -121,6 +121,16 @@ def test_a_preferred_election_of_a_partition_without_a_leader_takes_who_is_in_sy
     assert (leaders(records), response.partitions[0].error_code) == ({0: 2}, 0)
 
 
+def test_ct24_an_election_that_completes_a_reassignment_is_none_that_has_failed() -> None:
+    """Found beside a stock Kafka: broker 1, which was being added, was elected uncleanly; broker 3 is shutting down."""
+    state = a_cluster(
+        a_partition((3, 1, 2), (1,), leader=1, removing=[2], adding=[1], recovery_state=RECOVERING), shutting_down=[3]
+    )
+    records, response = run(state, PREFERRED, (TOPIC, 0))
+    assert [list(record.partition_change.replicas.ids) for record in records] == [[3, 1]]
+    assert (leaders(records), response.partitions[0].error_code) == ({0: 1}, 0)
+
+
 def test_a_preferred_election_never_takes_the_leader_away() -> None:
     state = a_cluster(a_partition((1, 2), (2,), leader=2), fenced=[2])
     refused(state, PREFERRED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "is not active or not in sync")
