@@ -16,7 +16,8 @@ from random import Random
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
 
 from kraftlog.chaos.brokers.ledger import At, Ledger
 
@@ -145,12 +146,13 @@ class Clients:
     def _watch_high_watermarks(self) -> None:
         """Ask for the ends of all partitions again and again."""
         client = AdminClient({**CONNECTED, "bootstrap.servers": self._bootstrap_servers})
-        asked = {TopicPartition(*at): OffsetSpec.latest() for at in self._partitions}
+        asked = {TopicPartition(*at): OffsetSpec.latest() for at in self._partitions}  # type: ignore[no-untyped-call]
         while not self._may_end.wait(READ_SECONDS):
             for of, answer in client.list_offsets(asked, request_timeout=LIST_SECONDS).items():
                 with suppress(KafkaException):  # no leader, or one that is not ready or not reached
                     found = answer.result()
-                    self.ledger.see_high_watermark(At(of.topic, of.partition), found.leader_epoch, found.offset)
+                    if found.leader_epoch is not None:
+                        self.ledger.see_high_watermark(At(of.topic, of.partition), found.leader_epoch, found.offset)
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:

@@ -179,9 +179,9 @@ REASSIGNED_SHARE: Final = 0.4
 PROCESS_KINDS: Final = (
     Kind(KillBroker, 5, (0.05, 0.6)),
     Kind(KillLeadingBroker, 6, (0.05, 0.6)),
-    Kind(KillAllButOne, 2, (0.05, 1.0)),
-    Kind(KillAllBrokers, 1, (0.05, 1.0)),
-    Kind(BrokerStorm, 1, (0.05, 0.1)),
+    Kind(KillAllButOne, 3, (0.05, 1.0)),
+    Kind(KillAllBrokers, 2, (0.05, 1.0)),
+    Kind(BrokerStorm, 2, (0.05, 0.1)),
     Kind(ShutDownBroker, 2, (0.05, 1.0)),
     Kind(KillLeader, 1, (0.05, 0.6)),
 )
