@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, TypeVar
 
+from kraftlog.broker.log.cut_records import CutFile
 from kraftlog.broker.log.formats.checkpoints import (
     decode_epochs,
     decode_meta,
@@ -18,6 +19,7 @@ from kraftlog.broker.log.formats.checkpoints import (
 from kraftlog.broker.log.formats.names import (
     CLEAN_SHUTDOWN_NAME,
     DAMAGED_SUFFIX,
+    HIGH_WATERMARKS_NAME,
     LEADER_EPOCHS_NAME,
     LOG_STARTS_NAME,
     LOG_SUFFIX,
@@ -39,9 +41,12 @@ from statemachine.query.partition_descriptions import TopicPartition
 
 REMOVES: Final = "removes it"
 READS_ALL: Final = "reads all segments"
+FINDS_OUT: Final = "finds out from other replicas what is committed"
 REFUSES_DIRECTORY: Final = "does not use the log directory"
 MAKES_EPOCHS: Final = "makes it again from the batches"
 KEEPS_EPOCHS: Final = "uses it as it is: delete it while the broker is stopped, and it is made again from the batches"
+
+CUT_COMMITTED: Final = "records below the high watermark that the leader did not have; yours to delete"
 
 T = TypeVar("T")
 
@@ -85,6 +90,7 @@ class _LogDirectory:
         self._meta()
         recovery_points = self._offsets(RECOVERY_POINTS_NAME, FileStatus.MENDED, READS_ALL)
         log_starts = self._offsets(LOG_STARTS_NAME, FileStatus.DAMAGED, REFUSES_DIRECTORY)
+        self._offsets(HIGH_WATERMARKS_NAME, FileStatus.MENDED, FINDS_OUT)
         if self._was_clean:
             self._add(CLEAN_SHUTDOWN_NAME, found="the broker was shut down cleanly")
         entries = sorted(self._directory.iterdir())
@@ -166,6 +172,7 @@ class _LogDirectory:
             reason = f"the checkpoints say that it reaches {max(flushed, log_start_offset)}"
             self._add(log.name, FileStatus.DAMAGED, f"the log ends at offset {end_offset}", reason, TAKES_OFFLINE)
         self._epochs(log, runs, flushed)
+        self._cuts(log)
         self._snapshots(log, end_offset)
 
     def _topic_id(self, log: Path) -> None:
@@ -175,7 +182,14 @@ class _LogDirectory:
                 decode_partition_metadata(path.read_bytes(), str(path))
             except MalformedBytes as error:
                 name = f"{log.name}/{path.name}"
-                self._add(name, FileStatus.DAMAGED, "damaged", str(error), REFUSES_DIRECTORY)
+                self._add(name, FileStatus.DAMAGED, "damaged", str(error), TAKES_OFFLINE)
+
+    def _cuts(self, log: Path) -> None:
+        """What a follower has cut off, because its leader did not have it."""
+        for path in sorted(log.iterdir()):
+            cut = CutFile.named(path.name)
+            if cut is not None and cut.is_committed:
+                self._add(f"{log.name}/{path.name}", found=CUT_COMMITTED)
 
     def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:
         """Whether each batch has the epoch that the file has for its offset."""

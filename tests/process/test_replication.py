@@ -1,4 +1,4 @@
-"""Three brokers with three replicas: what is acknowledged is on all disks, byte for byte, and stays when the leader is killed."""
+"""Three brokers with three replicas: what is acknowledged is on all disks, byte for byte, whoever is killed."""
 
 from __future__ import annotations
 

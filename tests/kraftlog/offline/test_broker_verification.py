@@ -15,6 +15,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.checkpoints import encode_epochs, encode_offsets
 from kraftlog.cli.main import app
+from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus, is_sound
 from kraftlog.offline.verification import verify_directory
 from statemachine.query.partition_descriptions import TopicPartition
@@ -186,6 +187,11 @@ def _change_identity(path: Path) -> str:
     return "meta.properties"
 
 
+def _lose_high_watermarks(path: Path) -> str:
+    (path / "replication-offset-checkpoint").write_bytes(b"0\n9\n")
+    return "replication-offset-checkpoint"
+
+
 def _set_aside(path: Path) -> str:
     (path / f"{FIRST}.log").rename(path / f"{FIRST}.log.damaged")
     return f"{FIRST}.log.damaged"
@@ -196,6 +202,7 @@ def _set_aside(path: Path) -> str:
     [
         (_lose_recovery_points, FileStatus.MENDED),
         (_lose_log_starts, FileStatus.DAMAGED),
+        (_lose_high_watermarks, FileStatus.MENDED),
         (_reach_further, FileStatus.DAMAGED),
         (_lose_a_log, FileStatus.DAMAGED),
         (_change_epochs, FileStatus.DAMAGED),
@@ -250,3 +257,13 @@ def test_the_command_names_file_and_position_and_its_exit_code_tells_of_damage(t
     (damaged,) = [row for row in found["Files"] if row["File"] == f"{FIRST}.log"]
     assert damaged["Problems"][0]["From"] == 0
     assert not is_sound(verify_directory(tmp_path))
+
+
+def test_records_that_were_cut_off_below_the_high_watermark_are_named_and_no_damage(tmp_path: Path) -> None:
+    make(tmp_path)
+    for suffix in ("cut", "cut-committed"):
+        (tmp_path / f"clicks-0/00000000000000000005-7.{suffix}").write_bytes(b"")
+    assert bad(tmp_path) == {}
+    named = {report.file: report.found for report in verify_log_directory(tmp_path)}
+    assert "clicks-0/00000000000000000005-7.cut" not in named
+    assert "yours to delete" in named["clicks-0/00000000000000000005-7.cut-committed"]

@@ -37,12 +37,16 @@ from raft.core.types import Offset
 from raft.shell.runtime import Timer
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
+from tests.kraftlog.broker.broker_world import registration, replicas, topic
 from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime, all_batches, batch
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
 
+A, B, C = 1, 2, 3
 LAG_MAX_MS = 30_000
 SETTINGS = FetchSettings()
+BACKOFF_MS = SETTINGS.backoff_ms
+WAIT_MS = SETTINGS.wait_max_ms
 
 
 class _Due(NamedTuple):
@@ -356,3 +360,14 @@ class Cluster:
             for topic in request.topics
             for partition in topic.partitions
         ]
+
+
+def two_brokers(tmp_path: Path, *records: MetadataRecord) -> Cluster:
+    """Broker A leads partition 0 of clicks, and B follows."""
+    cluster = Cluster(tmp_path, [A, B])
+    cluster.start(registration(A), registration(B), topic("clicks"), replicas(on=[A, B], epoch=0), *records)
+    return cluster
+
+
+def led_by(leader: int, epoch: int, *, on: tuple[int, ...] = (A, B), index: int = 0) -> MetadataRecord:
+    return replicas(on=on, leader=leader, epoch=epoch, index=index)

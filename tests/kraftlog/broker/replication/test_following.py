@@ -1,4 +1,4 @@
-"""From a leader's answer to what a follower does, rule by rule."""
+"""From a leader's answer to what a follower does, rule by rule: DB-30, DB-31, DB-32, DB-33, DB-34, DB-36, DB-38."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from kraftlog.kafka.messages.fetch import EpochEndOffset, FetchPartition, Partit
 from tests.kraftlog.broker.log.builders import batch
 
 
-def log(end: int = 10, high_watermark: int = 6, start: int = 0, epochs: tuple[tuple[int, int], ...] = ((1, 0), (3, 5))):
+def log(
+    end: int = 10, high_watermark: int = 6, start: int = 0, epochs: tuple[tuple[int, int], ...] = ((1, 0), (3, 5))
+) -> LogView:
     """Epoch 1 up to offset 5, epoch 3 up to 10."""
     return LogView(start, end, high_watermark, LeaderEpochs(epochs))
 

@@ -1,4 +1,4 @@
-"""Who is throttled (KIP-73), and for how long."""
+"""Who is throttled (KIP-73), and for how long (DB-67)."""
 
 from __future__ import annotations
 
