@@ -69,8 +69,9 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then the bugs that it must catch
 	$(BIN)/kraftlog sim --minutes 10 --at-least 2000 --json sim.json
 
-chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
+chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers; as root with namespaces for partitions and a full disk
 	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json
+	$(BIN)/kraftlog chaos brokers --minutes 10 --json chaos-brokers.json
 
 soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
 	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg
