@@ -61,7 +61,8 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 	@$(BIN)/python tools/install_peers.py build/peers
 	$(BIN)/pytest -q tests/kraftlog/kafka/test_definitions.py tests/process/test_kafka_starts.py \
 		tests/kraftlog/broker/log/test_dump_log.py tests/kraftlog/broker/log/test_stock_broker.py \
-		tests/kraftlog/clients/test_stock_broker.py tests/process/test_kafka_tools.py
+		tests/kraftlog/clients/test_stock_broker.py tests/process/test_kafka_tools.py \
+		tests/process/test_kafka_tools_on_replicas.py tests/kraftlog/broker/test_offered_apis.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
 
@@ -70,8 +71,9 @@ sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then a bro
 	$(BIN)/kraftlog sim --world broker-log --seeds 300 --json sim-broker-log.json
 	$(BIN)/kraftlog sim --world replication --seeds 500 --json sim-replication.json
 
-chaos: $(INSTALLED)  ## ten minutes of faults on real processes; as root with namespaces for partitions and a full disk
+chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers; as root with namespaces for partitions and a full disk
 	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json
+	$(BIN)/kraftlog chaos brokers --minutes 10 --json chaos-brokers.json
 
 soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
 	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg

@@ -9,6 +9,7 @@ from typing import Final
 KIBIBYTE: Final = 1024
 BYTES_PER_MEGABYTE: Final = 1_000_000
 
+_STOPPED: Final = "T"
 _USER_TICKS: Final = 11
 """Where the time in user mode is in /proc/PID/stat, counted behind the name; then comes the kernel's."""
 
@@ -16,6 +17,11 @@ _USER_TICKS: Final = 11
 def processor_seconds(pid: int) -> float:
     """Of user and kernel, since the process began. Raises OSError if it is gone."""
     return processor_ticks(_read(pid, "stat")) / os.sysconf("SC_CLK_TCK")
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether SIGSTOP has stopped it. Raises OSError if it is gone."""
+    return state(_read(pid, "stat")) == _STOPPED
 
 
 def resident_megabytes(pid: int) -> float:
@@ -31,6 +37,11 @@ def open_files(pid: int) -> int:
 def disk_bytes_read(pid: int) -> int:
     """Bytes that were read from disks, not from the page cache, on its behalf. Raises OSError."""
     return bytes_read(_read(pid, "io"))
+
+
+def state(stat: str) -> str:
+    """The letter in a /proc/PID/stat for what the process does."""
+    return stat.rpartition(")")[2].split()[0]
 
 
 def processor_ticks(stat: str) -> int:

@@ -63,6 +63,8 @@ class Arena:
         self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
         self.counts: Counter[str] = Counter()
         """Kills, pauses and so on, by name."""
+        self.killed: Counter[NodeId] = Counter()
+        """How often each node was killed."""
         self.deaths: list[str] = []
         """A message for each node that ended although no fault ended it."""
         self.starts: list[Start] = []
@@ -97,6 +99,7 @@ class Arena:
             self.note(f"kill {node_id}")
             await self.cluster.kill(node_id)
             self.counts["kills"] += 1
+            self.killed[node_id] += 1
             return True
 
     async def lose_database(self, node_id: NodeId) -> None:
@@ -159,8 +162,7 @@ class Arena:
                 self.note(f"{node_id} does not answer yet: {error}")
         async with asyncio.timeout(START_TIMEOUT_SECONDS):
             while self.cluster.is_running(node_id):
-                with suppress(ApiError):
-                    await self.cluster.describe(node_id)
+                if await self.cluster.answers(node_id):
                     return
                 await asyncio.sleep(POLL_SECONDS)
         last_lines = " / ".join(self._last_lines(node_id))
@@ -271,7 +273,7 @@ class Arena:
             self.deaths.append(f"at {self.elapsed_seconds:.1f} s nobody ended node {node_id}, but {story}")
 
     def _last_lines(self, node_id: NodeId) -> list[str]:
-        text = self.cluster.directory.log_path(node_id).read_text(encoding="utf-8", errors="replace")
+        text = self.cluster.log_path(node_id).read_text(encoding="utf-8", errors="replace")
         return text.splitlines()[-LOG_TAIL_LINES:]
 
 

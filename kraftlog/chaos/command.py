@@ -1,4 +1,4 @@
-"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos soak`, `full-disks`: nodes' resources are bounded."""
+"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos brokers`: with brokers. `soak`, `full-disks`: bounds."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Final
 from rich.console import Console
 
 from kraftlog.chaos import storm
+from kraftlog.chaos.brokers import command as brokers
 from kraftlog.chaos.session import FAILED, DirectoryNotEmpty
 from kraftlog.chaos.soak import command as soak
 from kraftlog.chaos.soak import full_disks_command as full_disks
 
 COMMANDS: Final[dict[str, Callable[[Sequence[str], Console], int]]] = {
+    "brokers": brokers.main,
     "soak": soak.main,
     "full-disks": full_disks.main,
 }

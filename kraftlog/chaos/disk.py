@@ -1,4 +1,4 @@
-"""A small disk for one node, which a ballast file can fill: tmpfs, so it needs root."""
+"""A small disk for one node or broker, which a ballast file can fill: tmpfs, so it needs root."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import shutil
 import subprocess
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
-from kraftlog.local.cluster_directory import ClusterDirectory
 from raft.core.types import NodeId
 
 SIZE_MEGABYTES: Final = 192
@@ -25,12 +25,12 @@ class DiskUnavailable(Exception):
 class SmallDisk:
     """One node's data on a disk of its own. The node must not run while it is mounted or unmounted."""
 
-    def __init__(self, directory: ClusterDirectory, node_id: NodeId, size_megabytes: int = SIZE_MEGABYTES) -> None:
-        """Nothing happens yet."""
+    def __init__(self, node_id: NodeId, data: Path, size_megabytes: int = SIZE_MEGABYTES) -> None:
+        """Nothing happens yet. `data` is the node's directory."""
         self.node_id = node_id
         self._size_megabytes = size_megabytes
-        self._data = directory.data_path(node_id)
-        self._mount = directory.path / f"small-disk-{node_id}"
+        self._data = data
+        self._mount = data.with_name(f"small-disk-{node_id}")
         self._ballast = self._mount / "ballast"
         self._is_mounted = False
 

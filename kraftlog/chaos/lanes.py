@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -21,16 +21,16 @@ class Lane:
     rest_seconds: tuple[float, float]
 
     async def run(
-        self, arena: Arena, random: Random, until_seconds: float, under_way: MutableMapping[str, str]
+        self, arena: Arena, random: Random, is_over: Callable[[], bool], under_way: MutableMapping[str, str]
     ) -> None:
-        """Fault after fault until the arena's time is up, and each kind at least once.
+        """Fault after fault until `is_over`, and each kind at least once.
 
         `under_way` has the fault of each lane at the moment, by the lane's name.
         """
         if not self.kinds:
             return
         for number, episode in enumerate(schedule(random, self.kinds, self.rest_seconds)):
-            if number >= len(self.kinds) and arena.elapsed_seconds >= until_seconds:
+            if number >= len(self.kinds) and is_over():
                 break
             fault: Nemesis = episode.make()
             under_way[self.name] = fault.name

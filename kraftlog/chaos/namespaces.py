@@ -48,9 +48,9 @@ class NamespacesUnavailable(Exception):
 class Namespaces:
     """The namespaces of one run. Names have this process's id, so two runs do not meet."""
 
-    def __init__(self, node_count: int, subnet: int) -> None:
+    def __init__(self, node_ids: Sequence[NodeId], subnet: int) -> None:
         """Nothing is made yet: use `create`."""
-        self._node_ids = [NodeId(number) for number in range(1, node_count + 1)]
+        self._node_ids = node_ids
         self._subnet = subnet
         self._prefix = self.prefix()
         self._slow_arguments: tuple[str, ...] | None = None
@@ -58,14 +58,14 @@ class Namespaces:
         self._node_of: dict[Path, NodeId] = {}
 
     @classmethod
-    def create(cls, node_count: int) -> Namespaces:
-        """Make them all. Raises NamespacesUnavailable, and then nothing is left of them."""
+    def create(cls, node_ids: Sequence[NodeId]) -> Namespaces:
+        """Make one for each node; ids are at most 253. Raises NamespacesUnavailable, and then nothing is left."""
         if shutil.which("ip") is None:
             raise NamespacesUnavailable("iproute2 is not installed")
         if os.geteuid() != 0:
             raise NamespacesUnavailable("only root may make them")
         try:
-            network = cls(node_count, _free_subnet())
+            network = cls(node_ids, _free_subnet())
         except (subprocess.SubprocessError, OSError) as error:
             raise NamespacesUnavailable(_reason(error)) from None
         try:
@@ -96,7 +96,11 @@ class Namespaces:
 
     def endpoints(self) -> Sequence[Endpoint]:
         """One address per node."""
-        return [Endpoint(self._address(node_id), PORT) for node_id in self._node_ids]
+        return [self.endpoint(node_id) for node_id in self._node_ids]
+
+    def endpoint(self, node_id: NodeId) -> Endpoint:
+        """The address of a node."""
+        return Endpoint(self._address(node_id), PORT)
 
     async def start(self, directory: ClusterDirectory) -> None:
         """Remember which configuration belongs to which node."""
@@ -104,7 +108,11 @@ class Namespaces:
 
     def command(self, config_path: Path) -> list[str]:
         """Runs the node in its namespace; `ip` becomes the node, so the process id is the node's."""
-        return ["ip", "netns", "exec", self._namespace(self._node_of[config_path]), *start_command(config_path)]
+        return self.within(self._node_of[config_path], start_command(config_path))
+
+    def within(self, node_id: NodeId, command: Sequence[str]) -> list[str]:
+        """The command line that runs any command in a node's namespace."""
+        return ["ip", "netns", "exec", self._namespace(node_id), *command]
 
     def attach(self, cluster: LocalCluster) -> None:
         """Does nothing: the kernel does the work."""

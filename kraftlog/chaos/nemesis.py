@@ -129,12 +129,16 @@ class RestartStorm(Nemesis):
 
     async def start(self, arena: Arena) -> None:
         """Kill and start it five times."""
-        self._victim = self.random.choice(arena.cluster.voter_ids)
+        self._victim = self.random.choice(self.candidates(arena))
         for _ in range(STORM_KILLS):
             await arena.kill(self._victim)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self.random.uniform(*STORM_LIFE_SECONDS)):
                     await arena.start(self._victim)
+
+    def candidates(self, arena: Arena) -> list[NodeId]:
+        """Of which it is one: the voters, unless a subclass says otherwise."""
+        return arena.cluster.voter_ids
 
     async def stop(self, arena: Arena) -> None:
         """Let its start complete."""

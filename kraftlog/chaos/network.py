@@ -76,7 +76,7 @@ def choose_network(node_count: int, wanted: str = "auto") -> Network:
     """
     if wanted != "proxy":
         try:
-            return Namespaces.create(node_count)
+            return Namespaces.create([NodeId(number) for number in range(1, node_count + 1)])
         except NamespacesUnavailable as error:
             if wanted == "namespaces":
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -88,10 +89,15 @@ def print_result(run: Run, console: Console) -> None:
     table.add_row("offsets at which the nodes' logs start", ", ".join(f"{start:,}" for start in found["log_starts"]))
     table.add_row("acknowledged and lost", f"{found['lost']:,}")
     console.print(table)
-    for story in run.violations[:VIOLATIONS_SHOWN]:
+    print_violations(run.violations, console)
+
+
+def print_violations(violations: Sequence[str], console: Console) -> None:
+    """A line for each of the first ones."""
+    for story in violations[:VIOLATIONS_SHOWN]:
         console.print(f"✗ {story}", markup=False, highlight=False)
-    if len(run.violations) > VIOLATIONS_SHOWN:
-        console.print(f"✗ and {len(run.violations) - VIOLATIONS_SHOWN} more")
+    if len(violations) > VIOLATIONS_SHOWN:
+        console.print(f"✗ and {len(violations) - VIOLATIONS_SHOWN} more")
 
 
 def _or_none(count: int | None) -> str:

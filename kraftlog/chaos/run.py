@@ -129,7 +129,8 @@ class Run:
             yield arena
 
     def _small_disk(self, directory: ClusterDirectory) -> SmallDisk | None:
-        disk = SmallDisk(directory, NodeId(self.plan.voters))
+        node_id = NodeId(self.plan.voters)
+        disk = SmallDisk(node_id, directory.data_path(node_id))
         try:
             disk.mount()
         except DiskUnavailable as error:
@@ -138,6 +139,9 @@ class Run:
         return disk
 
     async def _storm(self, arena: Arena, workload: Workload) -> None:
+        def is_over() -> bool:
+            return arena.elapsed_seconds >= self.plan.seconds
+
         working = asyncio.create_task(workload.run())
         watching = asyncio.create_task(arena.watch())
         try:
@@ -148,7 +152,7 @@ class Run:
                 ):
                     possible = [kind for kind in kinds if kind.fault.name not in self.left_out]
                     lane = Lane(name, possible, rest)
-                    lanes.create_task(lane.run(arena, self._derived(), self.plan.seconds, self.under_way))
+                    lanes.create_task(lane.run(arena, self._derived(), is_over, self.under_way))
             await arena.heal()
             await arena.cluster.wait_for_leader()
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import shutil
 import signal
@@ -19,6 +20,7 @@ from kraftlog.chaos.namespaces import NamespacesUnavailable
 from kraftlog.process.logs import configure_logging
 
 SECONDS_PER_MINUTE: Final = 60
+MINUTES_DEFAULT: Final = 10.0
 WELL: Final = 0
 VIOLATED: Final = 1
 FAILED: Final = 2
@@ -30,6 +32,18 @@ LINE_SECONDS_FILE: Final = 10.0
 
 class DirectoryNotEmpty(Exception):
     """A run needs a directory of its own; the message names the one given."""
+
+
+def run_parser(program: str, description: str, *, minutes: str, epilog: str | None = None) -> argparse.ArgumentParser:
+    """The options that runs have in common; `minutes` says what that option means."""
+    parser = argparse.ArgumentParser(prog=program, description=description, epilog=epilog)
+    parser.add_argument("--minutes", type=float, default=MINUTES_DEFAULT, help=minutes)
+    parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+    )
+    return parser
 
 
 class Session:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
 from kraftlog.chaos.report import print_result, progress_line, write_json
 from kraftlog.chaos.run import Plan, Run
-from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session
+from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session, run_parser
 
 
 def main(words: Sequence[str], console: Console) -> int:
@@ -41,16 +40,11 @@ def main(words: Sequence[str], console: Console) -> int:
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="kraftlog chaos",
-        description="Faults on a cluster of real processes.",
-        epilog="Other runs: kraftlog chaos soak, kraftlog chaos full-disks; each has --help.",
-    )
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made")
-    parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+    parser = run_parser(
+        "kraftlog chaos",
+        "Faults on a cluster of real processes.",
+        minutes="how long faults are made",
+        epilog="Other runs: kraftlog chaos brokers, kraftlog chaos soak, kraftlog chaos full-disks; each has --help.",
     )
     parser.add_argument("--voters", type=int, default=5, help="how many voters there are, in addition to one observer")
     parser.add_argument("--network", choices=("auto", "namespaces", "proxy"), default="auto", help="how links are cut")

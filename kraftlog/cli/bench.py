@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Coroutine
 from pathlib import Path
@@ -290,11 +291,12 @@ def broker(
     connections; idle. Prints medians, the medians of the pairs' ratios with their limits, and the broker's processor
     time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
     """
-    from kraftlog.bench.broker.measures import chosen_figures
+    from kraftlog.bench.broker.measure import chosen_figures
+    from kraftlog.bench.broker.measures import MEASURES
     from kraftlog.bench.figures import write_json
     from kraftlog.clients.broker_errors import require_confluent_kafka
 
-    figures = usage(chosen_figures, only, "--only")
+    figures = usage(functools.partial(chosen_figures, MEASURES), only, "--only")
     require_confluent_kafka()
     from kraftlog.bench.broker.experiments import Sizes
     from kraftlog.bench.broker.run import run
@@ -309,6 +311,65 @@ def broker(
         seconds=seconds,
         partitions=partitions,
         idle_seconds=idle_seconds,
+    )
+    result = run_async(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)))
+    write_json(json, result)
+    if output is Output.JSON:
+        print_json(result)
+
+
+@app.command()
+def replication(
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="FIGURE,...", help="Some of the figures; all if not given.")
+    ] = None,
+    pairs: Annotated[
+        int, typer.Option("--pairs", min=1, help="produce, one-record: how many times each system is measured.")
+    ] = 7,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="The others: how many times.")] = 5,
+    total_bytes: Annotated[int, typer.Option("--bytes", min=1_000, help="produce: how many bytes each time.")] = 10**9,
+    flushed_bytes: Annotated[
+        int, typer.Option("--flushed-bytes", min=1_000, help="produce, flushed: how many bytes each time.")
+    ] = 200_000_000,
+    records: Annotated[int, typer.Option("--records", min=1, help="one-record: how many each time.")] = 2_000,
+    partitions: Annotated[
+        int, typer.Option("--partitions", min=1, help="leader-killed, controlled-shutdown: how many the broker leads.")
+    ] = 100,
+    behind_bytes: Annotated[
+        int, typer.Option("--behind-bytes", min=1_000, help="catch-up: how much the follower has missed.")
+    ] = 2 * 10**9,
+    installed: Annotated[
+        Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs Kafka.")
+    ] = Path("build/peers"),
+    output: OutputOption = Output.TABLE,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare three brokers of ours with three of a stock Kafka, with three replicas.
+
+    Measured in alternated pairs with the same client, a process of its own. The figures: produce-1 and produce-10, by
+    their partitions, and one-record, all three also with -flushed; leader-killed, controlled-shutdown, catch-up,
+    follower-stopped. Prints medians, ratios and own figures with their limits, and the brokers' processor time. Without
+    an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
+    """
+    from kraftlog.bench.broker.measure import chosen_figures
+    from kraftlog.bench.figures import write_json
+    from kraftlog.bench.replication.measures import MEASURES
+    from kraftlog.clients.broker_errors import require_confluent_kafka
+
+    figures = usage(functools.partial(chosen_figures, MEASURES), only, "--only")
+    require_confluent_kafka()
+    from kraftlog.bench.replication.experiments import Sizes
+    from kraftlog.bench.replication.run import run
+
+    sizes = Sizes(
+        pairs=pairs,
+        rounds=rounds,
+        total_bytes=total_bytes,
+        flushed_bytes=flushed_bytes,
+        records=records,
+        partitions=partitions,
+        behind_bytes=behind_bytes,
     )
     result = run_async(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)))
     write_json(json, result)

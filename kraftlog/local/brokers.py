@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from rich.table import Table
 
@@ -18,6 +18,7 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.config.endpoints import PORT_MAX
 from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster import own_environment
+from raft.core.types import NodeId
 from statemachine.query.descriptions import BrokerDescription
 
 FIRST_BROKER_ID: Final = 101
@@ -56,6 +57,18 @@ def check_broker_count(count: int, first_port: int | None) -> None:
         )
 
 
+class Places(Protocol):
+    """Where brokers run: elsewhere than in this process's network."""
+
+    def endpoint(self, node_id: NodeId, /) -> Endpoint:
+        """Where a broker listens."""
+        ...
+
+    def within(self, node_id: NodeId, /, command: Sequence[str]) -> list[str]:
+        """The command line that runs its command there."""
+        ...
+
+
 class LocalBrokers:
     """The processes of the brokers of one local cluster, for one event loop."""
 
@@ -67,54 +80,71 @@ class LocalBrokers:
         count: int,
         first_port: int | None,
         configs: Mapping[str, str] | None = None,
+        places: Places | None = None,
     ) -> None:
         """Starts nothing. Each keeps its data in `directory`. Without a `first_port` each listens where it did before,
-        or at a port that is free. `configs` are those of every broker."""
+        or at a port that is free. `configs` are those of every broker. `places` are where they run, if that is not
+        here."""
         self._client = client
         self._nodes = nodes
         self._directory = directory
         self._first_port = first_port
         self._configs = configs or {}
+        self._places = places
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
         self._children: dict[int, ChildProcess] = {}
+        self._epochs_before: dict[int, int] = {}
+        """The epoch that a broker had when it was started last."""
 
-    async def start(self) -> None:
-        """Start those that do not run, and wait until each is unfenced. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
+    async def start(self, broker_ids: Iterable[int] | None = None) -> None:
+        """Start those (of all, if None) that do not run, and wait until each is unfenced.
 
-        After a kill that takes until the session of the incarnation before has expired.
+        After a kill that takes until the session of the incarnation before has expired. Raises BrokerDied,
+        ApiError(REQUEST_TIMED_OUT).
         """
-        wanted = [broker_id for broker_id in self.broker_ids if not self.is_running(broker_id)]
+        wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if not self.is_running(broker_id)]
         before = await self.states() if wanted else {}
         for broker_id in wanted:
+            state = before.get(broker_id)
+            self._epochs_before[broker_id] = -1 if state is None else state.epoch
             self._children[broker_id] = ChildProcess(
-                self._command(broker_id, before.get(broker_id)), self._log_path(broker_id), own_environment()
+                self._command(broker_id, state), self.log_path(broker_id), own_environment()
             )
-        waiting = {broker_id: before[broker_id].epoch if broker_id in before else -1 for broker_id in wanted}
+        waiting = set(wanted)
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_SECONDS
         while waiting:
             for broker_id in waiting:
                 if not self._children[broker_id].is_running:
                     raise self._death(broker_id)
             states = await self.states()
-            for broker_id, epoch in list(waiting.items()):
-                state = states.get(broker_id)
-                if state is not None and state.epoch != epoch and not state.is_fenced:
-                    del waiting[broker_id]
+            waiting = {broker_id for broker_id in waiting if not self._is_up(states.get(broker_id), broker_id)}
             if waiting and asyncio.get_running_loop().time() > deadline:
                 raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,
                     f"broker {min(waiting)} is not unfenced after {START_TIMEOUT_SECONDS:g} s; see"
-                    f" {self._log_path(min(waiting))}",
+                    f" {self.log_path(min(waiting))}",
                 )
             await asyncio.sleep(POLL_SECONDS)
 
-    async def stop(self) -> None:
-        """Stop all: each is asked, which shuts it down controlled, then killed if it has not ended."""
-        await asyncio.gather(*(child.stop(STOP_GRACE_SECONDS) for child in self._children.values() if child.is_running))
+    async def is_up(self, broker_id: int) -> bool:
+        """Whether a broker is unfenced since it was started last. Raises ApiError."""
+        return self._is_up((await self.states()).get(broker_id), broker_id)
 
-    async def kill(self, broker_id: int) -> None:
-        """End a broker's process by SIGKILL, and wait for its end."""
-        await self._children[broker_id].end(signal.SIGKILL)
+    def _is_up(self, state: BrokerState | None, broker_id: int) -> bool:
+        return state is not None and state.epoch != self._epochs_before.get(broker_id, -1) and not state.is_fenced
+
+    async def stop(self, broker_ids: Iterable[int] | None = None) -> None:
+        """Stop some, or all: each is asked, which shuts it down controlled, then killed if it has not ended."""
+        wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if self.is_running(broker_id)]
+        await asyncio.gather(*(self._children[broker_id].stop(STOP_GRACE_SECONDS) for broker_id in wanted))
+
+    def send_signal(self, broker_id: int, number: signal.Signals) -> None:
+        """Send a broker's process a signal, such as SIGSTOP and SIGCONT."""
+        self._children[broker_id].send_signal(number)
+
+    async def kill(self, broker_id: int, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a broker's process a signal that ends it, and wait for its end."""
+        await self._children[broker_id].end(number)
 
     async def endpoint(self, broker_id: int) -> Endpoint:
         """Where clients reach a broker that is registered."""
@@ -148,21 +178,26 @@ class LocalBrokers:
         return self._directory / f"broker-{broker_id}"
 
     def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
-        if self._first_port is not None:
+        host = HOST
+        if self._places is not None:
+            host, port = self._places.endpoint(NodeId(broker_id))
+        elif self._first_port is not None:
             port = self._first_port + broker_id - FIRST_BROKER_ID
         else:
             port = before.endpoint.port if before is not None and before.endpoint is not None else 0
         # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
-        return [
+        command = [
             sys.executable, "-P", "-m", "kraftlog", "brokers", "run", "--stop-at-eof",
             "--id", str(broker_id),
             "--bootstrap-server", ",".join(map(str, self._nodes)),
-            "--endpoint", f"{LISTENER}://{HOST}:{port}",
+            "--endpoint", f"{LISTENER}://{host}:{port}",
             "--data-dir", str(self.data_path(broker_id)),
             *(part for name, value in self._configs.items() for part in ("--config", f"{name}={value}")),
         ]  # fmt: skip
+        return command if self._places is None else self._places.within(NodeId(broker_id), command)
 
-    def _log_path(self, broker_id: int) -> Path:
+    def log_path(self, broker_id: int) -> Path:
+        """The file with a broker's log lines."""
         return self._directory / f"broker-{broker_id}.log"
 
     def _death(self, broker_id: int) -> BrokerDied:
@@ -172,7 +207,7 @@ class LocalBrokers:
         else:
             reason = f"its last words: {' / '.join(child.last_lines(LOG_LINES)) or 'none'}"
         return BrokerDied(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} ended, {reason}; see {self._log_path(broker_id)}"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} ended, {reason}; see {self.log_path(broker_id)}"
         )
 
 

@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -72,6 +72,10 @@ class LocalCluster:
     def voter_ids(self) -> list[NodeId]:
         """The nodes that vote."""
         return sorted(self.directory.voter_ids)
+
+    def log_path(self, node_id: NodeId) -> Path:
+        """The file with a node's log lines."""
+        return self.directory.log_path(node_id)
 
     def endpoint(self, node_id: NodeId) -> Endpoint:
         """Where a node listens."""
@@ -137,6 +141,13 @@ class LocalCluster:
     async def describe(self, node_id: NodeId, timeout_seconds: float = 2.0) -> log_pb2.DescribeNodeResponse:
         """What a node reports about itself. Raises ApiError if it does not answer."""
         return await describe_node(self.endpoint(node_id), timeout_seconds=timeout_seconds)
+
+    async def answers(self, node_id: NodeId) -> bool:
+        """Whether a node answers."""
+        with suppress(ApiError):
+            await self.describe(node_id)
+            return True
+        return False
 
     async def wait_for_leader(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> NodeId:
         """The leader, as soon as a node reports that it leads and has committed its epoch's first record.

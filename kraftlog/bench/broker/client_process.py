@@ -23,6 +23,6 @@ async def carried_out(load: Load) -> dict[str, float]:
         )
     except ProgramFailed as failure:
         raise ApiError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the client {kind} of {load.bootstrap_server} failed: {failure}"
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the client {kind} of {load.bootstrap_servers} failed: {failure}"
         ) from None
     return {name: float(value) for name, value in printed.items()}

@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from kraftlog.bench.broker.measures import MEASURES, Judged, Measure
+from kraftlog.bench.broker.measure import Judged, Measure, Measures
 from kraftlog.bench.targets import Target
 
 OWN: Final = "kraftlog"
 KAFKA: Final = "Kafka"
 
 Figures = Mapping[str, float]
-"""What one broker measured once, by the keys of its measures."""
+"""What was measured once at one system, by the keys of its measures."""
 
 Pair = Mapping[str, Figures]
 """The figures of each system; without Kafka only ours."""
@@ -37,11 +37,11 @@ def ratios(pairs: Sequence[Pair]) -> dict[str, float]:
     return {key: median(own[key] / theirs[key] for own, theirs in both) for key in keys}
 
 
-def targets(figure: str, pairs: Sequence[Pair]) -> list[Target]:
+def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> list[Target]:
     """What of a figure has a bound, as far as it was measured."""
     own, compared = medians(pairs, OWN), ratios(pairs)
     found = []
-    for measure in MEASURES[figure]:
+    for measure in measures:
         name = f"{figure}: {measure.label}"
         if measure.judged is Judged.RATIO and measure.key in compared:
             ratio = round(compared[measure.key], 3)
@@ -52,7 +52,7 @@ def targets(figure: str, pairs: Sequence[Pair]) -> list[Target]:
     return found
 
 
-def comparison_table(measured: Mapping[str, Sequence[Pair]], labels: Mapping[str, str]) -> Table:
+def comparison_table(measured: Mapping[str, Sequence[Pair]], measures: Measures, labels: Mapping[str, str]) -> Table:
     """A row for each value of each figure. `labels` names the systems, ours first."""
     table = Table("", *labels.values(), *(["ratio"] if KAFKA in labels else []), box=None)
     table.title, table.title_justify = "Medians, and of the ratios of each pair", "left"
@@ -61,21 +61,21 @@ def comparison_table(measured: Mapping[str, Sequence[Pair]], labels: Mapping[str
     for figure, pairs in measured.items():
         found = {system: medians(pairs, system) for system in labels}
         compared = ratios(pairs)
-        for measure in MEASURES[figure]:
+        for measure in measures[figure]:
             values = [_shown(measure, found[system]) for system in labels]
             ratio = [f"{compared[measure.key]:.2f}" if measure.key in compared else ""] if KAFKA in labels else []
             table.add_row(f"{figure}: {measure.label}", *values, *ratio)
     return table
 
 
-def as_json(figure: str, pairs: Sequence[Pair]) -> dict[str, Any]:
+def as_json(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> dict[str, Any]:
     """All of a figure for programs."""
     systems = [system for system in (OWN, KAFKA) if any(system in pair for pair in pairs)]
     return {
         "pairs": pairs,
         "medians": {system: medians(pairs, system) for system in systems},
         "ratios": {key: round(ratio, 3) for key, ratio in ratios(pairs).items()},
-        "targets": {target.name: target.as_json() for target in targets(figure, pairs)},
+        "targets": {target.name: target.as_json() for target in targets(figure, measures, pairs)},
     }
 
 

@@ -1,14 +1,14 @@
-"""How each figure is measured: what is prepared at each broker, done in each pair, and cleaned up."""
+"""How each figure of one broker is measured."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from kraftlog.bench.broker.client_process import carried_out
 from kraftlog.bench.broker.comparison import Figures
+from kraftlog.bench.broker.experiment import Experiment
 from kraftlog.bench.broker.loads.connections import Connections
 from kraftlog.bench.broker.loads.consume import Consume
 from kraftlog.bench.broker.loads.one_record import OneRecord
@@ -51,31 +51,15 @@ class Sizes:
         return self.seconds / 5
 
 
-class Experiment(ABC):
-    """One figure that is measured in pairs, at brokers that run all the time."""
+class BrokerExperiment(Experiment):
+    """One of some size."""
 
     def __init__(self, name: str, sizes: Sizes) -> None:
-        self.name = name
+        super().__init__(name, sizes.pairs)
         self.sizes = sizes
 
-    async def prepare(self, system: System) -> None:
-        """Before the first pair: nothing, unless a subclass does."""
-        return
 
-    @abstractmethod
-    async def measure(self, system: System) -> Figures:
-        """Once. Raises ApiError."""
-
-    async def clean_up(self, system: System) -> None:
-        """After the last pair: nothing, unless a subclass does."""
-        return
-
-    def of_load(self, system: System) -> dict[str, Any]:
-        """What every load is told."""
-        return {"bootstrap_server": system.bootstrap_server, "topic": self.name, "broker_pid": system.pid}
-
-
-class ProduceExperiment(Experiment):
+class ProduceExperiment(BrokerExperiment):
     """To a new topic each time, which is deleted then."""
 
     def __init__(self, name: str, sizes: Sizes, *, batch_bytes: int, is_flushed: bool) -> None:
@@ -92,7 +76,7 @@ class ProduceExperiment(Experiment):
         return figures
 
 
-class ConsumeExperiment(Experiment):
+class ConsumeExperiment(BrokerExperiment):
     """From a topic that is filled once."""
 
     def __init__(self, name: str, sizes: Sizes, *, total_bytes: int, is_cold: bool) -> None:
@@ -116,7 +100,7 @@ class ConsumeExperiment(Experiment):
         await system.topics.delete(self.name)
 
 
-class OneRecordExperiment(Experiment):
+class OneRecordExperiment(BrokerExperiment):
     """One record at a time, to a new topic."""
 
     def __init__(self, name: str, sizes: Sizes, *, is_flushed: bool) -> None:
@@ -133,7 +117,7 @@ class OneRecordExperiment(Experiment):
         return figures
 
 
-class ConnectionsExperiment(Experiment):
+class ConnectionsExperiment(BrokerExperiment):
     """Many connections at a fixed rate, to a new topic, without flushes."""
 
     async def measure(self, system: System) -> Figures:

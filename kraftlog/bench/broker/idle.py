@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
 from typing import Final
 
@@ -25,16 +26,17 @@ async def measure_idle(system: System, partitions: int, seconds: float) -> Figur
     for name, count in topics.items():
         await system.topics.create(name, count)
     await asyncio.sleep(min(SETTLE_SECONDS, seconds))
-    used = processor_seconds(system.pid)
+    (broker_id,) = system.broker_ids
+    used = processor_seconds(system.pid(broker_id))
     await asyncio.sleep(seconds)
-    used = processor_seconds(system.pid) - used
-    taken = [_taken(system.pid)]
-    await system.kill()
+    used = processor_seconds(system.pid(broker_id)) - used
+    taken = [_taken(system.pid(broker_id))]
+    await system.end(broker_id, signal.SIGKILL)
     started = time.perf_counter()
-    await system.start()
+    await system.start(broker_id)
     await system.topics.until_led(topics)
     start_seconds = time.perf_counter() - started
-    taken.append(_taken(system.pid))
+    taken.append(_taken(system.pid(broker_id)))
     return {
         "resident_megabytes": round(max(resident for resident, _ in taken), 1),
         "open_files": max(files for _, files in taken),

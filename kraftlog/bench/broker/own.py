@@ -1,17 +1,17 @@
-"""This project as one of the systems: one voter and one broker, each a process, as `kraftlog up` runs them."""
+"""This project as one of the systems: one voter and its brokers, each a process, as `kraftlog up` runs them."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
-from kraftbase.checks import check
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.broker.topics import Topics
-from kraftlog.local.brokers import FIRST_BROKER_ID, LocalBrokers
+from kraftlog.local.brokers import LocalBrokers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 
@@ -20,56 +20,53 @@ QUICK_DELETION: Final = {"log.retention.check.interval.ms": "1000"}
 """So that the files of a topic that was measured are gone before the next one is."""
 
 
-class OwnBroker(System):
-    """Runs within the block of `running`."""
+class OwnBrokers(System):
+    """Run within the block of `running`."""
 
     label = LABEL
     unflushed: ClassVar = {"flush.before.ack": "false"}
     flushed: ClassVar = {"flush.before.ack": "true"}
 
-    def __init__(self, brokers: LocalBrokers) -> None:
+    def __init__(self, brokers: LocalBrokers, bootstrap_servers: str) -> None:
+        self.broker_ids = brokers.broker_ids
+        self.topics = Topics(bootstrap_servers, [brokers.data_path(broker_id) for broker_id in self.broker_ids])
         self._brokers = brokers
-        self._bootstrap_server = ""
+        self._bootstrap_servers = bootstrap_servers
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, directory: Path, *, is_plain: bool = False) -> AsyncIterator[System]:
-        """A new cluster in `directory`. Only if it `is_plain` every config has its default. Raises ApiError."""
+    async def running(
+        cls, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None
+    ) -> AsyncIterator[System]:
+        """A new cluster in `directory`, with these configs of brokers, all else by default. Raises ApiError."""
         cluster = LocalCluster(open_or_create(directory, voters=1, observers=0))
         async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
             await cluster.wait_for_leader()
-            configs = {} if is_plain else QUICK_DELETION
-            brokers = LocalBrokers(client, cluster.bootstrap_servers, directory, 1, None, configs)
-            system = cls(brokers)
+            local = LocalBrokers(client, cluster.bootstrap_servers, directory, brokers, None, configs)
             try:
-                await system.start()
-                system.topics = Topics(system.bootstrap_server, system.data_path)
-                yield system
+                await local.start()
+                endpoints = [await local.endpoint(broker_id) for broker_id in local.broker_ids]
+                yield cls(local, ",".join(map(str, endpoints)))
             finally:
-                await brokers.stop()
+                await local.stop()
 
     @property
-    def bootstrap_server(self) -> str:
-        """Where the broker listens."""
-        return self._bootstrap_server
+    def bootstrap_servers(self) -> str:
+        """Where the brokers listen, also after a restart."""
+        return self._bootstrap_servers
 
-    @property
-    def pid(self) -> int:
-        """The id of the broker's process, which is not the voter's."""
-        return self._brokers.pid(FIRST_BROKER_ID)
+    def pid(self, broker_id: int) -> int:
+        """The id of a broker's process, which is not the voter's."""
+        return self._brokers.pid(broker_id)
 
-    @property
-    def data_path(self) -> Path:
+    def data_path(self, broker_id: int) -> Path:
         """The broker's directory."""
-        return self._brokers.data_path(FIRST_BROKER_ID)
+        return self._brokers.data_path(broker_id)
 
-    async def kill(self) -> None:
-        """End the broker with SIGKILL; the voter runs on."""
-        await self._brokers.kill(FIRST_BROKER_ID)
+    async def end(self, broker_id: int, number: signal.Signals) -> None:
+        """End the broker; the voter runs on."""
+        await self._brokers.kill(broker_id, number)
 
-    async def start(self) -> None:
+    async def start(self, broker_id: int) -> None:
         """Start the broker, and wait until it is unfenced. Raises BrokerDied, ApiError."""
-        await self._brokers.start()
-        endpoint = (await self._brokers.states())[FIRST_BROKER_ID].endpoint
-        check(endpoint is not None, "a broker that is unfenced has registered its listener")
-        self._bootstrap_server = str(endpoint)
+        await self._brokers.start([broker_id])

@@ -11,35 +11,24 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from rich.console import Console
 
 from kraftbase.errors import ConfigurationError
-from kraftlog.bench.broker.comparison import KAFKA, OWN, Figures, Pair, as_json, comparison_table, targets
-from kraftlog.bench.broker.experiments import Experiment, Sizes, experiments
+from kraftlog.bench.broker import own, stock_kafka
+from kraftlog.bench.broker.comparison import KAFKA, OWN, Pair
+from kraftlog.bench.broker.experiments import Sizes, experiments
 from kraftlog.bench.broker.idle import measure_idle
-from kraftlog.bench.broker.own import LABEL, OwnBroker
-from kraftlog.bench.broker.stock_kafka import StockKafka
-from kraftlog.bench.broker.system import System
+from kraftlog.bench.broker.measures import MEASURES
+from kraftlog.bench.broker.pairs import Running, find_systems, measure_figures, told
 from kraftlog.bench.machine import machine
-from kraftlog.bench.peers.installed import Kafka, find_peers
-from kraftlog.bench.targets import targets_table
 
 IDLE: Final = "idle"
+QUICK_DELETIONS: Final = {OWN: own.QUICK_DELETION, KAFKA: stock_kafka.QUICK_DELETION}
 SPACE_FACTOR: Final = 2.5
 """Bytes on the disk of the largest figure, at both brokers, with room for what is deleted a moment later."""
-
-
-class Running(Protocol):
-    """Runs a system in a directory within a block."""
-
-    def __call__(self, directory: Path, *, is_plain: bool = False) -> AbstractAsyncContextManager[System]:
-        """`is_plain`: with defaults in everything."""
-        ...
 
 
 async def run(
@@ -49,74 +38,24 @@ async def run(
 
     Raises ApiError if a broker does not start or a client fails, ConfigurationError if the disk has too little room.
     """
-    peers = find_peers(peers_directory)
-    if peers.kafka is None:
-        console.print(f"Kafka is left out, and nothing is compared: {peers.missing[KAFKA]}")
-    systems, labels = _systems(peers.kafka)
+    systems, labels = find_systems(peers_directory, console)
     with tempfile.TemporaryDirectory(prefix="kraftlog-broker-", dir=directory) as name, console.status("") as status:
         _check_room(Path(name), figures, sizes)
         measured: dict[str, list[Pair]] = {}
-        in_pairs = [figure for figure in figures if figure != IDLE]
+        known = experiments(sizes)
+        in_pairs = [known[figure] for figure in figures if figure != IDLE]
         if in_pairs:
-            measured |= await _in_pairs(systems, in_pairs, sizes, Path(name), status.update)
+            measured |= await measure_figures(
+                systems, in_pairs, Path(name), status.update, brokers=1, configs=QUICK_DELETIONS
+            )
         if IDLE in figures:
             measured[IDLE] = [await _idle(systems, sizes, Path(name), status.update)]
-    console.print(comparison_table(measured, labels))
-    judged = [target for figure, pairs in measured.items() for target in targets(figure, pairs)]
-    if judged:
-        console.print(targets_table(judged))
     return {
         "systems": labels,
         "sizes": {field: getattr(sizes, field) for field in Sizes.__dataclass_fields__},
-        "figures": {figure: as_json(figure, pairs) for figure, pairs in measured.items()},
+        "figures": told(measured, MEASURES, labels, console),
         "machine": await machine(directory),
     }
-
-
-def _systems(kafka: Kafka | None) -> tuple[dict[str, Running], dict[str, str]]:
-    """How to run each, and what it is called with its version; ours first."""
-    systems: dict[str, Running] = {OWN: OwnBroker.running}
-    labels = {OWN: LABEL}
-    if kafka is not None:
-        systems[KAFKA] = partial(StockKafka.running, kafka)
-        labels[KAFKA] = f"Kafka {kafka.version}"
-    return systems, labels
-
-
-async def _in_pairs(
-    systems: Mapping[str, Running], figures: Sequence[str], sizes: Sizes, path: Path, show: Callable[[str], None]
-) -> dict[str, list[Pair]]:
-    measured = {}
-    async with AsyncExitStack() as stack:
-        running = {}
-        for name, system in systems.items():
-            show(f"{name} starts")
-            running[name] = await stack.enter_async_context(system(path / name))
-        known = experiments(sizes)
-        for figure in figures:
-            measured[figure] = await measure_pairs(known[figure], running, sizes.pairs, show)
-    return measured
-
-
-async def measure_pairs(
-    experiment: Experiment, systems: Mapping[str, System], pairs: int, show: Callable[[str], None]
-) -> list[Pair]:
-    """One figure at every system, in pairs; the first is not counted. `show` is told what is done now."""
-    for name, system in systems.items():
-        show(f"{experiment.name}: {name} is prepared")
-        await experiment.prepare(system)
-    found: list[Pair] = []
-    for number in range(pairs + 1):
-        pair: dict[str, Figures] = {}
-        for name in list(systems) if number % 2 == 0 else reversed(list(systems)):
-            at = "uncounted, to warm up" if number == 0 else f"pair {number} of {pairs}"
-            show(f"{experiment.name}: {at}: {name}")
-            pair[name] = await experiment.measure(systems[name])
-        found.append(pair)
-    for name, system in systems.items():
-        show(f"{experiment.name}: {name} is cleaned up")
-        await experiment.clean_up(system)
-    return found[1:]
 
 
 async def _idle(systems: Mapping[str, Running], sizes: Sizes, path: Path, show: Callable[[str], None]) -> Pair:
@@ -124,7 +63,7 @@ async def _idle(systems: Mapping[str, Running], sizes: Sizes, path: Path, show: 
     for name, running in systems.items():
         show(f"{IDLE}: {sizes.partitions:,} partitions at {name}")
         directory = path / f"{name}-{IDLE}"
-        async with running(directory, is_plain=True) as system:
+        async with running(directory) as system:
             pair[name] = await measure_idle(system, sizes.partitions, sizes.idle_seconds)
         shutil.rmtree(directory)
     return pair

@@ -1,15 +1,19 @@
-"""A stock Kafka as one of the systems: one node that is broker and controller, with its defaults and a heap of 1 GB."""
+"""A stock Kafka as one of the systems, with its defaults and a heap of 1 GB for each process.
+
+One broker is a node that is its controller, too. Several have a controller of their own, in a process of its own, so
+that who kills a broker kills no controller.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
-from kraftbase.checks import check
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_cluster_id
@@ -21,6 +25,8 @@ from kraftlog.bench.peers.processes import ends_with_parent
 from kraftlog.local.child import ChildProcess
 from kraftlog.local.cluster_directory import free_endpoints
 
+CONTROLLER_ID: Final = 100
+"""Of the controller of several brokers."""
 QUICK_DELETION: Final = {"log.segment.delete.delay.ms": "1000"}
 """So that the files of a topic that was measured are gone before the next one is."""
 LOG_LINES: Final = 3
@@ -32,91 +38,111 @@ class StockKafka(System):
     unflushed: ClassVar[Mapping[str, str]] = {}
     flushed: ClassVar = {"flush.messages": "1"}
 
-    def __init__(self, installed: Kafka, directory: Path, endpoint: Endpoint, properties: Path) -> None:
+    def __init__(self, installed: Kafka, directory: Path, endpoints: Mapping[int, Endpoint]) -> None:
         self.label = f"Kafka {installed.version}"
-        self.topics = Topics(str(endpoint), directory / "data")
-        self._endpoint = endpoint
-        self._data_path = directory / "data"
-        self._log_path = directory / "kafka.log"
-        self._command = [*_java(installed), "kafka.Kafka", str(properties)]
-        self._child: ChildProcess | None = None
+        self.broker_ids = tuple(endpoints)
+        self.topics = Topics(
+            ",".join(map(str, endpoints.values())), [self.data_path_in(directory, node_id) for node_id in endpoints]
+        )
+        self._directory = directory
+        self._endpoints = endpoints
+        self._java = _java(installed)
+        self._children: dict[int, ChildProcess] = {}
 
     @classmethod
     @asynccontextmanager
-    async def running(cls, installed: Kafka, directory: Path, *, is_plain: bool = False) -> AsyncIterator[System]:
-        """A new node in `directory`. Only if it `is_plain` every config has its default. Raises ApiError."""
-        endpoint, controller = free_endpoints(2)
-        settings = {**_settings(endpoint, controller, directory / "data"), **({} if is_plain else QUICK_DELETION)}
-        properties = _write(directory, settings)
-        await format_directories(_java(installed), [properties], ["-t", random_cluster_id()])
-        system = cls(installed, directory, endpoint, properties)
+    async def running(
+        cls, installed: Kafka, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None
+    ) -> AsyncIterator[System]:
+        """New nodes in `directory`, with these configs of nodes, all else by default. Raises ApiError."""
+        controller, *listeners = free_endpoints(1 + brokers)
+        system = cls(installed, directory, dict(enumerate(listeners, 1)))
+        files = system._write_properties(controller, configs or {})
+        await format_directories(system._java, list(files.values()), ["-t", random_cluster_id()])
         try:
-            await system.start()
+            await system._run(files)
             yield system
         finally:
-            if system._child is not None:
-                await system.kill()
+            await asyncio.gather(*(child.end(signal.SIGKILL) for child in system._children.values()))
 
     @property
-    def bootstrap_server(self) -> str:
-        """Where it listens."""
-        return str(self._endpoint)
+    def bootstrap_servers(self) -> str:
+        """Where the brokers listen."""
+        return ",".join(map(str, self._endpoints.values()))
 
-    @property
-    def pid(self) -> int:
+    def pid(self, broker_id: int) -> int:
         """The id of its process."""
-        return self._process.pid
+        return self._children[broker_id].pid
 
-    @property
-    def data_path(self) -> Path:
+    def data_path(self, broker_id: int) -> Path:
         """Its log directory."""
-        return self._data_path
+        return self.data_path_in(self._directory, broker_id)
 
-    async def kill(self) -> None:
-        """End it with SIGKILL."""
-        self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+    @staticmethod
+    def data_path_in(directory: Path, broker_id: int) -> Path:
+        """The log directory of a node of a cluster in `directory`."""
+        return directory / f"data-{broker_id}"
 
-    async def start(self) -> None:
+    async def end(self, broker_id: int, number: signal.Signals) -> None:
+        """End it."""
+        await self._children[broker_id].end(number)
+
+    async def start(self, broker_id: int) -> None:
         """Start it, and wait until it answers. Raises ApiError with its last words if it ends instead."""
-        self._child = ChildProcess([*ends_with_parent(), *self._command], self._log_path, os.environ)
+        await self._run([broker_id])
+
+    async def _run(self, node_ids: Iterable[int]) -> None:
+        started = list(node_ids)
+        for node_id in started:
+            command = [*ends_with_parent(), *self._java, "kafka.Kafka", str(self._properties(node_id))]
+            self._children[node_id] = ChildProcess(command, self._directory / f"node-{node_id}.log", os.environ)
         try:
-            await self.topics.until_led({})
+            for node_id in started:
+                if node_id in self._endpoints:
+                    await self.topics.until_registered(str(self._endpoints[node_id]))
         except ApiError as error:
-            words = " / ".join(self._child.last_lines(LOG_LINES)) or "none"
+            words = " / ".join(self._children[started[0]].last_lines(LOG_LINES)) or "none"
             raise ApiError(
                 ErrorCode.BROKER_NOT_AVAILABLE, f"{self.label} does not start; its last words: {words}"
             ) from error
 
-    @property
-    def _process(self) -> ChildProcess:
-        check(self._child is not None, "it was started")
-        return self._child  # type: ignore[return-value]
+    def _write_properties(self, controller: Endpoint, configs: Mapping[str, str]) -> dict[int, Path]:
+        """The file of each node, in a new directory."""
+        self._directory.mkdir()
+        files = {}
+        for node_id, settings in self._settings(controller).items():
+            files[node_id] = self._properties(node_id)
+            lines = {**settings, "log.dirs": self.data_path(node_id), **configs}
+            files[node_id].write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        return files
+
+    def _properties(self, node_id: int) -> Path:
+        return self._directory / f"node-{node_id}.properties"
+
+    def _settings(self, controller: Endpoint) -> dict[int, dict[str, object]]:
+        """What has no default, of each node, and as many replicas as there are brokers."""
+        count = len(self._endpoints)
+        controller_id = CONTROLLER_ID if count > 1 else min(self._endpoints)
+        shared = {
+            "controller.quorum.voters": f"{controller_id}@{controller}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "offsets.topic.replication.factor": count,
+            "transaction.state.log.replication.factor": count,
+            "transaction.state.log.min.isr": 1,
+        }
+        brokers = {node_id: f"PLAINTEXT://{endpoint}" for node_id, endpoint in self._endpoints.items()}
+        if count == 1:
+            listeners = f"{brokers[controller_id]},CONTROLLER://{controller}"
+            roles = {controller_id: ("broker,controller", listeners)}
+        else:
+            roles = {node_id: ("broker", listener) for node_id, listener in brokers.items()}
+            roles[controller_id] = ("controller", f"CONTROLLER://{controller}")
+        return {
+            node_id: {"process.roles": role, "node.id": node_id, "listeners": listeners, **shared}
+            for node_id, (role, listeners) in roles.items()
+        }
 
 
 def _java(installed: Kafka) -> list[str]:
     return [str(installed.java), *JVM_OPTIONS, "-cp", str(installed.jars / "*")]
-
-
-def _write(directory: Path, settings: Mapping[str, object]) -> Path:
-    """The file of the settings, in a new directory."""
-    directory.mkdir()
-    properties = directory / "kafka.properties"
-    properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()), encoding="utf-8")
-    return properties
-
-
-def _settings(endpoint: Endpoint, controller: Endpoint, data_path: Path) -> dict[str, object]:
-    """What has no default, and one replica where a node by itself has no others."""
-    return {
-        "process.roles": "broker,controller",
-        "node.id": 1,
-        "controller.quorum.voters": f"1@{controller}",
-        "controller.listener.names": "CONTROLLER",
-        "listeners": f"PLAINTEXT://{endpoint},CONTROLLER://{controller}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": data_path,
-        "offsets.topic.replication.factor": 1,
-        "transaction.state.log.replication.factor": 1,
-        "transaction.state.log.min.isr": 1,
-    }

@@ -1,9 +1,10 @@
-"""What is compared: one broker with its controller, in a directory of its own."""
+"""What is compared: brokers with their controller, in a directory of their own."""
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,11 +12,12 @@ from kraftlog.bench.broker.topics import Topics
 
 
 class System(ABC):
-    """A broker that runs, or was killed."""
+    """Brokers that run, or were ended."""
 
     label: str
     """What it is called, with its version if that is not this one's."""
     topics: Topics
+    broker_ids: Sequence[int]
     unflushed: ClassVar[Mapping[str, str]]
     """The configs of a topic whose records are acknowledged before they are flushed."""
     flushed: ClassVar[Mapping[str, str]]
@@ -23,23 +25,26 @@ class System(ABC):
 
     @property
     @abstractmethod
-    def bootstrap_server(self) -> str:
-        """Where clients reach it."""
+    def bootstrap_servers(self) -> str:
+        """Where clients reach the brokers."""
+
+    @abstractmethod
+    def pid(self, broker_id: int) -> int:
+        """The id of a broker's process."""
 
     @property
-    @abstractmethod
-    def pid(self) -> int:
-        """The id of the broker's process."""
-
-    @property
-    @abstractmethod
-    def data_path(self) -> Path:
-        """The directory below which the partitions' directories are."""
+    def pids(self) -> list[int]:
+        """Of all brokers."""
+        return [self.pid(broker_id) for broker_id in self.broker_ids]
 
     @abstractmethod
-    async def kill(self) -> None:
-        """End the broker with SIGKILL."""
+    def data_path(self, broker_id: int) -> Path:
+        """The directory below which the directories of a broker's partitions are."""
 
     @abstractmethod
-    async def start(self) -> None:
-        """Start the broker that was killed, and wait until it serves clients. Raises ApiError."""
+    async def end(self, broker_id: int, number: signal.Signals) -> None:
+        """Send a broker's process a signal that ends it, unless it has ended, and wait for its end."""
+
+    @abstractmethod
+    async def start(self, broker_id: int) -> None:
+        """Start a broker that was ended, and wait until it serves clients. Raises ApiError."""

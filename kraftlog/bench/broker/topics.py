@@ -1,11 +1,12 @@
-"""Topics of a broker, through confluent-kafka, and their files."""
+"""Topics of brokers, through confluent-kafka, and their files."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -19,20 +20,35 @@ from kraftlog.clients.broker_errors import api_error
 TIMEOUT_SECONDS: Final = 60.0
 METADATA_TIMEOUT_SECONDS: Final = 1.0
 POLL_SECONDS: Final = 0.05
+RECONNECT_MS: Final = 500
+"""The library's default is up to 10 s, which a broker that was started would be waited for."""
 LOG_SUFFIX: Final = ".log"
 
 
 class Topics:
-    """The topics of one broker. Every replica is on it."""
+    """The topics of some brokers. Each broker has a replica of every partition."""
 
-    def __init__(self, bootstrap_server: str, data_path: Path) -> None:
-        """Connects to nothing. `data_path` is the directory below which the partitions' directories are."""
-        self._bootstrap_server = bootstrap_server
-        self._data_path = data_path
+    def __init__(self, bootstrap_servers: str, data_paths: Sequence[Path]) -> None:
+        """Connects to nothing. `data_paths` are the brokers' directories, below which are those of the partitions."""
+        self._bootstrap_servers = bootstrap_servers
+        self._data_paths = data_paths
 
-    async def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Create one, and wait until each partition has a leader. Raises ApiError."""
-        topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
+    async def create(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replicas: Sequence[int] | None = None,
+    ) -> None:
+        """Create one, and wait until each partition has a leader. Raises ApiError.
+
+        With `replicas` the first of these brokers leads all of its partitions.
+        """
+        if replicas is None:
+            topic = NewTopic(name, partitions, len(self._data_paths), config=dict(configs or {}))
+        else:
+            assignment = [list(replicas)] * partitions
+            topic = NewTopic(name, partitions, replica_assignment=assignment, config=dict(configs or {}))
         await asyncio.to_thread(self._create, topic)
         await self.until_led({name: partitions})
 
@@ -46,12 +62,32 @@ class Topics:
         """Return when each of these topics has so many partitions, all with a leader. Raises ApiError."""
         await asyncio.to_thread(self._until_led, partitions)
 
+    async def until_registered(self, bootstrap_server: str) -> None:
+        """Return when all brokers are registered, and the one that listens there answers. Raises ApiError."""
+        client = self._client(bootstrap_server)
+        await asyncio.to_thread(
+            _until, lambda: self._are_registered(client), f"{bootstrap_server} does not answer, or has no peers"
+        )
+
+    async def until_in_sync(self, name: str, broker_ids: Iterable[int]) -> None:
+        """Return when exactly these replicas of each partition of a topic are in sync. Raises ApiError."""
+        client, wanted = self._client(), set(broker_ids)
+        await asyncio.to_thread(
+            _until, lambda: self._in_sync(client, name) == [wanted], f"{name} is not in sync on brokers {wanted}"
+        )
+
     async def drop_from_page_cache(self, name: str) -> None:
         """Have the kernel forget the segments of a topic: they are read from the disk next. Raises OSError."""
         await asyncio.to_thread(_drop_from_page_cache, list(self._files(name)))
 
-    def _client(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self._bootstrap_server, "log_level": 0})
+    @staticmethod
+    def bytes_in(name: str, data_path: Path) -> int:
+        """How much of a topic there is in a broker's directory."""
+        return sum(path.stat().st_size for path in _segments(name, data_path))
+
+    def _client(self, bootstrap_servers: str | None = None) -> AdminClient:
+        servers = bootstrap_servers or self._bootstrap_servers
+        return AdminClient({"bootstrap.servers": servers, "log_level": 0, "reconnect.backoff.max.ms": RECONNECT_MS})
 
     def _create(self, topic: NewTopic) -> None:
         client = self._client()  # what it was asked for ends with it
@@ -68,16 +104,25 @@ class Topics:
             raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
 
     def _until_led(self, partitions: Mapping[str, int]) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        client = self._client()
-        while not self._are_led(client, partitions):
-            if time.monotonic() > deadline:
-                raise ApiError(
-                    ErrorCode.LEADER_NOT_AVAILABLE,
-                    f"{', '.join(partitions)} at {self._bootstrap_server}: not every partition has a leader after"
-                    f" {TIMEOUT_SECONDS:g} s; is the machine busy?",
-                )
-            time.sleep(POLL_SECONDS)
+        client, names = self._client(), ", ".join(partitions)
+        _until(lambda: self._are_led(client, partitions), f"not every partition of {names} has a leader")
+
+    def _are_registered(self, client: AdminClient) -> bool:
+        try:
+            cluster = client.describe_cluster(request_timeout=METADATA_TIMEOUT_SECONDS).result()
+        except KafkaException:
+            return False  # it does not answer yet
+        return len(cluster.nodes) == len(self._data_paths)
+
+    @staticmethod
+    def _in_sync(client: AdminClient, name: str) -> list[set[int]]:
+        """The different ISRs of a topic's partitions."""
+        found: list[set[int]] = []
+        with suppress(KafkaException):
+            for of in client.list_topics(name, METADATA_TIMEOUT_SECONDS).topics[name].partitions.values():
+                if set(of.isrs) not in found:
+                    found.append(set(of.isrs))
+        return found
 
     @staticmethod
     def _are_led(client: AdminClient, partitions: Mapping[str, int]) -> bool:
@@ -93,17 +138,27 @@ class Topics:
 
     def _files(self, name: str) -> Iterator[Path]:
         """The segments of a topic."""
-        return self._data_path.rglob(f"{name}-*/*{LOG_SUFFIX}")
+        for path in self._data_paths:
+            yield from _segments(name, path)
 
     def _until_files_are_gone(self, name: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while any(self._data_path.rglob(f"{name}-*")) or any(self._data_path.rglob(f"{name}.*-delete")):
-            if time.monotonic() > deadline:
-                raise ApiError(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    f"the files of {name!r} are still in {self._data_path} {TIMEOUT_SECONDS:g} s after it was deleted",
-                )
-            time.sleep(POLL_SECONDS)
+        patterns = (f"{name}-*", f"{name}.*-delete")
+        _until(
+            lambda: not any(any(path.rglob(pattern)) for path in self._data_paths for pattern in patterns),
+            f"the files of {name!r}, which was deleted, are still in {', '.join(map(str, self._data_paths))}",
+        )
+
+
+def _segments(name: str, data_path: Path) -> Iterator[Path]:
+    return data_path.rglob(f"{name}-*/*{LOG_SUFFIX}")
+
+
+def _until(holds: Callable[[], bool], problem: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"after {TIMEOUT_SECONDS:g} s {problem}; is the machine busy?")
+        time.sleep(POLL_SECONDS)
 
 
 def _drop_from_page_cache(files: list[Path]) -> None:

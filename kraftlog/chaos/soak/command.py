@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
-from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session
+from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session, run_parser
 from kraftlog.chaos.soak.report import figures, plot, print_result, progress_line
 from kraftlog.chaos.soak.run import Plan, Soak
 
@@ -46,20 +46,15 @@ def main(words: Sequence[str], console: Console) -> int:
 
 
 def _arguments(words: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="kraftlog chaos soak",
-        description="Steady load, then faults as well; the resources that each node uses are checked against bounds.",
+    parser = run_parser(
+        "kraftlog chaos soak",
+        "Steady load, then faults as well; the resources that each node uses are checked against bounds.",
+        minutes="how long in all",
     )
-    parser.add_argument("--minutes", type=float, default=10.0, help="how long in all")
-    parser.add_argument("--seed", type=int, default=1, help="decides which faults come when, and for how long")
     parser.add_argument(
         "--rate", type=float, default=OPERATIONS_PER_SECOND, metavar="N", help="target operations per second"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot the bytes on disk over time to this file")
-    parser.add_argument(
-        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
-    )
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or arguments.rate <= 0:
         parser.error("--minutes and --rate must be above 0")

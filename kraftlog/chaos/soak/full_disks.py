@@ -185,7 +185,7 @@ class FullDisks:
         async with AsyncExitStack() as stack:
             directory = open_or_create(self.directory / "cluster", voters=VOTERS)
             disks = [
-                self._mounted(directory, SmallDisk(directory, node_id, DISK_MEGABYTES), stack)
+                self._mounted(directory, SmallDisk(node_id, directory.data_path(node_id), DISK_MEGABYTES), stack)
                 for node_id in sorted(directory.voter_ids)
             ]
             network = Loopback()

@@ -124,11 +124,15 @@ class Soak:
         async with self._phase("without faults", arena, load):
             await asyncio.sleep(self.plan.seconds * STEADY_SHARE)
         until_seconds = arena.elapsed_seconds + self.plan.seconds * (1 - STEADY_SHARE)
+
+        def is_over() -> bool:
+            return arena.elapsed_seconds >= until_seconds
+
         async with self._phase("with faults", arena, load), asyncio.TaskGroup() as lanes:
             for lane in self.plan.lanes:
                 possible = [kind for kind in lane.kinds if kind.fault.name not in self.left_out]
                 lane = replace(lane, kinds=possible)
-                lanes.create_task(lane.run(arena, self._derived(), until_seconds, self.under_way))
+                lanes.create_task(lane.run(arena, self._derived(), is_over, self.under_way))
         await arena.heal()
         await arena.cluster.wait_for_leader()
 
@@ -191,7 +195,7 @@ class Soak:
             yield arena
 
     def _small_disk(self, directory: ClusterDirectory) -> SmallDisk | None:
-        disk = SmallDisk(directory, NodeId(VOTERS))
+        disk = SmallDisk(NodeId(VOTERS), directory.data_path(NodeId(VOTERS)))
         try:
             disk.mount()
         except DiskUnavailable as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
@@ -21,10 +22,13 @@ from kraftlog.bench.broker.comparison import (
     ratios,
     targets,
 )
-from kraftlog.bench.broker.experiments import Experiment, Sizes, experiments
+from kraftlog.bench.broker.experiment import Experiment
+from kraftlog.bench.broker.experiments import Sizes, experiments
 from kraftlog.bench.broker.idle import topics_of
-from kraftlog.bench.broker.measures import MEASURES, Judged, chosen_figures
-from kraftlog.bench.broker.run import IDLE, measure_pairs
+from kraftlog.bench.broker.measure import Judged, chosen_figures
+from kraftlog.bench.broker.measures import MEASURES
+from kraftlog.bench.broker.pairs import measure_pairs
+from kraftlog.bench.broker.run import IDLE
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.process_usage import bytes_read, processor_ticks, resident_bytes
 from tests.kraftlog.command_line import Run
@@ -47,21 +51,19 @@ class InProcess(System):
         self.label = label
 
     @property
-    def bootstrap_server(self) -> str:
+    def bootstrap_servers(self) -> str:
         return self.label
 
-    @property
-    def pid(self) -> int:
-        return 1
+    def pid(self, broker_id: int) -> int:
+        return broker_id
 
-    @property
-    def data_path(self) -> Path:
+    def data_path(self, broker_id: int) -> Path:
         return Path(self.label)
 
-    async def kill(self) -> None:
+    async def end(self, broker_id: int, number: signal.Signals) -> None:
         raise NotImplementedError
 
-    async def start(self) -> None:
+    async def start(self, broker_id: int) -> None:
         raise NotImplementedError
 
 
@@ -69,7 +71,7 @@ class Counting(Experiment):
     """The nth thing that is done measures n."""
 
     def __init__(self) -> None:
-        super().__init__("counting", Sizes())
+        super().__init__("counting", pairs=2)
         self.done: list[str] = []
 
     async def prepare(self, system: System) -> None:
@@ -83,9 +85,15 @@ class Counting(Experiment):
         self.done.append(f"clean up {system.label}")
 
 
+class Breaking(Counting):
+    """It takes no JVM that is warm."""
+
+    is_warmed_up = False
+
+
 async def test_pairs_alternate_their_order_and_the_first_is_not_counted() -> None:
     experiment, shown = Counting(), list[str]()
-    found = await measure_pairs(experiment, {OWN: InProcess("a"), KAFKA: InProcess("b")}, 2, shown.append)
+    found = await measure_pairs(experiment, {OWN: InProcess("a"), KAFKA: InProcess("b")}, shown.append)
     assert experiment.done == [
         *("prepare a", "prepare b"),
         *("measure a", "measure b"),
@@ -97,6 +105,12 @@ async def test_pairs_alternate_their_order_and_the_first_is_not_counted() -> Non
     assert "counting: pair 2 of 2: Kafka" in shown
 
 
+async def test_what_needs_no_warm_up_is_counted_from_the_first_pair_on() -> None:
+    experiment = Breaking()
+    found = await measure_pairs(experiment, {OWN: InProcess("a"), KAFKA: InProcess("b")}, lambda _: None)
+    assert found == [{KAFKA: {"n": 3}, OWN: {"n": 4}}, {OWN: {"n": 5}, KAFKA: {"n": 6}}]
+
+
 def test_the_ratio_is_the_median_of_the_pairs_ratios_not_the_ratio_of_the_medians() -> None:
     assert medians(PAIRS, OWN) == {SPEED: 300, COST: 2}
     assert medians(PAIRS, KAFKA) == {SPEED: 100, COST: 2}
@@ -104,20 +118,24 @@ def test_the_ratio_is_the_median_of_the_pairs_ratios_not_the_ratio_of_the_median
 
 
 def test_only_what_has_a_bound_is_judged() -> None:
-    (speed,) = targets("produce-64k", PAIRS)
+    (speed,) = targets("produce-64k", MEASURES["produce-64k"], PAIRS)
     assert (speed.measured, speed.bound, speed.is_minimum, speed.is_met) == (2.0, 2.0, True, True)
     latencies = {"acknowledged_ms_p50": 0.7, "acknowledged_ms_p99": 1.4, "end_to_end_ms_p99": 0.1}
     beside = {"end_to_end_ms_p50": 1.0, "processor_microseconds_per_record": 1.0}
     pair = {OWN: {**latencies, **beside}, KAFKA: dict.fromkeys([*latencies, *beside], 1.0)}
-    assert [target.is_met for target in targets("one-record", [pair])] == [True, False, True]
+    assert [target.is_met for target in targets("one-record", MEASURES["one-record"], [pair])] == [True, False, True]
 
 
 def test_without_kafka_only_what_is_judged_by_itself_has_a_target() -> None:
     alone = [{OWN: pair[OWN]} for pair in PAIRS]
-    assert (ratios(alone), targets("produce-64k", alone), medians(alone, KAFKA)) == ({}, [], {})
+    assert (ratios(alone), targets("produce-64k", MEASURES["produce-64k"], alone), medians(alone, KAFKA)) == (
+        {},
+        [],
+        {},
+    )
     idle = {"resident_megabytes": 151.0, "open_files": 512.0, "processor_percent": 2.0, "start_seconds": 9.0}
-    assert [target.is_met for target in targets(IDLE, [{OWN: idle}])] == [False, True, True, True]
-    assert as_json(IDLE, [{OWN: idle}])["medians"] == {OWN: idle}
+    assert [target.is_met for target in targets(IDLE, MEASURES[IDLE], [{OWN: idle}])] == [False, True, True, True]
+    assert as_json(IDLE, MEASURES[IDLE], [{OWN: idle}])["medians"] == {OWN: idle}
 
 
 def test_a_value_that_is_nothing_at_kafka_has_no_ratio() -> None:
@@ -128,7 +146,7 @@ def test_a_value_that_is_nothing_at_kafka_has_no_ratio() -> None:
 def test_the_table_has_a_row_for_each_value_and_a_column_for_each_broker(labels: dict[str, str]) -> None:
     pairs = [{system: pair[system] for system in labels} for pair in PAIRS]
     console = Console(file=io.StringIO(), width=120)
-    console.print(comparison_table({"produce-64k": pairs}, labels))
+    console.print(comparison_table({"produce-64k": pairs}, MEASURES, labels))
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     rows = [line for line in printed.splitlines() if line.strip().startswith("produce-64k")]
     assert len(rows) == len(MEASURES["produce-64k"])
@@ -156,8 +174,8 @@ def test_the_bounds_are_those_that_were_agreed() -> None:
 
 
 def test_figures_are_chosen_by_name_once_each() -> None:
-    assert chosen_figures(None) == list(MEASURES)
-    assert chosen_figures("idle,consume-hot,idle") == ["idle", "consume-hot"]
+    assert chosen_figures(MEASURES, None) == list(MEASURES)
+    assert chosen_figures(MEASURES, "idle,consume-hot,idle") == ["idle", "consume-hot"]
 
 
 def test_an_unknown_figure_is_a_usage_error_that_lists_the_known_ones(run: Run) -> None:

@@ -28,13 +28,15 @@ class PretendedCluster:
     def __init__(self, directory: Path) -> None:
         self.node_ids = [*VOTERS, OBSERVER]
         self.voter_ids = VOTERS
-        self.directory = SimpleNamespace(
-            log_path=lambda node_id: directory / "node.log", data_path=lambda node_id: directory / f"node-{node_id}"
-        )
+        self.directory = SimpleNamespace(data_path=lambda node_id: directory / f"node-{node_id}")
+        self.log = directory / "node.log"
         self.running: set[NodeId] = set()
         self.signals: list[tuple[NodeId, signal.Signals]] = []
         self.cannot_start: set[NodeId] = set()
         (directory / "node.log").write_text("its last words\n")
+
+    def log_path(self, node_id: NodeId) -> Path:
+        return self.log
 
     def is_running(self, node_id: NodeId) -> bool:
         return node_id in self.running

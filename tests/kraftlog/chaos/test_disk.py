@@ -22,7 +22,7 @@ def directory(tmp_path: Path) -> ClusterDirectory:
 
 @pytest.fixture
 def disk(directory: ClusterDirectory) -> Iterator[SmallDisk]:
-    disk = SmallDisk(directory, ONE)
+    disk = SmallDisk(ONE, directory.data_path(ONE))
     try:
         disk.mount()
     except DiskUnavailable as error:
@@ -66,5 +66,5 @@ def test_a_full_disk_that_grows_has_room(directory: ClusterDirectory, disk: Smal
 def test_without_root_there_is_none(directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(DiskUnavailable, match="root"):
-        SmallDisk(directory, ONE).mount()
+        SmallDisk(ONE, directory.data_path(ONE)).mount()
     assert (directory.data_path(ONE) / "meta.properties").exists()

@@ -33,7 +33,7 @@ while True:
 @pytest.fixture
 async def namespaces(tmp_path: Path) -> AsyncIterator[Namespaces]:
     try:
-        network = Namespaces.create(2)
+        network = Namespaces.create([ONE, TWO])
     except NamespacesUnavailable as error:
         pytest.skip(f"no network namespaces here: {error}")
     await network.start(open_or_create(tmp_path / "cluster", voters=2, endpoints=network.endpoints()))
@@ -123,5 +123,5 @@ def test_without_namespaces_there_are_proxies_and_the_reason_is_told(monkeypatch
 def test_a_creation_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kraftlog.chaos.namespaces.INTERFACE", "a-name-that-is-too-long")
     with pytest.raises(NamespacesUnavailable):
-        Namespaces.create(2)
+        Namespaces.create([ONE, TWO])
     assert shutil.which("ip") is None or not leftovers()

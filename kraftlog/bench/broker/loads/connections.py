@@ -17,7 +17,6 @@ from typing import Final, cast
 
 from kraftbase.errors import ErrorCode
 from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed, times_ms
-from kraftlog.bench.process_usage import processor_seconds
 from kraftlog.config.endpoints import parse_endpoints
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
@@ -51,7 +50,7 @@ class Connections(Load):
         return uvloop.run(self._run())
 
     async def _run(self) -> dict[str, float]:
-        (endpoint,) = parse_endpoints(self.bootstrap_server)
+        (endpoint,) = parse_endpoints(self.bootstrap_servers)
         loop = asyncio.get_running_loop()
         producers = [
             (await loop.create_connection(_maker(self._request(number)), endpoint.host, endpoint.port))[1]
@@ -69,12 +68,12 @@ class Connections(Load):
             if due >= end:
                 break
             if due >= counted_from and not is_counting:
-                used, is_counting = processor_seconds(self.broker_pid), True
+                used, is_counting = self.processor_seconds(), True
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             for producer in groups[tick % slots]:
                 producer.send(due)
         await _all_answered(producers)
-        used = processor_seconds(self.broker_pid) - used
+        used = self.processor_seconds() - used
         times = [seconds for producer in producers for due, seconds in producer.answered if due >= counted_from]
         return {
             **times_ms("acknowledged", times),

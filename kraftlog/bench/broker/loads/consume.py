@@ -9,7 +9,7 @@ from typing import Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed
-from kraftlog.bench.process_usage import disk_bytes_read, processor_seconds
+from kraftlog.bench.process_usage import disk_bytes_read
 
 RECORDS_PER_CALL: Final = 10_000
 CALL_SECONDS: Final = 0.1
@@ -25,13 +25,13 @@ class Consume(Load):
         try:
             partition = TopicPartition(self.topic, 0)
             start, end = consumer.get_watermark_offsets(partition, STALL_SECONDS)
-            used, read = processor_seconds(self.broker_pid), disk_bytes_read(self.broker_pid)
+            used, read = self.processor_seconds(), self._disk_bytes_read()
             started = time.perf_counter()
             consumer.assign([TopicPartition(self.topic, 0, start)])
             self._consume(consumer, end - start)
             seconds = time.perf_counter() - started
-            used = processor_seconds(self.broker_pid) - used
-            read = disk_bytes_read(self.broker_pid) - read
+            used = self.processor_seconds() - used
+            read = self._disk_bytes_read() - read
         finally:
             consumer.close()
         consumed = (end - start) * self.record_bytes
@@ -40,6 +40,9 @@ class Consume(Load):
             "processor_seconds_per_gigabyte": round(used / (consumed / 1e9), 4),
             "read_from_disk_percent": round(100 * read / consumed, 1),
         }
+
+    def _disk_bytes_read(self) -> int:
+        return sum(map(disk_bytes_read, self.broker_pids))
 
     def _consume(self, consumer: Consumer, count: int) -> None:
         heard = time.monotonic()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.bench.figures import percentile
+from kraftlog.bench.process_usage import processor_seconds
 
 STALL_SECONDS: Final = 60.0
 """A load in which nothing happens for this long has failed."""
@@ -16,12 +18,12 @@ STALL_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load(ABC):
-    """What a client is to do with one topic of one broker."""
+    """What a client is to do with one topic."""
 
-    bootstrap_server: str
+    bootstrap_servers: str
     topic: str
-    broker_pid: int
-    """The process whose processor time is counted."""
+    broker_pids: Sequence[int]
+    """The processes whose processor time is counted."""
     record_bytes: int = 1_000
 
     @abstractmethod
@@ -31,7 +33,11 @@ class Load(ABC):
     @property
     def client_settings(self) -> dict[str, Any]:
         """What producers and consumers of confluent-kafka share; all else is the library's default."""
-        return {"bootstrap.servers": self.bootstrap_server, "log_level": 0, "allow.auto.create.topics": False}
+        return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0, "allow.auto.create.topics": False}
+
+    def processor_seconds(self) -> float:
+        """Of all brokers, since they began."""
+        return sum(map(processor_seconds, self.broker_pids))
 
     def value(self) -> bytes:
         """A record's value, which does not compress."""

@@ -13,7 +13,6 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
 from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed, times_ms
-from kraftlog.bench.process_usage import processor_seconds
 
 POLL_SECONDS: Final = 0.5
 ARRIVALS_MAX: Final = 100
@@ -38,12 +37,12 @@ class OneRecord(Load):
         with self._arrivals() as arrivals:
             for number in range(self.warm_up_records + self.records):
                 if number == self.warm_up_records:
-                    used = processor_seconds(self.broker_pid)
+                    used = self.processor_seconds()
                 times = _send_one(producer, self.topic, self.value(), arrivals)
                 if number >= self.warm_up_records:
                     acknowledged.append(times[0])
                     consumed.append(times[1])
-        used = processor_seconds(self.broker_pid) - used
+        used = self.processor_seconds() - used
         return {
             **times_ms("acknowledged", acknowledged),
             **times_ms("end_to_end", consumed),

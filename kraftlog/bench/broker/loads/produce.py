@@ -1,7 +1,8 @@
-"""Records produced as fast as the broker takes them, to one partition, with acks=all."""
+"""Records produced as fast as the brokers take them, with acks=all."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from dataclasses import dataclass
 from typing import Any, Final
@@ -9,7 +10,6 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, Message, Producer
 
 from kraftlog.bench.broker.loads.load import STALL_SECONDS, Load, failed
-from kraftlog.bench.process_usage import processor_seconds
 
 RECORDS_PER_CALL: Final = 1_000
 QUEUE_KIB: Final = 64 * 1024
@@ -22,10 +22,11 @@ RECORD_OVERHEAD_BYTES_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produce(Load):
-    """`total_bytes` of values, in batches of `batch_bytes`."""
+    """`total_bytes` of values, in batches of `batch_bytes`, to each partition in turn."""
 
     batch_bytes: int
     total_bytes: int
+    partitions: int = 1
 
     def run(self) -> dict[str, float]:
         """Bytes per second until the last was acknowledged. Raises ApiError if a record was not."""
@@ -37,16 +38,19 @@ class Produce(Load):
 
         producer = Producer(self._settings())
         message: dict[str, Any] = {"value": self.value()}
-        _send(producer, self.topic, [message], note)  # connects, and learns who leads
+        for partition in range(self.partitions):
+            _send(producer, self.topic, partition, [message], note)  # connects, and learns who leads
         _finish(producer, errors)
         count = max(1, self.total_bytes // self.record_bytes)
-        used, started = processor_seconds(self.broker_pid), time.perf_counter()
+        used, started = self.processor_seconds(), time.perf_counter()
         left = count
-        while left and not errors:
-            left -= _send(producer, self.topic, [message] * min(left, RECORDS_PER_CALL), note)
+        for partition in itertools.cycle(range(self.partitions)):
+            if not left or errors:
+                break
+            left -= _send(producer, self.topic, partition, [message] * min(left, RECORDS_PER_CALL), note)
         _finish(producer, errors)
         seconds = time.perf_counter() - started
-        used = processor_seconds(self.broker_pid) - used
+        used = self.processor_seconds() - used
         produced = count * self.record_bytes
         return {
             "megabytes_per_second": round(produced / 1e6 / seconds, 2),
@@ -66,9 +70,9 @@ class Produce(Load):
         }
 
 
-def _send(producer: Producer, topic: str, messages: list[dict[str, Any]], note: Any) -> int:
+def _send(producer: Producer, topic: str, partition: int, messages: list[dict[str, Any]], note: Any) -> int:
     """How many were taken. When the queue is full, it waits a moment."""
-    taken = int(producer.produce_batch(topic, messages, partition=0, on_delivery=note))
+    taken = int(producer.produce_batch(topic, messages, partition=partition, on_delivery=note))
     if taken < len(messages):
         producer.poll(FULL_SECONDS)
     return taken

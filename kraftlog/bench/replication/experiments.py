@@ -1,0 +1,110 @@
+"""How the figures of brokers that all run are measured: produce, and one record at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.comparison import Figures
+from kraftlog.bench.broker.experiment import Experiment
+from kraftlog.bench.broker.loads.one_record import OneRecord
+from kraftlog.bench.broker.loads.produce import Produce
+from kraftlog.bench.broker.system import System
+
+BROKERS: Final = 3
+BATCH_BYTES: Final = 65_536
+IN_SYNC_MIN: Final = {"min.insync.replicas": "2"}
+"""Of every topic, at both systems."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """How much is measured."""
+
+    pairs: int = 7
+    """Of produce and of single records."""
+    rounds: int = 5
+    """Of what ends or stops a broker: pairs, too."""
+    total_bytes: int = 1_000_000_000
+    """Of each figure of produce."""
+    flushed_bytes: int = 200_000_000
+    """Of those that are flushed."""
+    records: int = 2_000
+    """One at a time."""
+    partitions: int = 100
+    """That the broker leads which is killed, or shut down."""
+    behind_bytes: int = 2_000_000_000
+    """How much the follower that catches up has missed."""
+
+    @property
+    def warm_up_records(self) -> int:
+        """One at a time, not counted."""
+        return max(1, self.records // 5)
+
+
+def topic_configs(system: System, *, is_flushed: bool) -> dict[str, str]:
+    """Of a topic whose records are flushed on every replica before they are acknowledged, or on none."""
+    return {**(system.flushed if is_flushed else system.unflushed), **IN_SYNC_MIN}
+
+
+class ProduceExperiment(Experiment):
+    """To a new topic each time, which is deleted then."""
+
+    def __init__(self, name: str, sizes: Sizes, *, partitions: int, is_flushed: bool) -> None:
+        super().__init__(name, sizes.pairs)
+        self._partitions = partitions
+        self._is_flushed = is_flushed
+        self._total_bytes = sizes.flushed_bytes if is_flushed else sizes.total_bytes
+
+    async def measure(self, system: System) -> Figures:
+        """Produce once."""
+        configs = topic_configs(system, is_flushed=self._is_flushed)
+        await system.topics.create(self.name, self._partitions, configs)
+        load = Produce(
+            **self.of_load(system),
+            batch_bytes=BATCH_BYTES,
+            total_bytes=self._total_bytes,
+            partitions=self._partitions,
+        )
+        figures = await carried_out(load)
+        await system.topics.delete(self.name)
+        return figures
+
+
+class OneRecordExperiment(Experiment):
+    """One record at a time, to a new topic of one partition."""
+
+    def __init__(self, name: str, sizes: Sizes, *, is_flushed: bool) -> None:
+        super().__init__(name, sizes.pairs)
+        self._sizes = sizes
+        self._is_flushed = is_flushed
+
+    async def measure(self, system: System) -> Figures:
+        """Produce and consume once."""
+        await system.topics.create(self.name, configs=topic_configs(system, is_flushed=self._is_flushed))
+        sizes = self._sizes
+        load = OneRecord(**self.of_load(system), records=sizes.records, warm_up_records=sizes.warm_up_records)
+        figures = await carried_out(load)
+        await system.topics.delete(self.name)
+        return figures
+
+
+def steady_experiments(sizes: Sizes) -> Mapping[str, Experiment]:
+    """Those in which every broker runs."""
+    found: list[Experiment] = [
+        ProduceExperiment(
+            f"produce-{partitions}{'-flushed' if is_flushed else ''}",
+            sizes,
+            partitions=partitions,
+            is_flushed=is_flushed,
+        )
+        for is_flushed in (False, True)
+        for partitions in (1, 10)
+    ]
+    found += [
+        OneRecordExperiment("one-record", sizes, is_flushed=False),
+        OneRecordExperiment("one-record-flushed", sizes, is_flushed=True),
+    ]
+    return {experiment.name: experiment for experiment in found}

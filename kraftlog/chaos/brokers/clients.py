@@ -1,0 +1,202 @@
+"""Clients of the brokers, by confluent-kafka: producers, readers, and one that reads everything back.
+
+Each producer and reader is a thread. Producers are idempotent and wait for all in sync; what they were told goes into
+the ledger. When a producer of the library cannot go on, another takes its place, under another name.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from random import Random
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+
+from kraftlog.chaos.brokers.ledger import At, Ledger
+
+RECORDS_PER_SECOND: Final = 100
+"""Of each producer."""
+FILLER: Final = bytes(range(256))
+"""The value of every record: what tells them apart is their keys."""
+READ_SECONDS: Final = 0.1
+RECORDS_PER_CALL: Final = 1_000
+BACK_SECONDS: Final = 120.0
+"""How long reading everything back may take when nothing is broken."""
+DELIVERY_TIMEOUT_MS: Final = 30_000
+CONNECTED: Final[Mapping[str, Any]] = {
+    "log_level": 0,
+    "socket.timeout.ms": 4_000,
+    "reconnect.backoff.max.ms": 1_000,
+    "topic.metadata.refresh.interval.ms": 2_000,
+}
+"""Impatient: a broker that is paused is left soon."""
+SETTINGS: Final[Mapping[str, Any]] = {**CONNECTED, "allow.auto.create.topics": False}
+LIST_SECONDS: Final = 2.0
+CUT_ERRORS: Final = (KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+"""What a reader is told if records that it has read are not there any more."""
+
+
+class Clients:
+    """Producers and readers that work until they are stopped."""
+
+    def __init__(
+        self, bootstrap_servers: str, partitions: Sequence[At], ledger: Ledger, random: Random, producers: int
+    ) -> None:
+        """Nothing runs yet."""
+        self.ledger = ledger
+        self._bootstrap_servers = bootstrap_servers
+        self._partitions = partitions
+        self._is_over = threading.Event()
+        """Nothing is produced any more."""
+        self._may_end = threading.Event()
+        """Readers have read enough."""
+        seeds = [random.getrandbits(32) for _ in range(producers)]
+        self._producers = [
+            threading.Thread(target=self._guarded, args=(functools.partial(self._produce, number, Random(seed)),))
+            for number, seed in enumerate(seeds)
+        ]
+        self._readers = [
+            threading.Thread(target=self._guarded, args=(functools.partial(self._read, f"reader {number}"),))
+            for number in range(2)
+        ]
+        self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_high_watermarks,)))
+
+    def start(self) -> None:
+        """Start all threads."""
+        for thread in (*self._readers, *self._producers):
+            thread.start()
+
+    def stop_producing(self) -> None:
+        """Let producers end when all that they sent is acknowledged, or given up."""
+        self._is_over.set()
+        for thread in self._producers:
+            thread.join()
+
+    def stop(self) -> None:
+        """Let all end."""
+        self.stop_producing()
+        self._may_end.set()
+        for thread in self._readers:
+            thread.join()
+
+    # --- producers ----------------------------------------------------------------------------------------------------
+
+    def _produce(self, number: int, random: Random) -> None:
+        for incarnation in itertools.count():
+            if self._is_over.is_set():
+                return
+            self._produce_as(f"{number}.{incarnation}", random)
+
+    def _produce_as(self, name: str, random: Random) -> None:
+        """Until the end, or the library's producer has failed for good."""
+        producer = Producer(
+            {
+                **SETTINGS,
+                "bootstrap.servers": self._bootstrap_servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+                "request.timeout.ms": 4_000,
+            }
+        )
+        try:
+            for sequence in itertools.count():
+                if self._is_over.is_set():
+                    break
+                at, value = random.choice(self._partitions), f"{name}:{sequence}"
+                answered = functools.partial(self._answered, at, value)
+                producer.produce(at.topic, FILLER, value, partition=at.partition, on_delivery=answered)
+                producer.poll(random.uniform(0, 2 / RECORDS_PER_SECOND))
+            producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
+        except KafkaException as failure:
+            self.ledger.note(f"producer {name} cannot go on: {failure.args[0].str()}")
+
+    def _answered(self, at: At, value: str, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.ledger.lose_track()
+        else:
+            offset = message.offset()
+            self.ledger.acknowledge(at, -1 if offset is None else offset, value)
+
+    # --- readers ------------------------------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> None:
+        """Follow all partitions from their beginning."""
+        with closing(_consumer(self._bootstrap_servers, self._partitions)) as consumer:
+            while not self._may_end.is_set():
+                for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
+                    self._take(name, message)
+
+    def _take(self, name: str, message: Message) -> None:
+        error = message.error()
+        if error is None:
+            at, offset, value = _entry(message)
+            self.ledger.read(at, offset, value)
+        elif error.code() in CUT_ERRORS:
+            self.ledger.break_rule(f"{name} had read beyond what is there: {error.str()}")
+
+    def _watch_high_watermarks(self) -> None:
+        """Ask for the ends of all partitions again and again."""
+        client = AdminClient({**CONNECTED, "bootstrap.servers": self._bootstrap_servers})
+        asked = {TopicPartition(*at): OffsetSpec.latest() for at in self._partitions}  # type: ignore[no-untyped-call]
+        while not self._may_end.wait(READ_SECONDS):
+            for of, answer in client.list_offsets(asked, request_timeout=LIST_SECONDS).items():
+                with suppress(KafkaException):  # no leader, or one that is not ready or not reached
+                    found = answer.result()
+                    if found.leader_epoch is not None:
+                        self.ledger.see_high_watermark(At(of.topic, of.partition), found.leader_epoch, found.offset)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            self.ledger.break_rule(f"a client ended: {error!r}")
+            raise
+
+
+def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: float) -> dict[At, dict[int, str]]:
+    """The records of partitions from their beginnings to these ends, as far as they come within the time."""
+    found: dict[At, dict[int, str]] = {at: {} for at in ends}
+    left = {at for at, end in ends.items() if end > 0}
+    deadline = time.monotonic() + timeout_seconds
+    with closing(_consumer(bootstrap_servers, list(ends))) as consumer:
+        while left and time.monotonic() < deadline:
+            for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
+                if message.error() is None:
+                    at, offset, value = _entry(message)
+                    found[at][offset] = value
+            reached = {TopicPartition(*at): at for at in left}
+            for position in consumer.position(list(reached)):
+                at = At(position.topic, position.partition)
+                if position.offset >= ends[at]:
+                    left.discard(at)
+    return found
+
+
+def _consumer(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
+    consumer = Consumer(
+        {
+            **SETTINGS,
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": "chaos",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "error",
+        }
+    )
+    consumer.assign([TopicPartition(*at, OFFSET_BEGINNING) for at in partitions])
+    return consumer
+
+
+def _entry(message: Message) -> tuple[At, int, str]:
+    topic, partition, offset, key = message.topic(), message.partition(), message.offset(), message.key()
+    if topic is None or partition is None or offset is None or key is None:
+        raise ValueError("a record came without its place or its key")
+    return At(topic, partition), offset, key.decode()

@@ -1,0 +1,200 @@
+"""The faults of brokers. Those of nodes are in `kraftlog.chaos.nemesis` and `kraftlog.chaos.partitions`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from kraftbase.errors import ApiError
+from kraftlog.admin.client.partition_client import alter_partition_reassignments, elect_leaders
+from kraftlog.chaos.arena import Arena
+from kraftlog.chaos.brokers.cluster import with_brokers
+from kraftlog.chaos.nemesis import (
+    Calm,
+    GracefulRestart,
+    Kill,
+    KillLeader,
+    Nemesis,
+    PauseLeader,
+    PauseOne,
+    RestartStorm,
+)
+from kraftlog.chaos.partitions import FillDisk, Link, Partition, SlowLink, between
+from kraftlog.chaos.schedule import Kind
+from raft.core.types import NodeId
+from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+
+
+class KillBroker(Kill):
+    """Any broker."""
+
+    name = "kill a broker"
+
+    async def choose(self, arena: Arena) -> list[NodeId]:
+        """Any broker."""
+        return [self.random.choice(with_brokers(arena).broker_ids)]
+
+
+class KillLeadingBroker(Kill):
+    """The broker that leads some partition."""
+
+    name = "kill a leading broker"
+
+    async def choose(self, arena: Arena) -> list[NodeId]:
+        """That one."""
+        return [await with_brokers(arena).leading_broker(self.random)]
+
+
+class KillAllButOne(Kill):
+    """Every broker but one."""
+
+    name = "kill all brokers but one"
+
+    async def choose(self, arena: Arena) -> list[NodeId]:
+        """All but one."""
+        broker_ids = with_brokers(arena).broker_ids
+        return self.random.sample(broker_ids, len(broker_ids) - 1)
+
+
+class KillAllBrokers(Kill):
+    """Every broker."""
+
+    name = "kill all brokers"
+
+    async def choose(self, arena: Arena) -> list[NodeId]:
+        """All."""
+        return list(with_brokers(arena).broker_ids)
+
+
+class BrokerStorm(RestartStorm):
+    """The same broker again and again."""
+
+    name = "restart storm of a broker"
+
+    def candidates(self, arena: Arena) -> list[NodeId]:
+        """The brokers."""
+        return with_brokers(arena).broker_ids
+
+
+class ShutDownBroker(GracefulRestart):
+    """A broker shuts down controlled: its partitions get other leaders first."""
+
+    name = "controlled shutdown"
+
+    async def choose(self, arena: Arena) -> NodeId:
+        """One that leads."""
+        return await with_brokers(arena).leading_broker(self.random)
+
+
+class PauseBroker(PauseOne):
+    """A broker is paused: a follower that others wait for, or a leader that does not know that it is none any more."""
+
+    name = "pause a broker"
+
+    async def choose(self, arena: Arena) -> NodeId:
+        """Any broker."""
+        return self.random.choice(with_brokers(arena).broker_ids)
+
+
+class PauseLeadingBroker(PauseOne):
+    """A broker that leads is paused."""
+
+    name = "pause a leading broker"
+
+    async def choose(self, arena: Arena) -> NodeId:
+        """That one."""
+        return await with_brokers(arena).leading_broker(self.random)
+
+
+class IsolateBroker(Partition):
+    """A broker is cut off from all others and all nodes, and still reaches clients."""
+
+    name = "isolate a broker"
+
+    async def choose(self, arena: Arena) -> Iterable[Link]:
+        """All links of one that leads."""
+        return between([await with_brokers(arena).leading_broker(self.random)], arena.cluster.node_ids)
+
+
+class CutFromControllers(Partition):
+    """A broker that leads reaches its followers and clients, but no controller: it is fenced, and does not know."""
+
+    name = "cut a broker from the controllers"
+
+    async def choose(self, arena: Arena) -> Iterable[Link]:
+        """Its links to voters."""
+        return between([await with_brokers(arena).leading_broker(self.random)], arena.cluster.voter_ids)
+
+
+class CutFollowers(Partition):
+    """Two brokers do not reach each other, one way or both; the controllers reach them."""
+
+    name = "cut between brokers"
+
+    async def choose(self, arena: Arena) -> Iterable[Link]:
+        """Links between two brokers."""
+        one, other = self.random.sample(with_brokers(arena).broker_ids, 2)
+        return [(one, other)] if self.random.random() < 0.5 else between([one], [other])
+
+
+class ElectPreferred(Nemesis):
+    """The first replica of every partition leads again, as far as it is in sync."""
+
+    name = "preferred election"
+
+    async def start(self, arena: Arena) -> None:
+        """Hold it."""
+        with suppress(ApiError):
+            outcomes = await elect_leaders(with_brokers(arena).client, ElectionType.PREFERRED)
+            arena.note(f"preferred election: {len(outcomes)} partitions")
+            arena.counts["elections"] += 1
+
+
+class Reassign(Nemesis):
+    """Some partitions get other replicas, or the same ones in another order."""
+
+    name = "reassign"
+
+    async def start(self, arena: Arena) -> None:
+        """Begin to."""
+        cluster = with_brokers(arena)
+        with suppress(ApiError):
+            wanted = {
+                TopicPartition(topic, of.partition_id): self.random.sample(
+                    cluster.broker_ids, len(of.replicas) - len(of.adding_replicas)
+                )
+                for topic, partitions in (await cluster.partitions()).items()
+                for of in partitions
+                if self.random.random() < REASSIGNED_SHARE
+            }
+            outcomes = await alter_partition_reassignments(cluster.client, wanted)
+            arena.note(f"reassign: {', '.join(f'{at.topic}-{at.partition_id} to {to}' for at, to in wanted.items())}")
+            arena.counts["reassignments"] += sum(1 for outcome in outcomes if not outcome.code)
+
+
+REASSIGNED_SHARE: Final = 0.4
+"""Of the partitions, each time."""
+
+PROCESS_KINDS: Final = (
+    Kind(KillBroker, 5, (0.05, 0.6)),
+    Kind(KillLeadingBroker, 6, (0.05, 0.6)),
+    Kind(KillAllButOne, 3, (0.05, 1.0)),
+    Kind(KillAllBrokers, 2, (0.05, 1.0)),
+    Kind(BrokerStorm, 2, (0.05, 0.1)),
+    Kind(ShutDownBroker, 2, (0.05, 1.0)),
+    Kind(KillLeader, 1, (0.05, 0.6)),
+)
+OTHER_KINDS: Final = (
+    Kind(PauseBroker, 2, (0.1, 8.0)),
+    Kind(PauseLeadingBroker, 2, (0.1, 8.0)),
+    Kind(PauseLeader, 1, (0.1, 4.0)),
+    Kind(IsolateBroker, 2, (0.5, 8.0)),
+    Kind(CutFromControllers, 2, (0.5, 8.0)),
+    Kind(CutFollowers, 3, (0.5, 8.0)),
+    Kind(SlowLink, 1, (1.0, 6.0)),
+    Kind(FillDisk, 2, (1.0, 6.0)),
+    Kind(ElectPreferred, 2, (0.05, 0.5)),
+    Kind(Reassign, 3, (0.05, 3.0)),
+    Kind(Calm, 2, (5.0, 8.0)),
+)

@@ -1,0 +1,86 @@
+"""Whom the faults of brokers meet. The cluster is a pretence: what the faults do is the arena's, and tested there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.chaos.brokers import faults
+from kraftlog.chaos.brokers.cluster import ClusterWithBrokers
+from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS
+from raft.core.types import NodeId
+from statemachine.query.descriptions import PartitionDescription
+
+VOTERS = [NodeId(1), NodeId(2), NodeId(3)]
+BROKERS = [NodeId(101), NodeId(102), NodeId(103)]
+
+
+class PretendedCluster(ClusterWithBrokers):
+    """Broker 102 leads everything that is led."""
+
+    def __init__(self, leaders: Sequence[int]) -> None:
+        self.broker_ids = BROKERS
+        self._leaders = leaders
+
+    @property
+    def voter_ids(self) -> list[NodeId]:
+        return VOTERS
+
+    @property
+    def node_ids(self) -> list[NodeId]:
+        return VOTERS + BROKERS
+
+    async def partitions(self) -> dict[str, tuple[PartitionDescription, ...]]:
+        if not self._leaders:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "nobody answers")
+        return {
+            "three": tuple(
+                PartitionDescription(number, leader, 0, 0, (101, 102, 103), ())
+                for number, leader in enumerate(self._leaders)
+            )
+        }
+
+
+def arena(*leaders: int) -> Any:
+    return SimpleNamespace(cluster=PretendedCluster(leaders))
+
+
+async def test_a_leading_broker_is_one_that_leads() -> None:
+    for seed in range(20):
+        assert await faults.KillLeadingBroker(Random(seed)).choose(arena(-1, 102)) == [102]
+        assert await faults.ShutDownBroker(Random(seed)).choose(arena(102, -1)) == 102
+
+
+@pytest.mark.parametrize("leaders", [(), (-1, -1)])
+async def test_if_none_is_found_it_is_any(leaders: tuple[int, ...]) -> None:
+    found = {(await faults.KillLeadingBroker(Random(seed)).choose(arena(*leaders)))[0] for seed in range(40)}
+    assert found == set(BROKERS)
+
+
+async def test_only_brokers_are_killed_by_their_faults() -> None:
+    assert len(await faults.KillAllButOne(Random(1)).choose(arena())) == 2
+    assert await faults.KillAllBrokers(Random(1)).choose(arena()) == BROKERS
+    assert (await faults.KillBroker(Random(1)).choose(arena()))[0] in BROKERS
+    assert faults.BrokerStorm(Random(1)).candidates(arena()) == BROKERS
+
+
+async def test_a_broker_is_cut_off_from_all_or_from_the_controllers_only() -> None:
+    links = set(await faults.IsolateBroker(Random(1)).choose(arena(103)))
+    assert links == {(103, other) for other in VOTERS + BROKERS[:2]} | {(other, 103) for other in VOTERS + BROKERS[:2]}
+    links = set(await faults.CutFromControllers(Random(1)).choose(arena(103)))
+    assert links == {(103, voter) for voter in VOTERS} | {(voter, 103) for voter in VOTERS}
+
+
+async def test_a_link_between_brokers_is_cut_one_way_or_both() -> None:
+    counts = {len(list(await faults.CutFollowers(Random(seed)).choose(arena()))) for seed in range(20)}
+    assert counts == {1, 2}
+
+
+def test_every_fault_has_a_name_of_its_own() -> None:
+    names = [kind.fault.name for kind in (*PROCESS_KINDS, *OTHER_KINDS)]
+    assert len(set(names)) == len(names)
