@@ -80,11 +80,13 @@ class PartitionPromises:
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(Promise(base_offset, last_offset, batch.content, leader_epoch, KEPT))
 
-    def read(self, batches: Iterable[Batch], leader_epoch: int) -> None:
+    def read(self, batches: Iterable[Batch], leader_epoch: int, *, is_leader: bool) -> None:
         """A consumer is given batches, by a broker that knows that leader epoch."""
         for batch in batches:
             if batch.content not in self.sent:
                 raise Violation(f"{READ}: {self.name}: nobody has sent what a consumer got at {batch.base_offset}")
+            if not is_leader and leader_epoch <= self.void_epoch:
+                continue  # it has not heard of what the power has taken
             self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, READ))
 
     def _promise(self, promise: Promise) -> None:
@@ -105,7 +107,7 @@ class PartitionPromises:
     def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int, *, is_leader: bool) -> None:
         """A replica counts these as committed: what is below its high watermark. Only a leader's word is a promise."""
         self.checks += 1
-        if leader_epoch < self.unclean_epoch:
+        if leader_epoch < self.unclean_epoch or (not is_leader and leader_epoch <= self.void_epoch):
             return
         for batch in batches:
             if batch.last_offset >= high_watermark:
