@@ -181,8 +181,9 @@ class IsrChanges:
 # Consider replicas 1, which leads, and 2, and min.insync.replicas, which is raised from 1 to 2. The controller knows
 # that, broker 1 does not yet. Replica 2 lags, and 1 has it removed: with one replica of two in sync nothing may be
 # committed, so 2 is eligible to lead (KIP-966). If 1 took the answer, it would commit alone, and acknowledge with
-# acks=all, as one is enough as far as it knows. It is lost, 2 is elected, and what was acknowledged is gone. The metadata
-# has the change of the setting before that of the ISR. So until the metadata says who has left, 1 waits for 2 as before.
+# acks=all, as one is enough as far as it knows. It is lost, 2 is elected, and what was acknowledged is gone. The
+# metadata has the change of the setting before that of the ISR. So until the metadata says who has left, 1 waits for
+# 2 as before.
 def _has_left(leading: Leading, result: admin_pb2.AlterPartitionResult) -> bool:
     """Whether an answer says that replicas have left the ISR: then it changes nothing here, the metadata will."""
     return result.partition_epoch > leading.partition_epoch and not set(leading.isr) <= set(result.isr)
