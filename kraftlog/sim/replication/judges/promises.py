@@ -54,8 +54,8 @@ class PartitionPromises:
     """How far DeleteRecords was asked to delete."""
     unclean_epoch: int = NO_EPOCH
     """The epoch of the last unclean election."""
-    void_epoch: int = NO_EPOCH
-    """The last epoch in which power was lost that may have taken what was committed."""
+    void_epochs: list[int] = field(default_factory=list)
+    """The epochs in which power was lost that may have taken what was committed, in order."""
     unconfirmed: bool = False
     """Whether the leader of that epoch has not been looked at yet."""
     without_power: set[int] = field(default_factory=set)
@@ -118,6 +118,11 @@ class PartitionPromises:
             elif known is not None and not known.is_in(batch):
                 self._broken(known, leader_epoch)
 
+    @property
+    def void_epoch(self) -> int:
+        """The last of those."""
+        return self.void_epochs[-1] if self.void_epochs else NO_EPOCH
+
     # --- what takes promises away -------------------------------------------------------------------------------------
 
     def elected_uncleanly(self, leader_epoch: int) -> None:
@@ -138,7 +143,7 @@ class PartitionPromises:
         self.without_power.add(broker_id)
         if self.flush_before_ack or len(self.without_power) < min_isr:
             return False
-        self.void_epoch = leader_epoch
+        self.void_epochs.append(leader_epoch)
         had_any = bool(self.promises)
         self.promises.clear()
         return had_any
