@@ -57,7 +57,7 @@ class PosixFile:
 
     def read_at(self, position: int, byte_count: int) -> bytes:
         """The bytes from `position`; fewer than `byte_count` only where the file ends."""
-        with _errors_of(self._path, "read"):
+        try:
             data = os.pread(self._descriptor, byte_count, position)
             while 0 < len(data) < byte_count:
                 more = os.pread(self._descriptor, byte_count - len(data), position + len(data))
@@ -65,6 +65,8 @@ class PosixFile:
                     break
                 data += more
             return data
+        except OSError as error:
+            raise _translated(error, self._path, "read") from error
 
     def write_at(self, position: int, data: bytes | bytearray | memoryview) -> None:
         """Write all of `data` at `position`. Raises OutOfSpace; then a part may have been written."""

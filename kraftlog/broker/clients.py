@@ -16,6 +16,7 @@ from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
@@ -57,6 +58,7 @@ class ClientApis:
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
+            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions).handle,
             **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)

@@ -29,9 +29,9 @@ class Client:
     principal: str = ANONYMOUS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ClientRequest:
-    """One request."""
+    """One request. Nobody changes it; it is not frozen, for speed."""
 
     api: Api
     version: int

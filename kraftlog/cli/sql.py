@@ -12,10 +12,12 @@ import typer
 from typer.core import TyperCommand
 
 from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument, run_async
-from kraftlog.cli.output import print_rows
+from kraftlog.cli.output import complain, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from kraftbase.endpoint import Endpoint
 
 ROWS_MAX: Final = 1_000_000
 TIMEOUT_SECONDS: Final = 60.0
@@ -66,6 +68,10 @@ def sql(
             help="Any nodes of a running cluster: used if neither file nor directory is named.",
         ),
     ] = None,
+    replicas: Annotated[
+        bool,
+        typer.Option("--replicas", help="Ask how far each replica is, as its leader sees it, and not the metadata."),
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed.
@@ -74,6 +80,13 @@ def sql(
     """
     if (snapshot, directory, kafka).count(None) < 2:
         raise typer.BadParameter("name a snapshot or a directory, not both")
+    if replicas:
+        if (snapshot, directory, kafka).count(None) < 3:
+            raise typer.BadParameter("only live leaders know that: name no file", param_hint="--replicas")
+        if bootstrap_server is None:
+            raise typer.BadParameter("name nodes of the running cluster", param_hint="--bootstrap-server")
+        _answer_from_leaders(endpoints(bootstrap_server), statement, output)
+        return
     if snapshot is not None:
         columns, rows = _from_snapshot(snapshot, statement)
     elif directory is not None:
@@ -90,6 +103,19 @@ def sql(
     else:
         raise typer.BadParameter("name --bootstrap-server, --directory, --snapshot or --kafka")
     _print(columns, rows, output)
+
+
+def _answer_from_leaders(addresses: tuple[Endpoint, ...], statement: str, output: Output) -> None:
+    from kraftlog.clients.replica_tables import replica_database
+    from kraftlog.clients.replicas import describe_replicas
+
+    found = run_async(describe_replicas(addresses, ()))
+    with closing(replica_database(found)) as connection:
+        print_answer(connection, statement, output)
+    for error in found.silent.values():
+        complain(str(error))
+    if found.silent:
+        raise typer.Exit(1)
 
 
 def print_answer(connection: sqlite3.Connection, statement: str, output: Output) -> None:

@@ -106,11 +106,22 @@ def describe(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME...]", help="The topics' names; none: all topics.")
     ] = None,
+    replicas: Annotated[
+        bool, typer.Option("--replicas", help="How far each replica is, and why it is not in sync: a row for each.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Describe topics: partitions, leaders, replicas, ISR, ELR, configs."""
+    """Describe topics: partitions, leaders, replicas, ISR, ELR, configs.
+
+    With --replicas the leaders are asked, at their listeners. Lag is in offsets, LagMs the time since the replica had
+    all that the leader had. The exit code is 1 if a leader does not answer. docs/operations/replication.md explains
+    each word of WhyNot.
+    """
     from kraftlog.commands.admin import topic_descriptions
 
+    if replicas:
+        _describe_replicas(endpoints(bootstrap_server), names or [], output)
+        return
     topics = run_async(topic_descriptions(endpoints(bootstrap_server), names or []))
     if output is Output.JSON:
         print_json(topics)
@@ -125,6 +136,18 @@ def describe(
         {"Topic": topic["Topic"], **partition} for topic in topics for partition in topic["Partitions"]
     ]
     print_rows(PARTITION_COLUMNS, rows, output)
+
+
+def _describe_replicas(addresses: tuple[Endpoint, ...], names: list[str], output: Output) -> None:
+    from kraftlog.clients.replica_tables import COLUMNS, replica_rows
+    from kraftlog.clients.replicas import describe_replicas
+
+    found = run_async(describe_replicas(addresses, names))
+    print_rows(COLUMNS, replica_rows(found), output)
+    for error in found.silent.values():
+        complain(str(error))
+    if found.silent:
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.time_limit import allowed_call_seconds
 from kraftlog.clients.broker_errors import refusal
-from kraftlog.kafka.apis import api_of
+from kraftlog.kafka.apis import OWN_NAMES, OWN_SOFTWARE, api_of
 from kraftlog.kafka.connections import ClientConnection, Response
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -24,6 +24,12 @@ ANSWER_TIMEOUT_SECONDS: Final = 10.0
 
 API_VERSIONS_VERSION: Final = 0
 """All that is asked for is in it, and every broker answers it. Only a later one says who asks (KIP-511)."""
+
+NAMED_API_VERSIONS_VERSION: Final = 3
+"""The first that says who asks. A broker of ours tells its own client of the APIs that no Kafka has."""
+
+SOFTWARE_VERSION: Final = "unknown"
+"""What Kafka's client says, too, if it does not know it: nobody decides by it."""
 
 HINT: Final = "give the address of a broker; a kraftlog node that is no broker does not speak Kafka's protocol"
 
@@ -45,7 +51,7 @@ class BrokerConnection:
         except (OverflowError, UnicodeError) as error:  # a broker may advertise any host and any port
             raise self._gone(str(error)) from None
         try:
-            self._offered = self._ask_versions()
+            self._offered = self._ask_versions(ApiVersionsRequest(), API_VERSIONS_VERSION)
         except BaseException:
             self.close()
             raise
@@ -69,8 +75,8 @@ class BrokerConnection:
         """
         return cast(M, self._exchange(request, self._version(request)).body)
 
-    def _ask_versions(self) -> dict[int, Versions]:
-        response = self._exchange(ApiVersionsRequest(), API_VERSIONS_VERSION)
+    def _ask_versions(self, request: ApiVersionsRequest, version: int) -> dict[int, Versions]:
+        response = self._exchange(request, version)
         answer = cast(ApiVersionsResponse, response.body)
         if answer.error_code != ErrorCode.NONE:
             raise refusal(answer.error_code, f"the broker at {self.endpoint} does not say which versions it knows")
@@ -78,6 +84,9 @@ class BrokerConnection:
 
     def _version(self, request: Message) -> int:
         api = api_of(request.KEY)
+        if api.key in OWN_NAMES and api.key not in self._offered:
+            named = ApiVersionsRequest(client_software_name=OWN_SOFTWARE, client_software_version=SOFTWARE_VERSION)
+            self._offered = self._ask_versions(named, NAMED_API_VERSIONS_VERSION)
         theirs = self._offered.get(api.key)
         if theirs is None:
             raise ApiError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterable
 from typing import Any, Final
 
 from kraftbase.errors import ConfigurationError
@@ -10,10 +11,13 @@ from kraftlog.local.python_process import ProgramFailed, answer_of
 TIMEOUT_SECONDS: Final = 300.0
 
 
-async def run_command(*arguments: str) -> dict[str, Any]:
-    """What `kraftlog` with these arguments prints as JSON. Raises ConfigurationError if it fails, or takes too long."""
+async def run_command(*arguments: str, given: AsyncIterable[bytes] | None = None) -> dict[str, Any]:
+    """What `kraftlog` with these arguments prints as JSON, with `given` on its standard input.
+
+    Raises ConfigurationError if it fails, or takes too long.
+    """
     try:
-        return await answer_of("kraftlog", *arguments, timeout_seconds=TIMEOUT_SECONDS)
+        return await answer_of("kraftlog", *arguments, timeout_seconds=TIMEOUT_SECONDS, given=given)
     except ProgramFailed as failure:
         raise ConfigurationError(
             f"kraftlog {arguments[0]} failed: {failure}; run kraftlog {' '.join(arguments)} to see why"

@@ -1,8 +1,8 @@
 """`kraftlog demo`: the main features in one run, every part real, every claim checked.
 
-Three voters, two observers and a data broker run as processes on this machine. Every guarantee is checked: nothing
-acknowledged is lost when the leader or the broker is killed, a listener sees every committed batch, and Spark and each
-node's SQLite agree.
+Three voters, two observers and three data brokers run as processes on this machine. Every guarantee is checked: nothing
+acknowledged is lost when the leader of the quorum or of partitions is killed, a listener sees every committed batch,
+and Spark and each node's SQLite agree.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console, ConsoleDimensions
+from rich.table import Table
 from rich.text import Text
 
 from kraftbase.errors import ConfigurationError, DirectoryError
@@ -40,6 +41,8 @@ from statemachine.query.descriptions import Counts, PartitionDescription
 
 BROKER_IDS: Final = (1, 2, 3)
 FENCED_SECONDS_MAX: Final = 15.0
+SETTINGS: Final = {"broker.session.timeout.ms": 6_000}
+"""Three heartbeats: the demo waits for the end of a session three times."""
 TOPICS: Final = ("orders", "payments", "shipments")
 PARTITIONS: Final = 6
 FAILOVER_SECONDS_MAX: Final = 3.0
@@ -103,7 +106,7 @@ class Demo:
     async def run(self) -> bool:
         """All steps; returns whether every check held."""
         self._say("starting three voters and two observers, a process each")
-        plan = open_or_create(self._directory / "cluster", voters=VOTERS, observers=OBSERVERS)
+        plan = open_or_create(self._directory / "cluster", voters=VOTERS, observers=OBSERVERS, settings=SETTINGS)
         cluster = LocalCluster(plan)
         async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
             await cluster.wait_for_leader()
@@ -210,30 +213,52 @@ class Demo:
         )
 
     async def _write_and_read_records(self, cluster: LocalCluster, client: AdminClient) -> None:
-        self._say(f"a data broker, a process too; a Kafka client writes {records.RECORDS:,} records to it")
+        self._say("three data brokers, a process each, and a topic with three replicas, of which two must be in sync")
         try:
             require_confluent_kafka()
         except ConfigurationError as error:
             self._console.print(f"  skipped: {error}", style="yellow")
             return
-        brokers = records.data_broker(cluster, client)
-        (broker_id,) = brokers.broker_ids
+        brokers = records.DataBrokers(cluster, client)
+        leader = brokers.leader
         try:
             await brokers.start()
-            await records.create_topic(client, broker_id)
+            await brokers.create_topic()
+            self._say(
+                f"a Kafka client writes {records.RECORDS:,} records with acks=all; broker {leader} leads, and is killed"
+            )
             started = time.monotonic()
-            written = await records.write(await brokers.endpoint(broker_id), self._directory)
-            self._console.print(f"  acknowledged in {time.monotonic() - started:.1f} s by acks=all, each batch flushed")
-            self._say("the data broker is killed with SIGKILL and started again; a client reads all records")
-            await brokers.kill(broker_id)
+            written = await brokers.write_while_the_leader_is_killed()
+            self._console.print(
+                f"  {brokers.committed_before_kill:,} were committed when it was killed; all were acknowledged in"
+                f" {time.monotonic() - started:.1f} s, on two disks at least"
+            )
+            await brokers.wait_for_isr(brokers.followers)
+            await self._show_replicas(brokers)
+            read = await brokers.read()
+            self._check_records(written, read, f"while broker {leader} is gone")
+            self._say(f"broker {leader} is started again: what it lacks is copied, it joins the ISRs, and leads again")
             await brokers.start()
-            read = await records.read(await brokers.endpoint(broker_id))
+            seconds = await brokers.wait_for_isr((leader, *brokers.followers))
+            await brokers.lead_again()
+            await self._show_replicas(brokers)
+            self._check(True, f"three replicas are in sync again {seconds:.1f} s after it was back")
+            self._check_records(written, await brokers.read(), f"from broker {leader}")
         finally:
             await brokers.stop()
+
+    async def _show_replicas(self, brokers: records.DataBrokers) -> None:
+        columns, rows = await brokers.replicas()
+        table = Table(*columns, box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*("" if row[column] is None else str(row[column]) for column in columns))
+        self._console.print(table)
+
+    def _check_records(self, written: records.Digest, read: records.Digest, where: str) -> None:
         self._check(
             written == read and written.records == records.RECORDS,
-            f"{written.records:,} records were acknowledged, {read.records:,} are read; checksums"
-            f" {written.checksum} and {read.checksum}",
+            f"{written.records:,} records were acknowledged, {read.records:,} are read {where}, with"
+            f" {'the same' if written.checksum == read.checksum else 'another'} checksum",
         )
 
     async def _export(self, cluster: LocalCluster) -> Path:

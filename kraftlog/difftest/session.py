@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -168,16 +170,24 @@ class Session:
         return found
 
     async def _vanish(self, number: int, broker_id: int) -> list[Difference]:
-        """A broker is silent until its session is over, and both have fenced it; the others go on."""
+        """A broker is silent until its session is over, and both have fenced it; the others go on.
+
+        Until then records are read, and not judged: the two fence it in moments of their own.
+        """
         self._alive.pop(broker_id, None)
         found: list[Difference] = []
+        kafka: list[Record] = []
+        own: list[Record] = []
         until = self._contact.get(broker_id, 0.0) + SESSION_SECONDS + MARGIN_SECONDS
         deadline = time.monotonic() + FENCED_TIMEOUT_SECONDS
         while time.monotonic() < deadline:
+            kafka += await self.kafka.read_records()
+            own += await self.own.read_records()
             if time.monotonic() >= until and self._is_fenced(broker_id):
-                return found
+                judge = partial(compare_records, number)
+                return found + await self._settled(judge, kafka, own)
             await asyncio.sleep(ROUND_SECONDS)
-            found += await self._round(number)
+            found += await self._heartbeats(number)
         return [*found, Difference(number, "image", f"broker {broker_id}", *self._fenced(broker_id))]
 
     def _is_silent(self, broker_id: int) -> bool:
@@ -197,10 +207,11 @@ class Session:
         kafka, own = await asyncio.gather(self.kafka.carry_out(step), self.own.carry_out(step))
         return kafka, own
 
-    async def _settled(self, compare: Any) -> list[Difference]:
-        """Read what both have written, until that is the same or nothing more is written."""
-        kafka: list[Record] = []
-        own: list[Record] = []
+    async def _settled(
+        self, compare: Any, read_of_kafka: Sequence[Record] = (), read_of_own: Sequence[Record] = ()
+    ) -> list[Difference]:
+        """Read what both have written, beside what is read already, until it is the same or nothing more is written."""
+        kafka, own = list(read_of_kafka), list(read_of_own)
         quiet_since = time.monotonic()
         while True:
             more_of_kafka, more_of_own = await asyncio.gather(self.kafka.read_records(), self.own.read_records())

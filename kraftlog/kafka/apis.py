@@ -68,6 +68,14 @@ NAMES: Final = {
 }
 """Kafka's names of the APIs by their keys."""
 
+OWN_NAMES: Final = {10000: "DescribeReplicas"}
+"""kraftlog's own APIs, far above Kafka's keys. Kafka's clients are not told of them (docs/rules/apis.md)."""
+
+OWN_SOFTWARE: Final = "kraftlog"
+"""Who calls itself so in ApiVersions (KIP-511) is told of them."""
+
+_ALL_NAMES: Final = {**NAMES, **OWN_NAMES}
+
 
 @dataclass(frozen=True, slots=True)
 class Api:
@@ -80,7 +88,7 @@ class Api:
 
     @property
     def versions(self) -> Versions:
-        """The versions that Kafka 4.3 has."""
+        """The versions that Kafka 4.3 has; of an own API, those that there are."""
         return self.request.VERSIONS
 
     def request_header_version(self, version: int) -> int:
@@ -94,8 +102,8 @@ class Api:
 
 @cache
 def api_of(key: int) -> Api:
-    """The API of a key. Raises KeyError if it is none of `NAMES`."""
-    name = NAMES[key]
+    """The API of a key. Raises KeyError if it is none of `NAMES` or `OWN_NAMES`."""
+    name = _ALL_NAMES[key]
     module = import_module(f"kraftlog.kafka.messages.{module_name(name)}")
     return Api(key, name, getattr(module, f"{name}Request"), getattr(module, f"{name}Response"))
 
@@ -106,5 +114,10 @@ def module_name(name: str) -> str:
 
 
 def all_apis() -> Iterator[Api]:
-    """All of them, by key."""
+    """All of Kafka's, by key."""
     return map(api_of, NAMES)
+
+
+def own_apis() -> Iterator[Api]:
+    """Those that only kraftlog has."""
+    return map(api_of, OWN_NAMES)

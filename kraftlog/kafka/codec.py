@@ -39,8 +39,7 @@ def decode_from(message: type[M], version: int, data: Buffer, at: int) -> tuple[
     """The value at a position of `data`, and the position after it. Raises as `decode`."""
     function = _readers.get((message, version)) or _made(_readers, compile_reader, message, version)
     try:
-        value, end = function.call(data, at)
-        return value, end
+        return function.call(data, at)  # type: ignore[no-any-return]
     except (IndexError, struct.error) as raised:
         path = function.path(raised.__traceback__)
         raise MalformedBytes(path, f"the {len(data)} bytes end here, in version {version}") from None
@@ -55,14 +54,19 @@ def encode(value: Message, version: int) -> bytes:
 
 def encode_pieces(value: Message, version: int) -> list[Buffer]:
     """The bytes of a value in pieces, in order. Fields of type records are memoryviews in it, not copied."""
+    pieces: list[Buffer] = []
+    write(value, version, pieces)
+    return pieces
+
+
+def write(value: Message, version: int, pieces: list[Buffer]) -> None:
+    """As `encode_pieces`, behind what is in a list already."""
     message = type(value)
     function = _writers.get((message, version)) or _made(_writers, compile_writer, message, version)
-    pieces: list[Buffer] = []
     try:
         function.call(value, pieces.append)
     except (TypeError, AttributeError, ValueError, struct.error) as raised:
         raise UnwritableValue(function.path(raised.__traceback__), str(raised)) from raised
-    return pieces
 
 
 def _made(

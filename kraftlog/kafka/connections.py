@@ -14,15 +14,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from struct import Struct as Packing
 from typing import Final
 
 from kraftbase.checks import check
 from kraftbase.errors import ErrorCode
 from kraftlog.kafka.apis import API_VERSIONS, NAMES, Api, api_of
-from kraftlog.kafka.codec import decode_from, encode_pieces
+from kraftlog.kafka.codec import decode_from, write
 from kraftlog.kafka.errors import MalformedBytes, UnknownFormat
-from kraftlog.kafka.frames import FRAME_BYTES_MAX, LENGTH, FrameReader
+from kraftlog.kafka.frames import FRAME_BYTES_MAX, LENGTH, LENGTH_BYTES, FrameReader
 from kraftlog.kafka.headers import RequestHeader, ResponseHeader
 from kraftlog.kafka.messages.api_versions import ApiVersionsResponse
 from kraftlog.kafka.notation import Buffer, Message, Versions
@@ -36,11 +37,12 @@ _KEY_AND_VERSION: Final = Packing(">hh")
 _ERROR_CODE: Final = Packing(">h")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Request:
     """A request that arrived. `body` is None for a version of ApiVersions that is not offered.
 
-    That one is answered with UNSUPPORTED_VERSION, and `ServerConnection.send` writes the answer in version 0, which
+    Nobody changes it; it is not frozen, for speed.
+    That one is answered with UNSUPPORTED_VERSION, and `response_frame` writes the answer in version 0, which
     every client can read (KIP-511).
     """
 
@@ -61,6 +63,37 @@ class Response:
     version: int
     correlation_id: int
     body: Message
+
+
+def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
+    """The request in a frame. `offered` are the versions of each API that are answered.
+
+    Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered.
+    """
+    key, version = _KEY_AND_VERSION.unpack_from(frame)
+    versions = offered.get(key)
+    if versions is None:
+        raise UnknownFormat("request", f"its API is {NAMES.get(key, key)}, which is not offered")
+    api = api_of(key)
+    body: Message | None = None
+    if version in versions:
+        header, at = decode_from(RequestHeader, _header_versions(key, version)[0], frame, 0)
+        # What follows is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
+        body, _ = decode_from(api.request, version, frame, at)
+    elif key == API_VERSIONS:
+        header, _ = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
+    else:
+        raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {versions}")
+    return Request(api, version, header.correlation_id, header.client_id, body, LENGTH_BYTES + len(frame))
+
+
+def response_frame(request: Request, response: Message) -> list[Buffer]:
+    """The bytes of the answer to a request, in pieces. Raises UnwritableValue."""
+    api = request.api
+    check(type(response) is api.response, "not this API's response", api=api.name)
+    version = 0 if request.body is None else request.version
+    header = ResponseHeader(correlation_id=request.correlation_id)
+    return _framed(header, _header_versions(api.key, version)[1], response, version)
 
 
 class ServerConnection:
@@ -88,27 +121,14 @@ class ServerConnection:
         frame = self.frames.next_frame()
         if frame is None:
             return None
-        key, version = _KEY_AND_VERSION.unpack_from(frame)
-        if key not in self._offered:
-            raise UnknownFormat("request", f"its API is {NAMES.get(key, key)}, which is not offered")
-        api = api_of(key)
-        is_offered = version in self._offered[key]
-        if not is_offered and key != API_VERSIONS:
-            raise UnknownFormat(f"{api.name}Request", f"its version is {version}; offered are {self._offered[key]}")
-        header, at = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
-        # What follows it is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
-        body = decode_from(api.request, version, frame, at)[0] if is_offered else None
-        request = Request(api, version, header.correlation_id, header.client_id, body, LENGTH.size + len(frame))
+        request = read_request(frame, self._offered)
         self._unanswered.append(request)
         return request
 
     def send(self, request: Request, response: Message) -> list[Buffer]:
         """The bytes of the answer to the oldest request, in pieces. Raises UnwritableValue."""
         self._answer(request)
-        check(type(response) is request.api.response, "not this API's response", api=request.api.name)
-        version = 0 if request.body is None else request.version
-        header = ResponseHeader(correlation_id=request.correlation_id)
-        return _framed(header, request.api.response_header_version(version), response, version)
+        return response_frame(request, response)
 
     def leave_unanswered(self, request: Request) -> None:
         """The oldest request gets no answer, as a Produce with acks=0."""
@@ -180,6 +200,13 @@ class ClientConnection:
         return Response(api, version, correlation_id, body)
 
 
+@cache
+def _header_versions(key: int, version: int) -> tuple[int, int]:
+    """Those of a request, and of its response, in a version that its API has."""
+    api = api_of(key)
+    return api.request_header_version(version), api.response_header_version(version)
+
+
 def _is_unsupported(frame: Buffer, at: int) -> bool:
     """Whether an answer to ApiVersions says that its version is not offered: it is then of version 0."""
     return (
@@ -196,9 +223,15 @@ def _whole(message: type[Message], version: int, frame: Buffer, at: int) -> Mess
 
 def _framed(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
     """The pieces of a frame: all between fields of type records is joined."""
+    pieces: list[Buffer] = []
+    write(header, header_version, pieces)
+    write(body, version, pieces)
+    if memoryview not in map(type, pieces):
+        whole = b"".join(pieces)
+        return [LENGTH.pack(len(whole)) + whole]
     joined: list[Buffer] = []
     run: list[Buffer] = []
-    for piece in [*encode_pieces(header, header_version), *encode_pieces(body, version)]:
+    for piece in pieces:
         if isinstance(piece, memoryview):
             joined += b"".join(run), piece
             run = []

@@ -24,6 +24,7 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 
 LENGTH: Final = Packing(">i")
+LENGTH_BYTES: Final = LENGTH.size
 SPACE_BYTES: Final = 64 * 1024
 """Frames that fit, with their length, share this space; one read of the socket may bring many of them."""
 
@@ -46,6 +47,7 @@ class FrameReader:
         self._max = frame_bytes_max
         self._min = frame_bytes_min
         self._shared = bytearray(SPACE_BYTES)
+        self._all_shared = memoryview(self._shared)
         self._shared_bytes = 0
         self._own: bytearray | None = None
         self._own_bytes = 0
@@ -60,7 +62,7 @@ class FrameReader:
     def space(self) -> memoryview:
         """Where the next bytes are to be put: at least one byte, until `received` says how many it were."""
         if self._own is None:
-            return memoryview(self._shared)[self._shared_bytes :]
+            return self._all_shared[self._shared_bytes :] if self._shared_bytes else self._all_shared
         if self._own_bytes == len(self._own) < self._own_size:
             grown = bytearray(min(2 * len(self._own), self._own_size))
             grown[: self._own_bytes] = self._own
@@ -125,28 +127,30 @@ class FrameReader:
     def _take_shared(self) -> None:
         """Take the frames out of the shared space; the last one may have to go on in memory of its own."""
         at = 0
-        while self._shared_bytes - at >= LENGTH.size:
+        there = self._shared_bytes
+        while there - at >= LENGTH_BYTES:
             (size,) = LENGTH.unpack_from(self._shared, at)
             if not self._min <= size <= self._max:
                 raise MalformedBytes("frame", f"its length is {size}, and must be from {self._min} to {self._max}")
-            start = at + LENGTH.size
+            start = at + LENGTH_BYTES
             end = start + size
-            if end - at > SPACE_BYTES:
-                self._begin_own(size, start)
-                return
-            if end > self._shared_bytes:
+            if end > there:
+                if end - at > SPACE_BYTES:
+                    self._begin_own(size, start)
+                    return
                 break
-            self._frames.append(bytes(memoryview(self._shared)[start:end]))
+            self._frames.append(bytes(self._all_shared[start:end]))
             self.waiting_bytes += size
             at = end
-        left = self._shared_bytes - at
-        self._shared[:left] = self._shared[at : self._shared_bytes]
+        left = there - at
+        if left and at:
+            self._shared[:left] = self._shared[at:there]
         self._shared_bytes = left
 
     def _begin_own(self, size: int, start: int) -> None:
         there = self._shared_bytes - start
         self._own = self._memory(size)
-        self._own[:there] = memoryview(self._shared)[start : self._shared_bytes]
+        self._own[:there] = self._all_shared[start : self._shared_bytes]
         self._own_bytes = there
         self._own_size = size
         self.waiting_bytes += size

@@ -27,7 +27,13 @@ def read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
     Raises IndexError if the bytes end within it, ValueError if it is too large.
     """
-    value = shift = 0
+    value = data[at]
+    if value < 128:
+        return value, at + 1
+    byte = data[at + 1]
+    if byte < 128:  # as of most batches
+        return value & 127 | byte << 7, at + 2
+    value, shift, at = value & 127 | (byte & 127) << 7, 14, at + 2
     while True:
         byte = data[at]
         at += 1

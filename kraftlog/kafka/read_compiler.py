@@ -141,11 +141,12 @@ class _Reader:
         if field.kind == "string":
             with self.code.block(f"if n > {STRING_BYTES_MAX}:"):
                 self.code.add(f"raise ValueError(f'has {{n}} bytes, and must have at most {STRING_BYTES_MAX}')")
-        with self.code.block("if n > end - p:"):
+        self.code.add("q = p + n")
+        with self.code.block("if q > end:"):
             self.code.add("raise ValueError(f'{n} bytes are not in the {end - p} that are left')")
-        made = {"string": "str(data[p:p + n], 'utf-8')", "bytes": "bytes(data[p:p + n])"}
-        view = "memoryview(data)[p:p + n] if n else b''"  # a view is 200 bytes
-        self.code.add(f"{target} = {made.get(field.kind, view)}", "p += n")
+        made = {"string": "str(data[p:q], 'utf-8')", "bytes": "bytes(data[p:q])"}
+        view = "memoryview(data)[p:q] if n else b''"  # a view is 200 bytes
+        self.code.add(f"{target} = {made.get(field.kind, view)}", "p = q")
 
     def _elements(self, field: Field, target: str) -> None:
         """Code for `n` elements."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterable
+from contextlib import suppress
 from typing import Any
 
 from kraftlog.local.cluster import own_environment
@@ -14,19 +16,27 @@ class ProgramFailed(Exception):
     """It ended with an error or took too long; the message has its last words."""
 
 
-async def answer_of(module: str, *arguments: str, timeout_seconds: float) -> dict[str, Any]:
-    """What `python -m module arguments` prints. It is ended with this call. Raises ProgramFailed."""
+async def answer_of(
+    module: str, *arguments: str, timeout_seconds: float, given: AsyncIterable[bytes] | None = None
+) -> dict[str, Any]:
+    """What `python -m module arguments` prints, to which `given` is written meanwhile. It is ended with this call.
+
+    Raises ProgramFailed, and what `given` raises.
+    """
     # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", module, *arguments),
         env=own_environment(),
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(timeout_seconds):
-            output, errors = await process.communicate()
+            output, errors, _ = await asyncio.gather(
+                _all_of(process.stdout), _all_of(process.stderr), _write(process.stdin, given)
+            )
+            await process.wait()
     except TimeoutError:
         raise ProgramFailed(f"it has not ended after {timeout_seconds:g} s") from None
     finally:
@@ -38,3 +48,19 @@ async def answer_of(module: str, *arguments: str, timeout_seconds: float) -> dic
         raise ProgramFailed(lines[-1] if lines else f"it ended with code {process.returncode}")
     answer: dict[str, Any] = json.loads(output)
     return answer
+
+
+async def _all_of(stream: asyncio.StreamReader | None) -> bytes:
+    return b"" if stream is None else await stream.read()
+
+
+async def _write(stream: asyncio.StreamWriter | None, given: AsyncIterable[bytes] | None) -> None:
+    """Write everything, and close the stream. A program that ends before has said why."""
+    if stream is None or given is None:
+        return
+    with suppress(BrokenPipeError, ConnectionResetError):
+        async for data in given:
+            stream.write(data)
+            await stream.drain()
+        stream.close()
+        await stream.wait_closed()

@@ -21,6 +21,7 @@ from kraftpb.v1 import log_pb2
 from raft.core.types import NodeId
 
 REFRESH_SECONDS: Final = 1.0
+USUAL_REPLICAS: Final = 3
 STOPPING: Final = "Stopping; the data stays, the same command resumes."
 
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
@@ -127,8 +128,10 @@ async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) 
 def client_lines(states: Mapping[int, BrokerState]) -> list[str]:
     """What a user copies to reach the brokers with Kafka's clients."""
     servers = ",".join(str(state.endpoint) for state in states.values() if state.endpoint is not None)
+    replicas = f" --replication-factor {min(len(states), USUAL_REPLICAS)}" if len(states) > 1 else ""
     return [
         f"bootstrap.servers={servers}",
+        f"  kraftlog topics create TOPIC{replicas}",
         f"  confluent-kafka:        Producer({{'bootstrap.servers': '{servers}'}})",
         f"  kafka-console-producer: --bootstrap-server {servers} --topic TOPIC",
         f"  Spark:                  .format('kafka').option('kafka.bootstrap.servers', '{servers}')",

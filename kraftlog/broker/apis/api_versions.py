@@ -9,6 +9,7 @@ from typing import Final, cast
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.apis import OWN_NAMES, OWN_SOFTWARE
 from kraftlog.kafka.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -31,10 +32,12 @@ class ApiVersionsApi:
     """Handles ApiVersions."""
 
     def __init__(self, offered: Mapping[int, Versions], cluster: ClusterView) -> None:
-        self._keys = tuple(
+        """`offered` may have APIs of our own, of which only our own clients are told."""
+        self._own_clients_keys = tuple(
             ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
             for key, versions in sorted(offered.items())
         )
+        self._keys = tuple(key for key in self._own_clients_keys if key.api_key not in OWN_NAMES)
         self._cluster = cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
@@ -50,7 +53,7 @@ class ApiVersionsApi:
         least = 0 if request.version >= FIRST_VERSION_WITH_LEVEL_0 else 1
         reply(
             ApiVersionsResponse(
-                api_keys=self._keys,
+                api_keys=self._own_clients_keys if body.client_software_name == OWN_SOFTWARE else self._keys,
                 supported_features=tuple(
                     SupportedFeatureKey(name=of.name, min_version=of.min_level, max_version=of.max_level)
                     for of in SUPPORTED

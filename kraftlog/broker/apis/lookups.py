@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView, Node
@@ -12,8 +12,7 @@ from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 
-@dataclass(frozen=True, slots=True)
-class TopicReference:
+class TopicReference(NamedTuple):
     """A topic as a request names it: older versions by name, newer ones by id."""
 
     name: str = ""
@@ -41,10 +40,11 @@ class PartitionLookup:
         Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if other brokers have
         the partition.
         """
-        if topic.has_id:
-            partition = self._partitions.with_id(topic.topic_id, index)
+        name, topic_id = topic
+        if topic_id != ZERO_UUID:
+            partition = self._partitions.with_id(topic_id, index)
         else:
-            partition = self._partitions.named(topic.name, index)
+            partition = self._partitions.named(name, index)
         if partition is not None:
             return partition
         view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)

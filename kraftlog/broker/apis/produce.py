@@ -13,7 +13,7 @@ What was appended stays then.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
@@ -66,7 +66,7 @@ class _Part:
 @dataclass(slots=True, eq=False)
 class _Topic:
     reference: TopicReference
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[_Part]
 
 
 class ProduceApi:
@@ -83,12 +83,10 @@ class ProduceApi:
         body = cast(ProduceRequest, request.body)
         topics: list[_Topic] = []
         for data in body.topic_data:
-            topic = _Topic(TopicReference(data.name, data.topic_id))
-            topics.append(topic)
-            for one in data.partition_data:
-                topic.parts.append(self._part(request, topic, one))
+            reference = TopicReference(data.name, data.topic_id)
+            topics.append(_Topic(reference, [self._part(request, body, reference, one) for one in data.partition_data]))
+        parts = [part for topic in topics for part in topic.parts]
         if body.acks == ACKS_NONE:
-            parts = [part for topic in topics for part in topic.parts]
             for part in parts:
                 if part.error is None:
                     self.flush(part, partial(_show_readers, part))
@@ -97,26 +95,30 @@ class ProduceApi:
                 raise ConnectionRefused(str(error))
             reply(None, self.throttle_ms(request))
             return
+        if all(_is_settled(part, body.acks) for part in parts):
+            self.answer(request, topics, reply)
+            return
         _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def _part(self, request: ClientRequest, topic: _Topic, data: PartitionProduceData) -> _Part:
+    def _part(
+        self, request: ClientRequest, body: ProduceRequest, topic: TopicReference, data: PartitionProduceData
+    ) -> _Part:
         part = _Part(data.index)
-        body = cast(ProduceRequest, request.body)
-        acks = body.acks
+        acks, records = body.acks, data.records
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
-            part.partition = self._lookup.find(topic.reference, data.index)
-            if part.partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
+            partition = part.partition = self._lookup.find(topic, data.index)
+            if partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
                 raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{part.partition.name.topic} is written by coordinators only"
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by coordinators only"
                 )
-            if data.records is None:
+            if records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
-            check_attributes(data.records, request.version, body.transactional_id)
-            part.appended = self._append(part.partition, acks, data.records)
+            check_attributes(records, request.version, body.transactional_id)
+            part.appended = self._append(partition, acks, records)
         except ApiError as error:
             part.error = error
             part.is_done = True
@@ -145,6 +147,13 @@ class ProduceApi:
 
     # --- answering ----------------------------------------------------------------------------------------------------
 
+    def answer(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
+        """Each partition has its result."""
+        throttle_ms = self.throttle_ms(request)
+        response = self.response(request, topics)
+        response.throttle_time_ms = throttle_ms
+        reply(response, throttle_ms)
+
     def throttle_ms(self, request: ClientRequest) -> int:
         """How long the producer must wait after a request of that size."""
         if not self._usage.quotas.is_set(QuotaKind.PRODUCE):
@@ -154,17 +163,17 @@ class ProduceApi:
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
         leaders: dict[int, NodeEndpoint] = {}
-        responses = tuple(
+        responses = [
             TopicProduceResponse(
                 name=topic.reference.name,
                 topic_id=topic.reference.topic_id,
                 partition_responses=tuple(
-                    self._partition_response(request, topic, part, leaders) for part in topic.parts
+                    [self._partition_response(request, topic, part, leaders) for part in topic.parts]
                 ),
             )
             for topic in topics
-        )
-        return ProduceResponse(responses=responses, node_endpoints=tuple(leaders.values()))
+        ]
+        return ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
 
     def _partition_response(
         self, request: ClientRequest, topic: _Topic, part: _Part, leaders: dict[int, NodeEndpoint]
@@ -196,6 +205,20 @@ class ProduceApi:
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
 
 
+def _is_settled(part: _Part, acks: int) -> bool:
+    """Whether there is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it.
+
+    So are most appends without `flush.before.ack` answered, without what the others need: a callback, and a timer.
+    """
+    partition, appended = part.partition, part.appended
+    if partition is None or appended is None or partition.log is None:
+        return part.is_done
+    log = partition.log
+    if log.config.is_flushed:
+        return False
+    return acks == ACKS_LEADER or (log.high_watermark >= appended.end_offset and partition.has_enough_in_sync)
+
+
 def _show_readers(part: _Part, error: ApiError | None) -> None:
     """With acks=0 nobody waits for the flush but readers."""
     if error is None and part.partition is not None:
@@ -204,6 +227,10 @@ def _show_readers(part: _Part, error: ApiError | None) -> None:
 
 class _PendingProduce:
     """A request whose answer waits for a disk or for the high watermark."""
+
+    __slots__ = (
+        "_acks", "_api", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics", "_waiting",
+    )  # fmt: skip
 
     def __init__(
         self, api: ProduceApi, request: ClientRequest, topics: list[_Topic], acks: int, timeout_ms: int, reply: Reply
@@ -299,7 +326,4 @@ class _PendingProduce:
         self._is_answered = True
         if self._timer is not None:
             self._timer.cancel()
-        throttle_ms = self._api.throttle_ms(self._request)
-        response = self._api.response(self._request, self._topics)
-        response.throttle_time_ms = throttle_ms
-        self._reply(response, throttle_ms)
+        self._api.answer(self._request, self._topics, self._reply)

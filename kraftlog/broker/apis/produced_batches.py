@@ -28,7 +28,7 @@ def check_attributes(records: Buffer, version: int, transactional_id: str | None
     if len(records) < HEADER_BYTES or records[_MAGIC_AT] != MAGIC:
         return  # the log says what is wrong
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)
-    if attributes & _COMPRESSION == Compression.ZSTD and version < FIRST_VERSION_WITH_ZSTD:
+    if version < FIRST_VERSION_WITH_ZSTD and attributes & _COMPRESSION == Compression.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"the batch is compressed with zstd, which version {version} of Produce does not have: use a newer client,"

@@ -28,6 +28,9 @@ from kraftlog.kafka.primitives import read_signed_varlong
 from kraftlog.kafka.record_batch import MAGIC, Compression
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
+ZSTD: Final = int(Compression.ZSTD)
+"""The last codec that Kafka has; an enumeration's attribute costs a call."""
+
 _MAGIC_AT: Final = 16
 _OFFSET_MAX: Final = 2**63 - 1
 
@@ -68,17 +71,8 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
     header = unpack_header(data)
     if header.magic != MAGIC:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records' magic is {header.magic}, which no format has")
-    if header.size_bytes < BATCH_BYTES_MIN:
-        raise ApiError(
-            ErrorCode.CORRUPT_MESSAGE, f"the batch's length is {header.batch_length}, less than a header has"
-        )
-    if header.size_bytes > size:
-        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of {header.size_bytes} bytes is not in the {size} that came")
-    if header.size_bytes < size:
-        raise ApiError(
-            ErrorCode.INVALID_RECORD,
-            f"{size - header.size_bytes} bytes follow the batch; a request has one for a partition",
-        )
+    if header.size_bytes != size:
+        _check_size(header, size)
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -98,18 +92,33 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
     return header
 
 
+def _check_size(header: BatchHeader, size: int) -> None:
+    """Raise ApiError: the one batch is not what came."""
+    if header.size_bytes < BATCH_BYTES_MIN:
+        raise ApiError(
+            ErrorCode.CORRUPT_MESSAGE, f"the batch's length is {header.batch_length}, less than a header has"
+        )
+    if header.size_bytes > size:
+        raise ApiError(ErrorCode.INVALID_RECORD, f"a batch of {header.size_bytes} bytes is not in the {size} that came")
+    raise ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"{size - header.size_bytes} bytes follow the batch; a request has one for a partition",
+    )
+
+
 def _check_header(header: BatchHeader, origin: Origin) -> None:
     reason = ""
+    count, compression = header.record_count, header.compression
     if header.base_offset != 0:
         reason = f"its base offset is {header.base_offset}; a client writes 0"
     elif header.last_offset_delta < 0:
         reason = f"its last offset delta is {header.last_offset_delta}, so it has no records"
-    elif header.record_count != header.last_offset_delta + 1:
-        reason = f"it has {header.record_count} records, and its last offset delta is {header.last_offset_delta}"
-    elif header.compression > Compression.ZSTD:
-        reason = f"its compression {header.compression} is none that Kafka has"
-    elif not header.compression and header.record_count > (header.size_bytes - BATCH_BYTES_MIN) // RECORD_BYTES_MIN:
-        reason = f"{header.record_count} records are not in its {header.size_bytes} bytes"
+    elif count != header.last_offset_delta + 1:
+        reason = f"it has {count} records, and its last offset delta is {header.last_offset_delta}"
+    elif compression > ZSTD:
+        reason = f"its compression {compression} is none that Kafka has"
+    elif not compression and count > (header.size_bytes - BATCH_BYTES_MIN) // RECORD_BYTES_MIN:
+        reason = f"{count} records are not in its {header.size_bytes} bytes"
     elif header.is_control and origin is Origin.CLIENT:
         reason = "it is a control batch, which clients do not write"
     elif header.producer_id >= 0 and origin is Origin.CLIENT and not header.is_control and header.base_sequence < 0:

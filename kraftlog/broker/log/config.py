@@ -52,6 +52,11 @@ class PartitionLogConfig:
     flush_before_ack: bool = True
     """`flush.before.ack`, by default `log.flush.before.ack` of the broker: an append is acknowledged when flushed."""
 
+    @property
+    def is_flushed(self) -> bool:
+        """Whether the broker flushes appends at all, and does not leave that to the operating system."""
+        return self.flush_before_ack or self.flush_messages != NO_LIMIT or self.flush_ms != NO_LIMIT
+
     def __post_init__(self) -> None:
         bounds = {
             "segment_bytes": (14, _INT32_MAX),

@@ -3,9 +3,9 @@
     00000000000000000010-7.cut               from offset 10 on, cut while the leader's epoch was 7
     00000000000000000010-7.cut-committed     the same, of which some were below the high watermark
 
-The bytes are those of the log: a copy with the name of a segment can be read by `kraftlog dump-log` and by Kafka's
-tools. A `.cut` file is removed when something of the new leader's is committed here; a `.cut-committed` file is the
-operator's, for these records were acknowledged. Kafka opens neither, as it looks at suffixes that it knows.
+The bytes are those of the log: a copy with the name of a segment can be read by kafka-dump-log. A `.cut` file is
+removed when something of the new leader's is committed here; a `.cut-committed` file is the operator's, for these
+records were acknowledged. Kafka opens neither, as it looks at suffixes that it knows.
 
 At most `CUT_BYTES_MAX` of one cut are kept, those that come first, and `CUT_FILES_MAX` files of a log, the newest.
 """

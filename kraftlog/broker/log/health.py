@@ -40,11 +40,14 @@ class LogHealth:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not isinstance(error, StorageError | FlushFailed):
-            return
+        if isinstance(error, StorageError | FlushFailed):
+            raise self.refusal(error) from error
+
+    def refusal(self, error: StorageError | FlushFailed) -> ApiError:
+        """What follows from an error of a file is done; what to raise for it."""
         if isinstance(error, CorruptLog):
             self._offline_reason = str(error)
             self._host.partition_damaged(self._partition, self._offline_reason)
         elif not isinstance(error, OutOfSpace):
             self._host.fail(error)
-        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -12,13 +12,20 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftbase.checks import check
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftlog.broker.log.appends import Appended, check_produced, check_replicated, fitting
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.cut_records import CutRecords
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.file_handles import FileHandles
-from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP, BatchHeader, set_append_time, set_place, writable
+from kraftlog.broker.log.formats.batch_header import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    set_append_time,
+    set_place,
+    unpack_header,
+    writable,
+)
 from kraftlog.broker.log.health import LogHealth
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
@@ -27,7 +34,6 @@ from kraftlog.broker.log.log_reader import LogReader
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
-from kraftlog.broker.log.segment import BatchPlace
 from kraftlog.broker.log.segment_list import SegmentList
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
@@ -129,13 +135,12 @@ class PartitionLog:
                 )  # fmt: skip
             marker = self._marker_of(data, header)
             self.producers.states.check(header, origin, marker)
-        base_offset, stored = self.log_end_offset, writable(data)
+        base_offset, stored = self._segments.last.end_offset, writable(data)
         set_place(stored, 0, base_offset, leader_epoch)
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
-            header = header._replace(max_timestamp_ms=now_ms)
-        header = header._replace(base_offset=base_offset, leader_epoch=leader_epoch)
-        self._write(stored, [BatchPlace(0, header)], [marker], now_ms)
+        header = unpack_header(stored)
+        self._write(stored, (header,), (marker,), now_ms)
         return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)
 
     def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
@@ -154,9 +159,8 @@ class PartitionLog:
         while start < len(places):
             end = fitting(places, start, self.config.segment_bytes)
             first, last = places[start], places[end - 1]
-            run = [BatchPlace(place.position - first.position, place.header) for place in places[start:end]]
             view = memoryview(data)[first.position : last.position + last.header.size_bytes]
-            self._write(view, run, markers[start:end], now_ms)
+            self._write(view, [place.header for place in places[start:end]], markers[start:end], now_ms)
             start = end
         return self.log_end_offset
 
@@ -172,21 +176,22 @@ class PartitionLog:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
 
     def _write(
-        self, data: Buffer, batches: Sequence[BatchPlace], markers: Sequence[EndMarker | None], now_ms: int
+        self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
     ) -> None:
-        with self._health:
+        """Write batches that follow each other in `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        try:
             segment = self._segments.last
-            first, last = batches[0].header, batches[-1].header
-            if segment.size_bytes and segment.why_roll(self.config, first, last, len(data), now_ms):
-                self._roll(first.base_offset, now_ms)
+            if segment.size_bytes and segment.why_roll(self.config, headers[0], headers[-1], len(data), now_ms):
+                self._roll(headers[0].base_offset, now_ms)
                 segment = self._segments.last
-            segment.append(data, batches, self.config)
-            for place, marker in zip(batches, markers, strict=True):
-                header = place.header
+            segment.append(data, headers, self.config)
+            for header, marker in zip(headers, markers, strict=True):
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     self.producers.append(segment, header, marker)
+        except (StorageError, FlushFailed) as error:
+            raise self._health.refusal(error) from error
         self.last_append_ms = now_ms
         self.durability.appended(now_ms)
         self.producers.states.end_offset = segment.end_offset

@@ -61,6 +61,7 @@ class Segment:
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
         self._recent: OrderedDict[int, int] = OrderedDict()  # base offset to position
+        self._newest: BatchHeader | None = None
 
     @classmethod
     def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int) -> Segment:
@@ -112,12 +113,12 @@ class Segment:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, data: Buffer, batches: Sequence[BatchPlace], config: PartitionLogConfig) -> None:
-        """Write batches behind the last one; their positions are those in `data`.
+    def append(self, data: Buffer, headers: Sequence[BatchHeader], config: PartitionLogConfig) -> None:
+        """Write batches behind the last one; `data` has them one after the other, and nothing else.
 
         Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
         """
-        check(batches[0].header.base_offset >= self.end_offset, "offsets ascend", end_offset=self.end_offset)
+        check(headers[0].base_offset >= self.end_offset, "offsets ascend")
         file = self._handles.get(self.path)
         try:
             file.write_at(self.size_bytes, data)
@@ -126,9 +127,10 @@ class Segment:
                 file.truncate(self.size_bytes)
                 file.fsync()  # what was written of it must not come back behind the end after a crash
             raise
-        for _, header in batches:
+        for header in headers:
+            self._recent[header.base_offset] = self.size_bytes
             self.note(self.size_bytes, header, config.index_interval_bytes)
-            self._recent[header.base_offset] = self.size_bytes - header.size_bytes
+        self._newest = headers[-1]
         while len(self._recent) > RECENT_BATCHES:
             self._recent.popitem(last=False)
 
@@ -138,13 +140,14 @@ class Segment:
             self._first_timestamp_ms = header.max_timestamp_ms
         if header.max_timestamp_ms > self.largest.timestamp_ms:
             self.largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
+        size_bytes, last_offset = header.size_bytes, header.last_offset
         if self._bytes_since_entry > index_interval_bytes:
-            self.offsets.add(header.last_offset, position)
+            self.offsets.add(last_offset, position)
             self.times.add(self.largest)
             self._bytes_since_entry = 0
-        self._bytes_since_entry += header.size_bytes
-        self.size_bytes = position + header.size_bytes
-        self.end_offset = header.last_offset + 1
+        self._bytes_since_entry += size_bytes
+        self.size_bytes = position + size_bytes
+        self.end_offset = last_offset + 1
 
     def close_indexes(self) -> None:
         """Enter the largest timestamp, and write the indexes, which then have no byte too many. Raises StorageError."""
@@ -187,6 +190,9 @@ class Segment:
         """The first batch that ends at `offset` or later; None if there is none."""
         if offset >= self.end_offset:
             return None
+        newest = self._newest
+        if newest is not None and newest.base_offset <= offset:
+            return BatchPlace(self.size_bytes - newest.size_bytes, newest)
         start = self._recent.get(offset)
         if start is None:
             start = self.offsets.lookup(offset).position
@@ -227,6 +233,7 @@ class Segment:
         self.size_bytes = place.position
         self.end_offset = min(end_offset, place.header.base_offset)
         self._recent.clear()
+        self._newest = None
         self._bytes_since_entry = 0
         self.reload_largest()
 

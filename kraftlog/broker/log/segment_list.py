@@ -22,6 +22,8 @@ class SegmentList:
         self._handles = handles
         self._directory = directory
         self._segments = list(segments)
+        self.last = self._segments[-1]
+        """The one that is appended to."""
         self._base_offsets = [segment.base_offset for segment in segments]
 
     def __len__(self) -> int:
@@ -32,11 +34,6 @@ class SegmentList:
     def first(self) -> Segment:
         """The oldest one."""
         return self._segments[0]
-
-    @property
-    def last(self) -> Segment:
-        """The one that is appended to."""
-        return self._segments[-1]
 
     @property
     def size_bytes(self) -> int:
@@ -100,13 +97,18 @@ class SegmentList:
             except OutOfSpace:
                 self._handles.remove(segment.path)
                 raise
+        self._begin(segment)
+
+    def _begin(self, segment: Segment) -> None:
         self._segments.append(segment)
-        self._base_offsets.append(base_offset)
+        self._base_offsets.append(segment.base_offset)
+        self.last = segment
 
     def remove_last(self) -> Segment:
         """Remove the last one, durably."""
         segment = self._segments.pop()
         self._base_offsets.pop()
+        self.last = self._segments[-1] if self._segments else segment
         self._remove_files(segment)
         self._handles.files.fsync_directory(self._directory)
         return segment
@@ -115,8 +117,7 @@ class SegmentList:
         """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable."""
         while self._segments:
             self.remove_last()
-        self._segments.append(Segment.create(self._handles, self._directory, base_offset, now_ms))
-        self._base_offsets.append(base_offset)
+        self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
 
     def remove_first(self, count: int) -> None:
         """Remove the oldest ones, durably."""

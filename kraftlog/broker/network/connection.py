@@ -7,6 +7,7 @@ works out anew whether that is so.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, cast
 
 from kraftlog.broker.network.connections import Connections
@@ -16,24 +17,10 @@ from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.notation import Buffer, Message
+from kraftlog.kafka.notation import Message
 
 REQUESTS_PER_TURN: Final = 32
 """So many requests of one connection are handled before others have their turn."""
-
-
-class ReplyTo:
-    """Answers one request: a `Reply`."""
-
-    __slots__ = ("_connection", "_exchange")
-
-    def __init__(self, connection: Connection, exchange: Exchange) -> None:
-        self._connection = connection
-        self._exchange = exchange
-
-    def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
-        """Answer it. Never raises: what cannot be written closes the connection."""
-        self._connection.answer(self._exchange, response, throttle_ms)
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -41,6 +28,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, connections: Connections, listener_name: str) -> None:
         self._connections = connections
+        self._counters = connections.counted
         self._limits = connections.limits
         self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
         self._client = Client("", listener_name)
@@ -53,13 +41,12 @@ class Connection(asyncio.BufferedProtocol):
         self._next_turn: asyncio.Handle | None = None
         self._muted_until = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
-        self._outgoing: list[Buffer] = []
-        self._outgoing_bytes = 0
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
         self._queued_bytes = 0
         self._waits_for_queue = False
+        self._is_rest_expected = False
 
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
@@ -87,7 +74,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._closed is not None:
             return
         self._bytes_in += nbytes
-        self._connections.counters.bytes_in += nbytes
+        self._counters.bytes_in += nbytes
         self._connections.watch.active(self)
         self._conversation.received(nbytes)
         self._take_turn()
@@ -133,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_taking_turn = True
         try:
             for _ in range(REQUESTS_PER_TURN):
-                if not self._may_handle() or not self._handle_next():
+                if not self._conversation.has_next or not self._may_handle() or not self._handle_next():
                     break
         finally:
             self._is_taking_turn = False
@@ -146,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             self._closed is None
             and self._unmuting is None
             and self._conversation.unanswered < self._limits.connection_requests_max
-            and self._unsent_bytes + self._outgoing_bytes <= self._limits.connection_unsent_bytes_max
+            and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
             and self._connections.unsent.try_hold(self, 0)
         )
 
@@ -157,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange is None:
                 return False
             asked = exchange.request
-            self._connections.counters.requests += 1
+            self._counters.requests += 1
             self._connections.handler(
                 ClientRequest(
                     asked.api,
@@ -168,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
                     asked.size_bytes,
                     exchange.on_client_done,
                 ),
-                ReplyTo(self, exchange),
+                partial(self.answer, exchange),
             )
         except BaseException as error:
             self._failed(error)
@@ -176,16 +163,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
-    def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int) -> None:
-        """Answer a request. If its turn has come it is sent at once, with those that waited for it."""
+    def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int = 0) -> None:
+        """Answer a request. If its turn has come it is sent at once, with those that waited for it.
+
+        Never raises: what cannot be written closes the connection.
+        """
         if self._closed is not None:
-            self._connections.counters.answers_unwanted += 1
+            self._counters.answers_unwanted += 1
             return
         try:
             self._conversation.answer(exchange, response)
-            for pieces in self._conversation.data_to_send():
-                self._outgoing += pieces
-                self._outgoing_bytes += sum(map(len, pieces))
         except BaseException as error:
             self._failed(error)
             return
@@ -197,13 +184,12 @@ class Connection(asyncio.BufferedProtocol):
             self._settle()
 
     def _write(self) -> None:
-        if not self._outgoing or self._transport.is_closing():
+        size_bytes = self._conversation.outgoing_bytes
+        if not size_bytes or self._transport.is_closing():
             return
-        pieces, self._outgoing = self._outgoing, []
-        size_bytes, self._outgoing_bytes = self._outgoing_bytes, 0
         self._bytes_out += size_bytes
-        self._connections.counters.bytes_out += size_bytes
-        self._transport.writelines(pieces)
+        self._counters.bytes_out += size_bytes
+        self._transport.writelines(self._conversation.take_outgoing())
         self.measure()
 
     def measure(self) -> None:
@@ -212,10 +198,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def _count_unsent(self, unsent_bytes: int) -> None:
         more_bytes = unsent_bytes - self._unsent_bytes
+        if not more_bytes:
+            return
         self._unsent_bytes = unsent_bytes
         if more_bytes > 0:
             self._connections.unsent.hold(more_bytes)
-        elif more_bytes < 0:
+        else:
             self._connections.unsent.give_back(-more_bytes)
         self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
 
@@ -249,7 +237,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """Go on with what can go on, now that something has changed."""
-        if self._closed is not None:
+        if self._closed is not None or self._is_at_rest():
             return
         self._hold_queued()
         if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
@@ -262,6 +250,18 @@ class Connection(asyncio.BufferedProtocol):
             self._read(False)
         else:
             self._read(may_handle and not self._is_at_end and self._has_queue_room())
+
+    def _is_at_rest(self) -> bool:
+        """Whether it is read, and neither holds nor waits for anything: so it is after most requests."""
+        return self._conversation.is_idle and not (
+            self._unsent_bytes
+            or self._queued_bytes
+            or self._waits_for_queue
+            or self._is_rest_expected
+            or self._is_at_end
+            or not self._is_reading
+            or self._unmuting is not None
+        )
 
     def _hold_queued(self) -> None:
         """Have the bytes of all requests counted; if there is no room for more of them, it waits."""
@@ -288,13 +288,11 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = is_reading
             if is_reading:
                 self._transport.resume_reading()
-                self._connections.counters.connections_paused -= 1
+                self._counters.connections_paused -= 1
             else:
                 self._transport.pause_reading()
-                self._connections.counters.connections_paused += 1
-        self._watch_for(
-            Duty.SEND_REST, self._is_reading and not self._is_at_end and self._conversation.is_in_large_request
-        )
+                self._counters.connections_paused += 1
+        self._expect_rest(self._is_reading and not self._is_at_end and self._conversation.is_in_large_request)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -339,10 +337,10 @@ class Connection(asyncio.BufferedProtocol):
         self._queued_bytes = 0
         if not self._is_reading:
             self._is_reading = True
-            self._connections.counters.connections_paused -= 1
+            self._counters.connections_paused -= 1
         self._hurry()
         self._conversation.forget()
-        self._watch_for(Duty.SEND_REST, False)
+        self._expect_rest(False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------
 
@@ -369,6 +367,11 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
+
+    def _expect_rest(self, is_expected: bool) -> None:
+        if is_expected != self._is_rest_expected:
+            self._is_rest_expected = is_expected
+            self._watch_for(Duty.SEND_REST, is_expected)
 
     def _watch_for(self, duty: Duty, has_to: bool) -> None:
         if has_to:

@@ -47,7 +47,8 @@ class Connections:
         self.unsent = SharedBytes(limits.unsent_bytes_max)
         self.complaints = Complaints(self.loop.time)
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
-        self._counters = Counters()
+        self.counted = Counters()
+        """What connections count; `counters` has all that there is."""
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None
@@ -58,22 +59,22 @@ class Connections:
     @property
     def counters(self) -> Counters:
         """The counts, as they are now."""
-        self._counters.queued_bytes = self.queued.held_bytes
-        self._counters.unsent_bytes = self.unsent.held_bytes
-        return self._counters
+        self.counted.queued_bytes = self.queued.held_bytes
+        self.counted.unsent_bytes = self.unsent.held_bytes
+        return self.counted
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
     def admit(self, member: Member, address: str) -> Closed | None:
         """Let a connection in, or say why not. One that was let in is to leave."""
-        self._counters.connections_accepted += 1
+        self.counted.connections_accepted += 1
         refusal = self._refusal(address)
         if refusal is not None:
-            self._counters.connections_closed[refusal] += 1
+            self.counted.connections_closed[refusal] += 1
             return refusal
         self._members[member] = address
         self._by_address[address] += 1
-        self._counters.connections_open += 1
+        self.counted.connections_open += 1
         self._none_left.clear()
         self.watch.active(member)
         if self._looking is None:
@@ -95,8 +96,8 @@ class Connections:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-        self._counters.connections_open -= 1
-        self._counters.connections_closed[reason] += 1
+        self.counted.connections_open -= 1
+        self.counted.connections_closed[reason] += 1
         self.watch.forget(member)
         if not self._members:
             self._none_left.set()

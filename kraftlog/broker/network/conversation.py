@@ -3,7 +3,7 @@
     conversation.receive_data(bytes from the client)
     while (exchange := conversation.next_exchange()) is not None:
         ...  now, or later:  conversation.answer(exchange, response)
-    for pieces in conversation.data_to_send(): ...  to the client
+    for piece in conversation.take_outgoing(): ...  to the client
 
 No clock and no I/O, so that the simulator runs it, too. After an error the connection is to be closed.
 """
@@ -11,11 +11,12 @@ No clock and no I/O, so that the simulator runs it, too. After an error the conn
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 from kraftbase.errors import KraftlogError
-from kraftlog.kafka.connections import Request, ServerConnection
+from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN, Request, read_request, response_frame
 from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.frames import FrameReader
 from kraftlog.kafka.notation import Buffer, Message, Versions
 
 
@@ -40,8 +41,11 @@ class Conversation:
     """What a client asks over one connection, and what it is answered."""
 
     def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int) -> None:
-        self._server = ServerConnection(offered, request_bytes_max)
-        self._frames = self._server.frames
+        self.outgoing_bytes = 0
+        """How much `take_outgoing` would give."""
+        self._offered = offered
+        self._frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
+        self._outgoing: list[Buffer] = []
         self._exchanges: deque[Exchange] = deque()
         self._unanswered_bytes = 0
         self._malformed: MalformedBytes | None = None
@@ -75,19 +79,18 @@ class Conversation:
 
         Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered: now and ever after.
         """
-        if not self._frames.has_frame:
+        frame = self._frames.next_frame()
+        if frame is None:
             if self._malformed is not None:
                 raise self._malformed
             return None
         try:
-            request = self._server.next_event()
+            request = read_request(frame, self._offered)
         except MalformedBytes as error:
             self._malformed = error
             while self._frames.next_frame() is not None:
                 pass
             raise
-        if request is None:
-            return None
         exchange = Exchange(request)
         self._exchanges.append(exchange)
         self._unanswered_bytes += request.size_bytes
@@ -97,6 +100,11 @@ class Conversation:
     def has_next(self) -> bool:
         """Whether `next_exchange` gives a request, or raises."""
         return self._frames.has_frame or self._malformed is not None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no request: none to be given, to be answered, or so large that its rest is waited for."""
+        return not (self._exchanges or self._frames.waiting_bytes or self._malformed)
 
     @property
     def is_in_large_request(self) -> bool:
@@ -118,6 +126,7 @@ class Conversation:
             pass
         self._exchanges.clear()
         self._unanswered_bytes = 0
+        self.take_outgoing()
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -127,18 +136,25 @@ class Conversation:
         return len(self._exchanges)
 
     def answer(self, exchange: Exchange, response: Message | None) -> None:
-        """Answer a request; None sends nothing, for a Produce with acks=0. Raises AnsweredTwice."""
+        """Answer a request; None sends nothing, for a Produce with acks=0.
+
+        If its turn has come, its bytes are outgoing now, with those of the answers that waited for it. Raises
+        AnsweredTwice, and UnwritableValue for one of them: those before it are outgoing.
+        """
         if exchange.is_answered:
             raise AnsweredTwice(f"{exchange.request.api.name}: a request was answered twice; answer it once")
         exchange.response = response
         exchange.is_answered = True
-
-    def data_to_send(self) -> Iterator[list[Buffer]]:
-        """The bytes of each answer whose turn it is, in pieces. Raises UnwritableValue in its turn."""
         while self._exchanges and self._exchanges[0].is_answered:
             exchange = self._exchanges.popleft()
             self._unanswered_bytes -= exchange.request.size_bytes
-            if exchange.response is None:
-                self._server.leave_unanswered(exchange.request)
-            else:
-                yield self._server.send(exchange.request, exchange.response)
+            if exchange.response is not None:
+                for piece in response_frame(exchange.request, exchange.response):
+                    self._outgoing.append(piece)
+                    self.outgoing_bytes += len(piece)
+
+    def take_outgoing(self) -> list[Buffer]:
+        """The bytes of answers whose turn has come, in pieces, each once."""
+        outgoing, self._outgoing = self._outgoing, []
+        self.outgoing_bytes = 0
+        return outgoing

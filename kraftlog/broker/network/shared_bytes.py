@@ -35,7 +35,11 @@ class SharedBytes:
 
         If nothing is held, any size fits. Asking again changes how much is waited for, not the place in the queue.
         """
-        if self._is_next(waiter) and self._fits(size_bytes):
+        if not self._waiting:
+            if self._fits(size_bytes):
+                self.held_bytes += size_bytes
+                return True
+        elif next(iter(self._waiting)) is waiter and self._fits(size_bytes):
             self.held_bytes += size_bytes
             self.forget(waiter)
             return True
@@ -60,9 +64,6 @@ class SharedBytes:
             del self._waiting[waiter]
             self.held_bytes += size_bytes
             waiter.has_room(self, size_bytes)
-
-    def _is_next(self, waiter: Waiter) -> bool:
-        return not self._waiting or next(iter(self._waiting)) is waiter
 
     def _fits(self, size_bytes: int) -> bool:
         return not self.held_bytes or self.held_bytes + size_bytes <= self._bytes_max

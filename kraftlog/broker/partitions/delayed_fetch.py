@@ -1,8 +1,8 @@
 """A Fetch that waits for records: parked until there are `min_bytes`, or its time is over (DB-66).
 
 While it waits, only positions are looked at: nothing is read until it is answered. One of a follower is counted when
-it comes, as its offsets say what the follower has. When there is something for it, what has arrived in the same turn of
-the loop is appended first.
+it comes, as its offsets say what the follower has. When there is something for it, it is answered in the next turn of
+the loop: the producer has its answer before, and what has arrived in the same turn is appended first.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ class DelayedFetch:
         self._on_read = on_read
         self._timer: Timer | None = None
         self._runtime: Runtime | None = None
+        self._is_due = False
+        """Whether it is answered in the next turn of the loop."""
         self._is_done = False
         self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
@@ -69,16 +71,16 @@ class DelayedFetch:
     def partition_changed(self, partition: Partition) -> None:
         """There may be more to read, or an error to report."""
         wanted = self._waiting.get(partition)
-        if self._is_done or wanted is None:
+        if self._is_done or self._is_due or wanted is None or self._runtime is None:
             return
         one = locate(wanted, self._reader, self._bytes_max, min_one_batch=True)
         self._available_bytes += one.byte_count - self._available[partition]
         self._available[partition] = one.byte_count
-        if one.ends_wait or self._available_bytes >= min(self._min_bytes, self._bytes_max):
-            if self._reader.is_follower and self._runtime is not None:
-                self._runtime.call_soon(self.expire)
-            else:
-                self.expire()
+        if one.ends_wait:
+            self.expire()
+        elif self._available_bytes >= min(self._min_bytes, self._bytes_max):
+            self._is_due = True
+            self._runtime.call_soon(self.expire)
 
     def expire(self) -> None:
         """Answer with what there is."""

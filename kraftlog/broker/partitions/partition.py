@@ -276,8 +276,9 @@ class Partition:
 
     def appended(self) -> None:
         """The leader has appended: followers may fetch it, and readers if nobody waits for a disk."""
-        for watcher in list(self._followers_waiting):
-            watcher.partition_changed(self)
+        if self._followers_waiting:
+            for watcher in list(self._followers_waiting):
+                watcher.partition_changed(self)
         if self.log is not None and not self.log.config.flush_before_ack:
             self.raise_high_watermark()
 
@@ -290,12 +291,12 @@ class Partition:
         log, leading = self.log, self.leading
         if log is None or leading is None or not self.has_enough_in_sync:
             return
-        own_end = log.recovery_point if log.config.flush_before_ack else log.log_end_offset
-        if own_end <= log.high_watermark:
+        log_end = log.log_end_offset
+        end_offset = min(log.recovery_point, log_end) if log.config.flush_before_ack else log_end
+        if end_offset <= log.high_watermark:
             return
-        end_offset = leading.high_watermark(
-            min(own_end, log.log_end_offset), log.log_end_offset, self._replication.now_ms()
-        )
+        if leading.followers:
+            end_offset = leading.high_watermark(end_offset, log_end, self._replication.now_ms())
         if end_offset > log.high_watermark:
             log.advance_high_watermark(end_offset)
             self.notify()

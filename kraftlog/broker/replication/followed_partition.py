@@ -39,7 +39,7 @@ class State(Enum):
 class FollowedPartition:
     """A partition in one epoch of its leader."""
 
-    __slots__ = ("key", "lag", "leader_epoch", "partition", "phase", "said", "state")
+    __slots__ = ("expected_errors", "key", "lag", "leader_epoch", "partition", "phase", "said", "state")
 
     def __init__(self, partition: Followable, key: PartitionKey) -> None:
         self.partition = partition
@@ -50,6 +50,8 @@ class FollowedPartition:
         """None before its first request."""
         self.lag: int | None = None
         """How many committed offsets were missing after the last answer; None before the first."""
+        self.expected_errors = 0
+        """How many errors there were in a row that happen in a healthy cluster."""
         self.said = ""
         """The last complaint, so that it is logged once."""
 
@@ -92,7 +94,7 @@ class FollowedPartition:
         self.lag = max(0, step.high_watermark - end_offset)
         if step.records and end_offset == before:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(step.records)} bytes of records have no whole batch")
-        self.said = ""
+        self.said, self.expected_errors = "", 0
         return end_offset != before
 
     def truncate(self, step: Truncate, log: PartitionLog) -> bool:

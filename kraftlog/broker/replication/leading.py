@@ -316,7 +316,8 @@ class Leading:
         reasons = () if is_in_sync else tuple(self._why_not(replica, follower, high_watermark, log_end_offset, now_ms))
         if not is_in_sync and self.pending is not None:
             reasons = (*reasons, CHANGE_IN_FLIGHT)
-        lag_ms = follower.lag_ms(now_ms)
+        # Who has the leader's end lags by nothing, although its next fetch may be parked for a while (DB-02).
+        lag_ms = 0 if follower.log_end_offset >= log_end_offset else follower.lag_ms(now_ms)
         is_known = follower.log_end_offset != UNKNOWN_OFFSET
         return ReplicaStatus(
             replica, follower.log_start_offset, follower.log_end_offset,

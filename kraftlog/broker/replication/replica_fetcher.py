@@ -119,11 +119,6 @@ class ReplicaFetcher:
         """How many partitions it follows."""
         return len(self._followed)
 
-    def lag_of(self, key: PartitionKey) -> int | None:
-        """How many committed offsets a partition lacked after the last answer; None if that is not known."""
-        followed = self._followed.get(key)
-        return None if followed is None else followed.lag
-
     # --- what is followed ---------------------------------------------------------------------------------------------
 
     def follow(self, key: PartitionKey, partition: Followable) -> None:
@@ -235,7 +230,7 @@ class ReplicaFetcher:
             replica_state=ReplicaState(
                 replica_id=self._follower.broker_id, replica_epoch=self._follower.broker_epoch()
             ),
-            max_wait_ms=settings.wait_max_ms,
+            max_wait_ms=self._delays.wait_max_ms(settings.wait_max_ms),
             min_bytes=settings.min_bytes,
             max_bytes=settings.response_max_bytes,
             session_id=asked.session_id,
@@ -275,19 +270,25 @@ class ReplicaFetcher:
         if isinstance(answer, ApiError):
             self._lost(str(answer))
             return
-        response = cast(FetchResponse, answer)
+        try:
+            self._use(cast(FetchResponse, answer))
+        except ApiError as error:
+            self._lost(str(error))
+        except Exception as error:
+            logger.exception("an answer was not used", leader=self.source_id)
+            self._lost(str(error))
+        else:
+            self._go()
+
+    def _use(self, response: FetchResponse) -> None:
+        """Take an answer. Raises ApiError if it contradicts a request that was for everything."""
         was_full = self._session.is_full
         problem = self._session.answered(response)
         if problem and was_full:
-            self._lost(problem)
-            return
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, problem)
         if problem:
             logger.info("a fetch session begins anew", leader=self.source_id, reason=problem)
-        else:
-            self._use(response)
-        self._go()
-
-    def _use(self, response: FetchResponse) -> None:
+            return
         if self._is_unreachable:
             self._is_unreachable = False
             logger.info("a leader answers again", leader=self.source_id)
@@ -390,7 +391,7 @@ class ReplicaFetcher:
             log = logger.info if is_expected else logger.warning
             log("a partition is fetched again later", partition=str(followed), leader=self.source_id, reason=reason)
         self._leave_out(followed, State.DELAYED)
-        self._delays.add(followed)
+        self._delays.add(followed, is_expected=is_expected)
 
     def _resume(self, followed: FollowedPartition) -> bool:
         """A partition that was left out may be fetched again; returns whether it is still followed."""

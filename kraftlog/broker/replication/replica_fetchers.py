@@ -38,12 +38,6 @@ class ReplicaFetchers:
         """Append nothing more to a partition's log; nothing happens if it is not followed."""
         self._leave(PartitionKey(partition.topic_id, partition.name.partition_id), None)
 
-    def lag_of(self, partition: Followable) -> int | None:
-        """How many committed offsets a follower lacked after the last answer; None if that is not known."""
-        key = PartitionKey(partition.topic_id, partition.name.partition_id)
-        fetcher = self._sources.get(key)
-        return None if fetcher is None else fetcher.lag_of(key)
-
     def stop(self) -> None:
         """Follow nothing any more."""
         self._is_stopped = True

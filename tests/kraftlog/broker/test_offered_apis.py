@@ -16,7 +16,7 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.clients.broker_connection import BrokerConnection
-from kraftlog.kafka.apis import NAMES
+from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE, api_of
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftlog.kafka.notation import Versions
 from raft.observe import parse_endpoint
@@ -111,19 +111,25 @@ STOCK: Final = {
 """By key, as a stock broker 4.3.0 answers ApiVersions with its default settings."""
 
 
-def offered_by(endpoint: Endpoint) -> dict[int, Versions]:
+def offered_by(endpoint: Endpoint, software: str = "apache-kafka-java") -> dict[int, Versions]:
     with BrokerConnection(endpoint) as connection:
-        asked = ApiVersionsRequest(client_software_name="kraftlog", client_software_version="0")
+        asked = ApiVersionsRequest(client_software_name=software, client_software_version="0")
         answer = connection.call(asked, ApiVersionsResponse)
     return {of.api_key: Versions(of.min_version, of.max_version) for of in answer.api_keys}
 
 
 @pytest.fixture(scope="module")
-def offered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[int, Versions]]:
-    """What our broker says, over its socket."""
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    """Where our broker listens."""
     with up(tmp_path_factory.mktemp("apis") / "cluster", "--voters", 1, "--brokers", 1) as (_, controllers):
         (listed,) = kraftlog("brokers", "list", "--bootstrap-server", controllers, "--output", "json").json()
-        yield offered_by(parse_endpoint(listed["Endpoints"][0].partition("://")[2]))
+        yield parse_endpoint(listed["Endpoints"][0].partition("://")[2])
+
+
+@pytest.fixture(scope="module")
+def offered(endpoint: Endpoint) -> Mapping[int, Versions]:
+    """What our broker says to a client of Kafka's, over its socket."""
+    return offered_by(endpoint)
 
 
 def test_every_api_of_a_stock_broker_is_offered_or_has_a_reason(offered: Mapping[int, Versions]) -> None:
@@ -149,6 +155,17 @@ def test_what_is_offered_is_inside_the_ranges_of_a_stock_broker(offered: Mapping
     assert outside == {}
     narrower = {NAMES[key] for key, ours in offered.items() if str(ours) != STOCK[key][1]}
     assert narrower == {"Produce"}, "the page says which are narrower, and why"
+
+
+def test_our_own_client_is_told_of_our_own_apis_too_and_the_page_has_them(
+    endpoint: Endpoint, offered: Mapping[int, Versions]
+) -> None:
+    own = {key: versions for key, versions in offered_by(endpoint, OWN_SOFTWARE).items() if key not in offered}
+    assert {key: str(versions) for key, versions in own.items()} == {
+        key: str(api_of(key).versions) for key in OWN_NAMES
+    }
+    assert {int(key): name for key, name in re.findall(r"^(\d+), (\w+), is our own", PAGE, re.MULTILINE)} == OWN_NAMES
+    assert min(OWN_NAMES) > 10 * max(STOCK)
 
 
 @needs_kafka

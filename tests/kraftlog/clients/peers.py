@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from kraftbase.endpoint import Endpoint
-from kraftlog.kafka.apis import API_VERSIONS
+from kraftlog.kafka.apis import API_VERSIONS, OWN_NAMES
 from kraftlog.kafka.connections import Request, ServerConnection
 from kraftlog.kafka.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kraftlog.kafka.messages.metadata import (
@@ -45,16 +45,22 @@ def peer(talk: Callable[[socket.socket], object]) -> Iterator[Endpoint]:
             serving.join()
 
 
-def broker(offered: Mapping[int, Versions], answers: Answers) -> Callable[[socket.socket], None]:
-    """Speaks Kafka's protocol, and answers what it is asked but for its versions with `answers`."""
+def broker(
+    offered: Mapping[int, Versions], answers: Answers, *, is_naming: bool = False
+) -> Callable[[socket.socket], None]:
+    """Speaks Kafka's protocol, and answers what it is asked but for its versions with `answers`.
+
+    With `is_naming` also who says who he is, when he asks for versions, is answered so. APIs of our own are answered,
+    whether they are in `offered` or not.
+    """
 
     def talk(connection: socket.socket) -> None:
-        server = ServerConnection({**offered, API_VERSIONS: Versions(0, 4)})
+        server = ServerConnection({**dict.fromkeys(OWN_NAMES, Versions(0, 0)), **offered, API_VERSIONS: Versions(0, 4)})
         while data := connection.recv(65_536):
             server.receive_data(data)
             while (request := server.next_event()) is not None:
-                is_first = request.api.key == API_VERSIONS
-                answer = versions_of(offered) if is_first else answers(request)
+                is_about_versions = request.api.key == API_VERSIONS and not (is_naming and request.version)
+                answer = versions_of(offered) if is_about_versions else answers(request)
                 connection.sendall(b"".join(server.send(request, answer)))
 
     return talk

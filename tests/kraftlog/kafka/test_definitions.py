@@ -16,7 +16,7 @@ import pytest
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.notation import DEFAULTS, NEWEST, ZERO_UUID, Message, Struct, Versions
 from kraftlog.kafka.record_values import METADATA_RECORDS
-from tests.kraftlog.kafka.values import MESSAGES
+from tests.kraftlog.kafka.values import KAFKAS
 from tests.paths import ROOT
 
 KAFKA: Final = "4.3.0"
@@ -58,7 +58,7 @@ def definitions() -> dict[str, dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+@pytest.mark.parametrize("message", KAFKAS, ids=lambda message: message.__name__)
 def test_a_table_is_what_kafkas_definition_is(
     message: type[Message], definitions: dict[str, dict[str, Any]]
 ) -> None:  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_table_is_what_kafkas_definition_is(
         assert ours == tuple(_kafkas(definition["fields"], version, common, version in flexible))
 
 
-@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
+@pytest.mark.parametrize("message", KAFKAS, ids=lambda message: message.__name__)
 def test_the_same_fields_may_be_left_out_where_a_version_lacks_them(
     message: type[Message], definitions: dict[str, dict[str, Any]]
 ) -> None:

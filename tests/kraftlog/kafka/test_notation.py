@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kraftlog.kafka.apis import API_VERSIONS, NAMES, all_apis, api_of
+from kraftlog.kafka.apis import API_VERSIONS, NAMES, OWN_NAMES, all_apis, api_of, own_apis
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.notation import DEFAULTS, Message, Struct, Versions, kafka_name
 from kraftlog.kafka.record_values import METADATA_RECORDS
@@ -52,12 +52,13 @@ def test_an_element_of_an_array_has_a_byte_at_least(message: type[Message]) -> N
 
 def test_every_module_of_messages_is_an_apis() -> None:
     modules = {path.stem for path in (ROOT / "kraftlog" / "kafka" / "messages").glob("*.py")} - {"__init__"}
-    assert {api.request.__module__.rpartition(".")[2] for api in all_apis()} == modules
-    for api in all_apis():
+    apis = [*all_apis(), *own_apis()]
+    assert {api.request.__module__.rpartition(".")[2] for api in apis} == modules
+    for api in apis:
         assert api.request.KEY == api.response.KEY == api.key
         assert api.request.VERSIONS == api.response.VERSIONS == api.versions
         assert api.request.FLEXIBLE == api.response.FLEXIBLE
-        assert api.name == NAMES[api.key]
+        assert api.name == (NAMES | OWN_NAMES)[api.key]
 
 
 def test_headers_follow_from_the_version() -> None:

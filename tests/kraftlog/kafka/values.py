@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 from hypothesis import strategies as st
 
-from kraftlog.kafka.apis import all_apis
+from kraftlog.kafka.apis import all_apis, own_apis
 from kraftlog.kafka.control_records import (
     EndTxnMarker,
     KRaftVersionRecord,
@@ -29,7 +29,9 @@ CONTROL: Final[list[type[Message]]] = [
     VotersRecord,
 ]
 REQUESTS: Final = [message for api in all_apis() for message in (api.request, api.response)]
-MESSAGES: Final = [*REQUESTS, *METADATA_RECORDS.values(), *CONTROL, RequestHeader, ResponseHeader]
+KAFKAS: Final = [*REQUESTS, *METADATA_RECORDS.values(), *CONTROL, RequestHeader, ResponseHeader]
+"""Those that Kafka has a definition of."""
+MESSAGES: Final = [*KAFKAS, *(message for api in own_apis() for message in (api.request, api.response))]
 
 UNKNOWN_TAG_MIN: Final = 40
 """No table has a tag as high."""

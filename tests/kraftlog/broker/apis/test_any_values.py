@@ -15,6 +15,7 @@ from kraftlog.broker.apis.cluster import FindCoordinatorApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ConnectionRefused
@@ -43,6 +44,7 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "DescribeLogDirs": DescribeLogDirsApi(world.logs, lambda path: DiskSpace()).handle,
             "DescribeCluster": world.describe_cluster.handle,
             "DescribeTopicPartitions": world.describe_topics.handle,
+            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions).handle,
         },
         world.cluster,
     )

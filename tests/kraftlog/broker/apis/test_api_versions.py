@@ -9,6 +9,7 @@ import pytest
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.api_versions import ApiVersionsApi
 from kraftlog.broker.dispatch import Dispatch
+from kraftlog.kafka.apis import OWN_NAMES
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftlog.kafka.notation import Versions
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
@@ -45,6 +46,23 @@ def test_features_are_told_to_those_who_can_read_them(tmp_path: Path, version: i
     finalized = [(key.name, key.min_version_level, key.max_version_level) for key in response.finalized_features]
     assert finalized == ([(METADATA_VERSION, 25, 25)] if version >= 3 else [])
     assert response.finalized_features_epoch == (1 if version >= 3 else -1)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "is_told"), [(3, "kraftlog", True), (4, "librdkafka", False), (2, "", False)]
+)
+def test_only_our_own_client_is_told_of_an_api_that_no_kafka_has(
+    tmp_path: Path, version: int, name: str, is_told: bool
+) -> None:
+    (own,) = OWN_NAMES
+    world = BrokerWorld(tmp_path)
+    dispatch = Dispatch({OWN_NAMES[own]: world.produce.handle}, world.cluster)
+    assert own in dispatch.offered  # it is answered, whoever asks
+    body = ApiVersionsRequest()
+    if name:
+        body = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    response = world.answer_to(dispatch.handle, body, version, ApiVersionsResponse)
+    assert [of.api_key for of in response.api_keys] == ([18, own] if is_told else [18])
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,13 @@ class FetchWorld(World):
         return found
 
     def append(self, number: int, data: bytes) -> int:
-        """Append a batch that readers see at once; its size."""
+        """Append a batch that readers see at once, and answer those who waited for it; its size."""
         partition = self.partition(number)
         assert partition.log is not None
         partition.log.append_as_leader(data, 0, NOW_MS)
         partition.log.advance_high_watermark(partition.log.log_end_offset)
         partition.notify()
+        self.runtime.run()
         return len(data)
 
     def roll(self, number: int) -> None:

@@ -295,9 +295,9 @@ def test_what_kafka_was_about_to_delete_goes() -> None:
 def test_a_header_that_has_rotted_takes_its_partition_offline_when_it_is_read_and_no_other() -> None:
     files, directory, log = written()
     other = directory.create_log(TopicPartition("orders", 0), TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
-    overwrite(files, FIRST, position_of(log, 1) + 16, b"\7")
+    overwrite(files, FIRST, position_of(log, 0) + 16, b"\7")
     with pytest.raises(ApiError, match="its magic is 7") as raised:
-        log.reader.read(11, 100, 12)
+        log.reader.read(0, 100, 12)
         log.reader.find_timestamp(NOW_MS + 1)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert "damaged at byte" in directory.damaged[CLICKS]

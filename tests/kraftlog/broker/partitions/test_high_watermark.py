@@ -50,4 +50,5 @@ def test_db21_a_broker_that_begins_to_lead_alone_shows_what_it_has(tmp_path: Pat
     world.answers.clear()
     world.read((0, 0))
     world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
+    world.runtime.run()
     assert [part.high_watermark for part in world.fetched()] == [3]

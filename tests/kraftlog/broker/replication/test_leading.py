@@ -275,6 +275,16 @@ def test_the_status_of_replicas_says_offsets_and_times_and_minus_one_for_what_is
     assert (third.log_end_offset, third.lag_offsets, third.lag_ms, third.is_in_sync) == (-1, -1, -1, False)
 
 
+def test_a_replica_that_has_the_leaders_end_lags_by_nothing_while_its_fetch_is_parked() -> None:
+    leader = Leader((1, 2), end=10)
+    leader.fetch(2, 10)
+    leader.now_ms += 400
+    _, second, _ = leader.leading.describe(3, 10, 10, leader.now_ms)
+    assert (second.lag_offsets, second.lag_ms) == (0, 0)
+    _, second, _ = leader.leading.describe(3, 12, 10, leader.now_ms)
+    assert (second.lag_offsets, second.lag_ms) == (2, 400)
+
+
 def test_db65_the_low_watermark_is_the_smallest_start_of_the_living() -> None:
     leader = Leader(end=10)
     assert leader.leading.low_watermark == -1

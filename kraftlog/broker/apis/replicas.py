@@ -1,0 +1,92 @@
+"""DescribeReplicas, an API of our own: how far each replica is, and why one is not in sync (docs/rules/apis.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import cast
+
+from kraftbase.errors import ApiError
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.messages.describe_replicas import (
+    DescribedPartition,
+    DescribedReplica,
+    DescribedTopic,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+)
+from statemachine.query.partition_descriptions import TopicPartition
+
+
+def _name(partition: Partition) -> TopicPartition:
+    return partition.name
+
+
+class DescribeReplicasApi:
+    """Handles DescribeReplicas. Only the leader of a partition knows."""
+
+    def __init__(self, lookup: PartitionLookup, partitions: Partitions) -> None:
+        self._lookup = lookup
+        self._partitions = partitions
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer at once. Without topics, all that this broker leads."""
+        body = cast(DescribeReplicasRequest, request.body)
+        if body.topics is None:
+            reply(DescribeReplicasResponse(topics=tuple(self._all_led())))
+            return
+        reply(
+            DescribeReplicasResponse(
+                topics=tuple(
+                    DescribedTopic(
+                        name=topic.name,
+                        partitions=tuple(self._described(topic.name, index) for index in topic.partition_indexes),
+                    )
+                    for topic in body.topics
+                )
+            )
+        )
+
+    def _all_led(self) -> Iterator[DescribedTopic]:
+        led = sorted((partition for partition in self._partitions if partition.is_leader), key=_name)
+        for topic, partitions in groupby(led, lambda partition: partition.name.topic):
+            yield DescribedTopic(name=topic, partitions=tuple(map(self._of_partition, partitions)))
+
+    def _described(self, topic: str, index: int) -> DescribedPartition:
+        try:
+            partition = self._lookup.named(topic, index)
+        except ApiError as error:
+            return DescribedPartition(error_code=error.code, partition_index=index)
+        return self._of_partition(partition)
+
+    def _of_partition(self, partition: Partition) -> DescribedPartition:
+        index = partition.name.partition_id
+        leader_id, leader_epoch = partition.record.leader, partition.leader_epoch
+        try:
+            log = partition.leader_log()
+        except ApiError as error:
+            return DescribedPartition(
+                error_code=error.code, partition_index=index, leader_id=leader_id, leader_epoch=leader_epoch
+            )
+        return DescribedPartition(
+            partition_index=index,
+            leader_id=leader_id,
+            leader_epoch=leader_epoch,
+            high_watermark=log.high_watermark,
+            log_end_offset=log.log_end_offset,
+            replicas=tuple(
+                DescribedReplica(
+                    broker_id=of.broker_id,
+                    log_start_offset=of.log_start_offset,
+                    log_end_offset=of.log_end_offset,
+                    lag_ms=of.lag_ms,
+                    is_in_sync=of.is_in_sync,
+                    is_pending=of.is_pending,
+                    reasons=of.reasons,
+                )
+                for of in partition.describe_replicas()
+            ),
+        )
