@@ -32,7 +32,7 @@ SNAPSHOT_BUGS, CONTROLLER_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS = (
         state_machine_bugs,
         broker_log_bugs,
         partition_replication_bugs,
-    )  # fmt: skip
+    )
 )
 AT_THE_END = {44}
 """Invariants that are no class of the package: convergence, which is looked at when the faults are over."""
