@@ -64,7 +64,10 @@ class BrokerConnections:
     def connect(self, broker_id: int) -> BrokerConnection:
         """Begin to connect. If that fails, what is asked is answered so."""
         connection = BrokerConnection(
-            f"broker {broker_id}", ClientConnection(self._client_id), self._timeout_ms / 1000, self._on_fatal
+            f"broker {broker_id}",
+            ClientConnection(self._client_id, keeps_memory=True),
+            self._timeout_ms / 1000,
+            self._on_fatal,
         )
         connection.connect(self._address_of(broker_id))
         return connection

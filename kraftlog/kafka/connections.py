@@ -142,8 +142,11 @@ class ServerConnection:
 class ClientConnection:
     """The end that asks."""
 
-    def __init__(self, client_id: str | None, response_bytes_max: int = FRAME_BYTES_MAX) -> None:
-        self.frames = FrameReader(response_bytes_max, RESPONSE_HEADER_BYTES_MIN)
+    def __init__(
+        self, client_id: str | None, response_bytes_max: int = FRAME_BYTES_MAX, *, keeps_memory: bool = False
+    ) -> None:
+        """`keeps_memory`: a large response is read into the memory of the one before (`kraftlog.kafka.frames`)."""
+        self.frames = FrameReader(response_bytes_max, RESPONSE_HEADER_BYTES_MIN, keeps_memory=keeps_memory)
         self._client_id = client_id
         self._next_correlation_id = 0
         self._in_flight: deque[tuple[int, Api, int]] = deque()

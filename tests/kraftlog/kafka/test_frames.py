@@ -81,6 +81,29 @@ def test_a_frame_that_outgrows_its_memory_is_whole() -> None:
     assert _all(reader) == [frame, b"next"]
 
 
+def test_memory_that_is_kept_serves_the_next_large_frame_unless_somebody_still_looks_at_it() -> None:
+    reader = FrameReader(keeps_memory=True)
+    sizes = (300_000, 200_000, 200_000, 400_000)
+    contents = [bytes([number]) * size for number, size in enumerate(sizes)]
+
+    def next_one(number: int) -> memoryview:
+        reader.receive_data(_framed(contents[number]))
+        frame = reader.next_frame()
+        assert isinstance(frame, memoryview)
+        assert frame == contents[number]
+        return frame
+
+    first = next_one(0)
+    memory = first.obj
+    del first
+    second = next_one(1)
+    assert second.obj is memory
+    assert next_one(2).obj is not memory
+    assert second == contents[1]
+    del second
+    assert next_one(3).obj is not memory
+
+
 @pytest.mark.parametrize("length", [-1, -(2**31), 0, 9, 101, 2**31 - 1])
 def test_a_length_out_of_range_is_refused(length: int) -> None:
     reader = FrameReader(frame_bytes_max=100, frame_bytes_min=10)
