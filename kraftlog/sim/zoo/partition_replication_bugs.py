@@ -231,6 +231,7 @@ def epochs_not_written() -> list[Any]:
     """The file of epochs is not written before a flush is acknowledged."""
 
     def save_epochs(self: Durability) -> None:
+        self._handles.files.fsync_directory(self._directory)  # which the file's writing does
         self._epochs.is_changed = False
         self._epochs_are_saved_below = None
 
