@@ -176,7 +176,8 @@ class Partitions:
             return
         else:
             epoch_before = partition.leader_epoch
-        partition.update(record, partition.min_insync_replicas)
+        # The setting may change with it: an ISR that has shrunk counts with the setting that it has shrunk under.
+        partition.update(record, self._settings.min_insync_replicas(partition.name.topic))
         if partition.leader_epoch != epoch_before:
             self._take_role(partition)
         else:

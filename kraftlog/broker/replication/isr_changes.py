@@ -10,6 +10,8 @@ Kafka sorts the errors of single partitions like this (DB-11), and so does this 
 | INELIGIBLE_REPLICA | the change is dropped; a follower that still wants to join asks by its next fetch |
 | those that say that this broker's metadata is old | it stays pending until newer metadata comes |
 | any other | it is asked for again |
+
+An answer lets replicas join. Those that leave are waited for until the metadata says so (`_has_left`).
 """
 
 from __future__ import annotations
@@ -158,6 +160,8 @@ class IsrChanges:
             return False  # the metadata has said more meanwhile
         code = codec.error_from_proto(result.error_code)
         if code is ErrorCode.NONE:
+            if _has_left(leading, result):
+                return False
             if result.leader_epoch == leading.leader_epoch and leading.committed(
                 change, tuple(result.isr), result.partition_epoch
             ):
@@ -172,6 +176,17 @@ class IsrChanges:
             partition.isr_settled()
             return False
         return code not in _OLD_METADATA
+
+
+# Consider replicas 1, which leads, and 2, and min.insync.replicas, which is raised from 1 to 2. The controller knows
+# that, broker 1 does not yet. Replica 2 lags, and 1 has it removed: with one replica of two in sync nothing may be
+# committed, so 2 is eligible to lead (KIP-966). If 1 took the answer, it would commit alone, and acknowledge with
+# acks=all, as one is enough as far as it knows. It is lost, 2 is elected, and what was acknowledged is gone. The
+# metadata has the change of the setting before that of the ISR. So until the metadata says who has left, 1 waits for
+# 2 as before.
+def _has_left(leading: Leading, result: admin_pb2.AlterPartitionResult) -> bool:
+    """Whether an answer says that replicas have left the ISR: then it changes nothing here, the metadata will."""
+    return result.partition_epoch > leading.partition_epoch and not set(leading.isr) <= set(result.isr)
 
 
 def _altered(key: tuple[bytes, int], change: IsrChange) -> admin_pb2.AlteredPartition:

@@ -76,7 +76,7 @@ class Administrator:
                 case "cancel":
                     self.reassign(topic.name, index, None)
                 case "min.insync.replicas":
-                    self._set_min_isr(topic, random.choice([1, 2]))
+                    self.set_min_isr(topic, random.choice([1, 2]))
                 case "delete topic":
                     if random.random() < 0.3:
                         self._make_anew(topic)
@@ -132,7 +132,8 @@ class Administrator:
         delay_us = self._random.choice([0, 50, 2_000]) * MICROSECONDS_PER_MS
         self._world.event_queue.after(delay_us, lambda: self._create(topic.name, topic.parameters))
 
-    def _set_min_isr(self, topic: Topic, count: int) -> None:
+    def set_min_isr(self, topic: Topic, count: int) -> None:
+        """Change `min.insync.replicas` of a topic."""
         # What is acknowledged from now on may have been acknowledged by as few.
         topic.min_isr = count
         topic.lowest_min_isr = min(topic.lowest_min_isr, count)

@@ -284,7 +284,8 @@ class Court:
         if judge is not None and view is not None:
             self._marks.hit("a leader gave records" if leads else "a follower gave records")
             # A follower may not have found out yet where its log and that of an unclean leader part.
-            judge.promises.read(batches, view.leader_epoch if leads else min(view.leader_epoch, view.last_epoch))
+            epoch = view.leader_epoch if leads else min(view.leader_epoch, view.last_epoch)
+            judge.promises.read(batches, epoch, is_leader=leads)
 
     def _of(self, machine: Machine, key: Key) -> tuple[ReplicaView | None, bool]:
         """A replica as it is now, and whether it leads."""

@@ -159,7 +159,7 @@ class PartitionJudge:
             return
         if view.last_epoch < self.promises.unclean_epoch <= view.leader_epoch:
             return
-        if view.last_epoch <= self.promises.void_epoch < view.leader_epoch:
+        if any(view.last_epoch <= epoch < view.leader_epoch for epoch in self.promises.void_epochs):
             return
         raise Violation(
             f"{CUT}: {self.name}: broker {view.broker_id} had {before.high_watermark} for its high watermark, and cuts"

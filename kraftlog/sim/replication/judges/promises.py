@@ -54,8 +54,8 @@ class PartitionPromises:
     """How far DeleteRecords was asked to delete."""
     unclean_epoch: int = NO_EPOCH
     """The epoch of the last unclean election."""
-    void_epoch: int = NO_EPOCH
-    """The last epoch in which power was lost that may have taken what was committed."""
+    void_epochs: list[int] = field(default_factory=list)
+    """The epochs in which power was lost that may have taken what was committed, in order."""
     unconfirmed: bool = False
     """Whether the leader of that epoch has not been looked at yet."""
     without_power: set[int] = field(default_factory=set)
@@ -80,11 +80,13 @@ class PartitionPromises:
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(Promise(base_offset, last_offset, batch.content, leader_epoch, KEPT))
 
-    def read(self, batches: Iterable[Batch], leader_epoch: int) -> None:
+    def read(self, batches: Iterable[Batch], leader_epoch: int, *, is_leader: bool) -> None:
         """A consumer is given batches, by a broker that knows that leader epoch."""
         for batch in batches:
             if batch.content not in self.sent:
                 raise Violation(f"{READ}: {self.name}: nobody has sent what a consumer got at {batch.base_offset}")
+            if not is_leader and leader_epoch <= self.void_epoch:
+                continue  # it has not heard of what the power has taken
             self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, READ))
 
     def _promise(self, promise: Promise) -> None:
@@ -105,7 +107,7 @@ class PartitionPromises:
     def confirmed(self, batches: Iterable[Batch], high_watermark: int, leader_epoch: int, *, is_leader: bool) -> None:
         """A replica counts these as committed: what is below its high watermark. Only a leader's word is a promise."""
         self.checks += 1
-        if leader_epoch < self.unclean_epoch:
+        if leader_epoch < self.unclean_epoch or (not is_leader and leader_epoch <= self.void_epoch):
             return
         for batch in batches:
             if batch.last_offset >= high_watermark:
@@ -115,6 +117,11 @@ class PartitionPromises:
                 self._promise(Promise(batch.base_offset, batch.last_offset, batch.content, leader_epoch, AGREE))
             elif known is not None and not known.is_in(batch):
                 self._broken(known, leader_epoch)
+
+    @property
+    def void_epoch(self) -> int:
+        """The last of those."""
+        return self.void_epochs[-1] if self.void_epochs else NO_EPOCH
 
     # --- what takes promises away -------------------------------------------------------------------------------------
 
@@ -136,7 +143,7 @@ class PartitionPromises:
         self.without_power.add(broker_id)
         if self.flush_before_ack or len(self.without_power) < min_isr:
             return False
-        self.void_epoch = leader_epoch
+        self.void_epochs.append(leader_epoch)
         had_any = bool(self.promises)
         self.promises.clear()
         return had_any

@@ -52,3 +52,11 @@ def test_db21_a_broker_that_begins_to_lead_alone_shows_what_it_has(tmp_path: Pat
     world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
     world.runtime.run()
     assert [part.high_watermark for part in world.fetched()] == [3]
+
+
+def test_db22_an_isr_that_shrinks_counts_with_the_setting_that_changes_with_it(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=[1, 2])])
+    world.send((0, batch(1)))
+    world.runtime.run()
+    world.commit(TWO_IN_SYNC, replicas(on=[1, 2], isr=[1], epoch=1))
+    assert world.high_watermark() == 0

@@ -75,8 +75,8 @@ class World:
         self.controller = AskedController()
         self.changes = IsrChanges(ME, lambda: 11, self.controller, self.runtime)
 
-    def led(self, index: int = 0) -> Led:
-        return Led(index, Leading(ME, record(index), KnownBrokers(), LAG_MAX_MS, 0, 0.0))
+    def led(self, index: int = 0, isr: tuple[int, ...] = (1, 2, 3)) -> Led:
+        return Led(index, Leading(ME, record(index, isr), KnownBrokers(), LAG_MAX_MS, 0, 0.0))
 
     @property
     def asked(self) -> list[list[int]]:
@@ -90,7 +90,7 @@ def world() -> World:
 
 
 def test_db10_what_comes_up_while_a_request_is_under_way_goes_together_in_the_next(world: World) -> None:
-    partitions = [world.led(index) for index in range(3)]
+    partitions = [world.led(index, (1,)) for index in range(3)]
     for partition in partitions:
         world.changes.ask(partition, (1, 2))
     assert world.asked == [[0]]
@@ -100,6 +100,19 @@ def test_db10_what_comes_up_while_a_request_is_under_way_goes_together_in_the_ne
     assert [partition.known.isr for partition in partitions] == [(1, 2)] * 3
     assert [partition.settled for partition in partitions] == [1, 1, 1]
     assert world.asked == [[0], [1, 2]]
+
+
+def test_db11_who_leaves_is_waited_for_until_the_metadata_says_so(world: World) -> None:
+    """By then the leader knows a `min.insync.replicas` that was raised before: it may not commit alone."""
+    partition = world.led()
+    world.changes.ask(partition, (1, 2))
+    world.controller.answer()
+    assert (partition.known.isr, partition.known.maximal_isr, partition.settled) == ((1, 2, 3), {1, 2, 3}, 0)
+    partition.known.update(record(0, (1, 2), 10))
+    assert (partition.known.isr, partition.known.pending) == ((1, 2), None)
+    world.changes.ask(partition, (1, 2, 3))
+    world.controller.answer(epoch=11)
+    assert (partition.known.isr, partition.settled) == ((1, 2, 3), 1)
 
 
 def test_a_request_names_epochs_and_that_the_leader_has_recovered(world: World) -> None:
@@ -151,7 +164,7 @@ def test_db11_an_error_that_says_that_the_metadata_is_old_leaves_the_change_pend
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_db11_other_errors_are_tried_again_after_a_pause(world: World, is_whole: bool) -> None:
-    partition = world.led()
+    partition = world.led(isr=(1,))
     world.changes.ask(partition, (1, 2))
     if is_whole:
         world.controller.answers.pop()(ApiError(ErrorCode.REQUEST_TIMED_OUT, "no answer"))

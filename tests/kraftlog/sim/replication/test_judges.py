@@ -270,11 +270,11 @@ def test_a_leader_that_was_may_lack_what_was_acknowledged_after_it() -> None:
 def test_what_a_consumer_has_read_is_there() -> None:
     promises = promises_of()
     promises.sent.add(batch(0).content)
-    promises.read([batch(0)], 3)
+    promises.read([batch(0)], 3, is_leader=False)
     with broken(READ):
         promises.leader_has(1, [], 4, 0)
     with broken(READ):
-        promises.read([batch(1, b"nobody's")], 3)
+        promises.read([batch(1, b"nobody's")], 3, is_leader=True)
 
 
 def test_an_unclean_election_takes_what_its_leader_lacks_and_no_more() -> None:
