@@ -1,4 +1,4 @@
-"""What is known of replicas as rows, and as tables in a database in memory that can be asked in SQL (R-24)."""
+"""What is known of replicas as rows, and as tables in a database in memory that can be asked in SQL (OT-56)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each replica is, and why one is not in sync: asked of the leaders, beside what the metadata says (R-24).
+"""How far each replica is, and why one is not in sync: asked of the leaders, beside what the metadata says (OT-56).
 
 The metadata, from any node, has the topics, their replicas and their leaders. Each leader is then asked, on its own
 listener, how far its followers are. One that does not answer leaves its replicas without figures.

@@ -1,4 +1,7 @@
-"""How far replicas are: `topics describe --replicas` and `sql --replicas`, with leaders that say what a test wants."""
+"""How far replicas are: `topics describe --replicas` and `sql --replicas`, with leaders that say what a test wants.
+
+The first command is OT-56.
+"""
 
 from __future__ import annotations
 
@@ -111,7 +114,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield made[0]
 
 
-def test_each_replica_has_a_row_with_its_lag_and_why_it_is_not_in_sync(cluster: Cluster, run: Run) -> None:
+def test_ot56_each_replica_has_a_row_with_its_lag_and_why_it_is_not_in_sync(cluster: Cluster, run: Run) -> None:
     printed = run("topics", "describe", "t", *AT, "--replicas").lines()
     rows = [line.replace(", ", ",").split() for line in printed[2:]]
     assert rows == [

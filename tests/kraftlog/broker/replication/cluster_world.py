@@ -123,9 +123,9 @@ class Wire:
             told()
 
     def _deliver(self, request: Message, version: int, on_answer: OnAnswer) -> None:
-        if self.is_closed:
+        if on_answer not in self.waiting:
             return
-        if self._cluster.is_cut(*self.ends) or not self._target.is_alive(self._incarnation):
+        if self.is_closed or self._cluster.is_cut(*self.ends) or not self._target.is_alive(self._incarnation):
             self.break_off()
             return
         api = api_of(request.KEY)
