@@ -46,7 +46,7 @@ class Append(NamedTuple):
     high_watermark: int
     log_start_offset: int
     start_over_at: int | None = None
-    """Let the log, which is empty, begin here before: the leader's begins within a batch."""
+    """Let the log begin here before, without what it has: the leader's begins within a batch."""
 
 
 class Truncate(NamedTuple):
@@ -120,7 +120,7 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
             f" {answer.log_start_offset}"
         )
     records = answer.records or b""
-    return Append(records, answer.high_watermark, answer.log_start_offset, _new_start(records, log))
+    return Append(records, answer.high_watermark, answer.log_start_offset, _new_start(records, answer.log_start_offset, log))
 
 
 def after_error(code: int, leader_epoch: int) -> Retry | AwaitMetadata:
@@ -180,13 +180,15 @@ def after_offsets(leader_end: int, leader_start: int, log: LogView) -> Step:
     return Retry(f"offset {log.log_end_offset} was out of range, and the leader has {leader_start} to {leader_end}")
 
 
-def _new_start(records: Buffer, log: LogView) -> int | None:
-    """Where an empty log has to begin so that it can take the leader's first batch; None if it can.
+def _new_start(records: Buffer, leader_start: int, log: LogView) -> int | None:
+    """Where a log has to begin so that it can take the leader's first batch; None if it can, or must not begin anew.
 
     Consider records that were deleted up to offset 7, within a batch from 5 to 9. The leader's log starts at 7, so a
-    new follower asks for 7, and is sent the batch whole.
+    new follower asks for 7, and is sent the batch whole. So is one whose log was cut to 7: nothing that it has below is
+    in the leader's log any more.
     """
-    if log.log_start_offset != log.log_end_offset or len(records) < BATCH_BYTES_MIN:
+    is_needed = log.log_start_offset < log.log_end_offset and leader_start < log.log_end_offset
+    if is_needed or len(records) < BATCH_BYTES_MIN:
         return None
     first = unpack_header(records)
     return first.base_offset if 0 <= first.base_offset < log.log_end_offset <= first.last_offset else None

@@ -122,6 +122,13 @@ def test_db33_an_empty_log_begins_where_the_leaders_first_batch_does() -> None:
     assert step_for(answer(records=first), not_empty) == Append(first, 8, 0)  # which the log will refuse
 
 
+def test_db33_a_log_that_has_only_what_the_leader_has_deleted_begins_anew_within_its_first_batch() -> None:
+    """It was cut to 7, where the leader's log starts, within a batch from 5 to 9: it asked for 7 for ever."""
+    first = batch(5, base_offset=5)
+    assert step_for(answer(start=7, records=first), log(end=7, start=0)) == Append(first, 8, 7, start_over_at=5)
+    assert step_for(answer(start=6, records=first), log(end=7, start=0)) == Append(first, 8, 6)
+
+
 @pytest.mark.parametrize("epoch", [3, 5])
 def test_db38_an_answer_that_was_asked_for_in_another_leader_epoch_is_ignored(epoch: int) -> None:
     assert next_step(answer(records=batch(base_offset=10)), asked(epoch=epoch), 4, log()) == Ignore()
