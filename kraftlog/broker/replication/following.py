@@ -120,7 +120,9 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
             f" {answer.log_start_offset}"
         )
     records = answer.records or b""
-    return Append(records, answer.high_watermark, answer.log_start_offset, _new_start(records, answer.log_start_offset, log))
+    return Append(
+        records, answer.high_watermark, answer.log_start_offset, _new_start(records, answer.log_start_offset, log)
+    )
 
 
 def after_error(code: int, leader_epoch: int) -> Retry | AwaitMetadata:

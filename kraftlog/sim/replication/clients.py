@@ -264,7 +264,8 @@ class Reader(Client):
             raise Violation(f"{READ}: {judge.name}: broker {source} gives {batches[-1].last_offset}, uncommitted")
         self.world.court.read(self.world.machines[source], (topic.topic_id, self.index), batches)
         is_lost = part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and part.log_start_offset <= position
-        if is_lost and source == judge.state.leader and judge.promises.end > position >= judge.promises.start:
+        is_settled = not judge.promises.unconfirmed and source == judge.state.leader
+        if is_lost and is_settled and judge.promises.end > position >= judge.promises.start:
             raise Violation(f"{READ}: {judge.name}: {position} is out of range at broker {source}")
 
     def _learn(self, position: int, response: Message | ApiError) -> None:

@@ -216,6 +216,9 @@ class Court:
             return
         refused = {} if answer is None else failed(answer)
         state = request.replica_state
+        registered = self._brokers_known_to(machine, broker)[1].get(state.replica_id, ANY_EPOCH)
+        if state.replica_epoch < registered:
+            self._marks.hit("a fetch of an old broker epoch came")
         for key, asked in self._fetches[machine.broker_id].wanted(request).items():
             if key not in refused:
                 self._count(machine, broker, key, asked, state.replica_id, state.replica_epoch)
@@ -231,7 +234,6 @@ class Court:
         if leader is None or is_stale or led.leader_epoch != partition.leader_epoch:
             return
         if replica_epoch != ANY_EPOCH and replica_epoch < leader.registered.get(replica_id, ANY_EPOCH):
-            self._marks.hit("a fetch of an old broker epoch came")
             return
         now_ms = machine.process.now_ms()
         led.follower(replica_id).fetches(asked.offset, partition.log.log_end_offset, now_ms, replica_epoch)

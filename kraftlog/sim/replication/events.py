@@ -43,7 +43,6 @@ REQUIRED: Final = (
     "produce: sent again",
     "produce: NOT_LEADER_OR_FOLLOWER",
     "produce: NOT_ENOUGH_REPLICAS",
-    "produce: NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     "produce: KAFKA_STORAGE_ERROR",
     "produce: REQUEST_TIMED_OUT",
     "produce: BROKER_NOT_AVAILABLE",
