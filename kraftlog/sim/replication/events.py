@@ -21,7 +21,6 @@ REQUIRED: Final = (
     "an ISR was changed: NONE",
     "an ISR was changed: FENCED_LEADER_EPOCH",
     "an ISR was changed: INVALID_UPDATE_VERSION",
-    "an ISR was changed: INELIGIBLE_REPLICA",
     "an ISR was changed: NEW_LEADER_ELECTED",
     "an ISR was not changed: REQUEST_TIMED_OUT",
     "a leader was elected",
