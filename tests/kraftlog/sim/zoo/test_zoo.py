@@ -45,7 +45,7 @@ QUICK = [
     "a follower counts before it has flushed",
     "a leader shrinks the ISR without the controller",
     "a new leader does not know the producers",
-    "logs that part are not found out",
+    "a cut leaves epochs of what was cut",
 ]
 
 
