@@ -1,4 +1,4 @@
-"""A race that the simulator of replication is made for: `min.insync.replicas` is raised, and a leader does not know yet.
+"""A race that the simulator of replication is made for: `min.insync.replicas` is raised, and a leader does not know.
 
 The follower is cut off from the leader, so it is removed from the ISR. To the controller it is eligible to lead, as too
 few are in sync. The leader, which knows of the old setting only, must not commit alone by then.
