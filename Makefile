@@ -56,6 +56,8 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench reload
 	$(BIN)/kraftlog bench metadata
 	$(BIN)/kraftlog bench kafka
+	$(BIN)/kraftlog bench replication --pairs 3 --rounds 2 --bytes 200000000 --flushed-bytes 20000000 --records 500 \
+		--behind-bytes 1000000000
 
 peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log files against Kafka's, and the benchmark that compares with both
 	@$(BIN)/python tools/install_peers.py build/peers

@@ -293,7 +293,6 @@ def broker(
     """
     from kraftlog.bench.broker.measure import chosen_figures
     from kraftlog.bench.broker.measures import MEASURES
-    from kraftlog.bench.figures import write_json
     from kraftlog.clients.broker_errors import require_confluent_kafka
 
     figures = usage(functools.partial(chosen_figures, MEASURES), only, "--only")
@@ -312,10 +311,7 @@ def broker(
         partitions=partitions,
         idle_seconds=idle_seconds,
     )
-    result = run_async(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)))
-    write_json(json, result)
-    if output is Output.JSON:
-        print_json(result)
+    _tell(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)), output, json)
 
 
 @app.command()
@@ -353,7 +349,6 @@ def replication(
     an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
     """
     from kraftlog.bench.broker.measure import chosen_figures
-    from kraftlog.bench.figures import write_json
     from kraftlog.bench.replication.measures import MEASURES
     from kraftlog.clients.broker_errors import require_confluent_kafka
 
@@ -371,7 +366,13 @@ def replication(
         partitions=partitions,
         behind_bytes=behind_bytes,
     )
-    result = run_async(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)))
+    _tell(run(figures, sizes, installed, directory, _console(to_errors=output is Output.JSON)), output, json)
+
+
+def _tell(benchmark: Coroutine[Any, Any, dict[str, Any]], output: Output, json: Path | None) -> None:
+    from kraftlog.bench.figures import write_json
+
+    result = run_async(benchmark)
     write_json(json, result)
     if output is Output.JSON:
         print_json(result)

@@ -1,54 +1,73 @@
-"""`bench broker` with sizes that take a moment: every figure runs, and is written. Nothing is timed here."""
+"""`bench broker` and `bench replication` with sizes that take a moment: every figure runs, and is written.
+
+Nothing is timed here.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kraftlog.bench.broker import measures
 from kraftlog.bench.broker.comparison import KAFKA, OWN
-from kraftlog.bench.broker.measures import MEASURES
+from kraftlog.bench.broker.measure import Measures
 from kraftlog.bench.peers.installed import find_peers
+from kraftlog.bench.replication import measures as replication
 from tests.kraftlog.command_line import kraftlog
 from tests.paths import ROOT
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]  # brokers start, one of them again after SIGKILL: half a minute
+pytestmark = [pytest.mark.process, pytest.mark.slow]  # brokers start, some again after SIGKILL: a minute
 
 PEERS = find_peers(ROOT / "build" / "peers")
-SIZES = (
-    *("--pairs", 1, "--bytes", 300_000, "--cold-bytes", 300_000, "--records", 5, "--connections", 5),
+ONE = (
+    *("broker", "--pairs", 1, "--bytes", 300_000, "--cold-bytes", 300_000, "--records", 5, "--connections", 5),
     *("--seconds", 0.3, "--partitions", 3, "--idle-seconds", 0.3),
 )
+THREE = (
+    *("replication", "--pairs", 1, "--rounds", 1, "--bytes", 300_000, "--flushed-bytes", 300_000, "--records", 5),
+    *("--partitions", 3, "--behind-bytes", 3_000_000),
+)
+Words = Sequence[object]
 
 
-def test_every_figure_of_ours_is_measured_without_a_kafka_which_is_named_as_missing(tmp_path: Path) -> None:
-    file = tmp_path / "broker.json"
+@pytest.mark.parametrize(
+    ("words", "known"), [(ONE, measures.MEASURES), (THREE, replication.MEASURES)], ids=["broker", "replication"]
+)
+def test_every_figure_of_ours_is_measured_without_a_kafka_which_is_named_as_missing(
+    words: Words, known: Measures, tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
     finished = kraftlog(
-        *("bench", "broker", *SIZES, "--peers", tmp_path, "--dir", tmp_path, "--output", "json", "--json", file),
-        timeout=280,
+        *("bench", *words, "--peers", tmp_path, "--dir", tmp_path, "--output", "json", "--json", file), timeout=280
     )
     assert finished.code == 0, finished.errors
     assert "Kafka is left out" in finished.errors
     result = json.loads(finished.output)
     assert result == json.loads(file.read_text())
     assert result["systems"].keys() == {OWN}
-    assert result["figures"].keys() == MEASURES.keys()
+    assert result["figures"].keys() == known.keys()
     for figure, found in result["figures"].items():
-        assert found["medians"][OWN].keys() == {measure.key for measure in MEASURES[figure]}
-    assert [path.name for path in tmp_path.iterdir()] == ["broker.json"]
+        assert found["medians"][OWN].keys() == {measure.key for measure in known[figure]}
+    assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
 
 
 @pytest.mark.skipif(PEERS.kafka is None, reason=f"Kafka is not installed: {PEERS.missing.get('Kafka')}")
-def test_a_pair_with_kafka_has_its_ratios_and_targets(tmp_path: Path) -> None:
-    file = tmp_path / "broker.json"
-    finished = kraftlog(
-        *("bench", "broker", *SIZES, "--only", "produce-64k,one-record-flushed", "--json", file, "--dir", tmp_path),
-        timeout=280,
-    )
+@pytest.mark.parametrize(
+    ("words", "only", "targets"),
+    [(ONE, "produce-64k,one-record-flushed", [1, 3]), (THREE, "produce-10,one-record", [1, 2])],
+    ids=["broker", "replication"],
+)
+def test_a_pair_with_kafka_has_its_ratios_and_targets(
+    words: Words, only: str, targets: list[int], tmp_path: Path
+) -> None:
+    file = tmp_path / "figures.json"
+    finished = kraftlog(*("bench", *words, "--only", only, "--json", file, "--dir", tmp_path), timeout=280)
     assert (finished.code, finished.errors) == (0, "")
     figures = json.loads(file.read_text())["figures"]
     for found in figures.values():
         (pair,) = found["pairs"]
         assert pair.keys() == {OWN, KAFKA}
-    assert [len(found["targets"]) for found in figures.values()] == [1, 3]
+    assert [len(found["targets"]) for found in figures.values()] == targets

@@ -110,7 +110,7 @@ class StockKafka(System):
         """The file of each node, in a new directory."""
         self._directory.mkdir()
         files = {}
-        for node_id, settings in self._settings(controller).items():
+        for node_id, settings in self.settings(controller).items():
             files[node_id] = self._properties(node_id)
             lines = {**settings, "log.dirs": self.data_path(node_id), **configs}
             files[node_id].write_text("".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
@@ -119,7 +119,7 @@ class StockKafka(System):
     def _properties(self, node_id: int) -> Path:
         return self._directory / f"node-{node_id}.properties"
 
-    def _settings(self, controller: Endpoint) -> dict[int, dict[str, object]]:
+    def settings(self, controller: Endpoint) -> dict[int, dict[str, object]]:
         """What has no default, of each node, and as many replicas as there are brokers."""
         count = len(self._endpoints)
         controller_id = CONTROLLER_ID if count > 1 else min(self._endpoints)

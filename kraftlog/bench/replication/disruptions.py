@@ -21,7 +21,7 @@ from kraftlog.bench.broker.system import System
 from kraftlog.bench.process_usage import is_stopped, processor_seconds
 from kraftlog.bench.replication.experiments import Sizes, topic_configs
 
-RECORDS_PER_SECOND: Final = 10
+RECORDS_PER_SECOND: Final = 5
 """Of each partition."""
 STOPPED_PARTITIONS: Final = 1
 """Of which a broker follows that is stopped. A broker answers the requests of a connection in order: with more of them,

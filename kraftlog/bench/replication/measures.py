@@ -42,6 +42,7 @@ MEASURES: Final[Measures] = {
     "follower-stopped": (
         limited(1.5 * LAG_TIME_MAX_SECONDS, "all_again_seconds", "all partitions produce again", "s", 2),
         limited(1.5 * LAG_TIME_MAX_SECONDS, "out_of_isr_seconds", "it has left the ISR", "s", 2),
+        _SLOWEST,
         _ERRORS,
     ),
 }

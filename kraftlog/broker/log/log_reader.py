@@ -36,6 +36,9 @@ class LogReader:
         At most `max_bytes`, and none if the first batch is larger; but with `min_one_batch` that is whole however large
         it is (DB-66). They are of one segment. Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
         """
+        if offset == end_offset == self._segments.last.end_offset:  # most of a follower's partitions, at each fetch
+            self._health.check()
+            return None
         with self._health:
             self._check_in_range(offset)
             found = self._segments.locate(offset)

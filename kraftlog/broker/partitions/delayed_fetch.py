@@ -37,6 +37,8 @@ class DelayedFetch:
         self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
         """While it waits: how many bytes each partition has."""
+        self._without: dict[Partition, Located] = {}
+        """Partitions that had nothing and have not changed since: the answer need not look at them again."""
         self._available_bytes = 0
 
     @property
@@ -63,6 +65,8 @@ class DelayedFetch:
         for wanted, one in zip(self._wanted, located, strict=True):
             self._waiting[wanted.partition] = wanted
             self._available[wanted.partition] = one.byte_count
+            if not one.byte_count:
+                self._without[wanted.partition] = one
             wanted.partition.watch(self, to_log_end=self._reader.is_follower)
         self._available_bytes = sum(self._available.values())
         self._runtime = runtime
@@ -70,6 +74,7 @@ class DelayedFetch:
 
     def partition_changed(self, partition: Partition) -> None:
         """There may be more to read, or an error to report."""
+        self._without.pop(partition, None)
         wanted = self._waiting.get(partition)
         if self._is_done or self._is_due or wanted is None or self._runtime is None:
             return
@@ -80,10 +85,14 @@ class DelayedFetch:
             self.expire()
         elif self._available_bytes >= min(self._min_bytes, self._bytes_max):
             self._is_due = True
-            self._runtime.call_soon(self.expire)
+            self._runtime.call_soon(self._answer)
 
     def expire(self) -> None:
         """Answer with what there is."""
+        self._without.clear()
+        self._answer()
+
+    def _answer(self) -> None:
         if not self._is_done:
             self._finish(self._locate())
 
@@ -93,7 +102,9 @@ class DelayedFetch:
         bytes_left = self._bytes_max
         min_one_batch = True
         for wanted in self._wanted:
-            one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            one = self._without.get(wanted.partition)
+            if one is None:
+                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
             if one.byte_count:
                 min_one_batch = False
                 bytes_left = max(0, bytes_left - one.byte_count)

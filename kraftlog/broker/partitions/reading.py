@@ -195,6 +195,8 @@ def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
     """
     if wanted.last_fetched_epoch == NO_EPOCH:
         return None
+    if wanted.last_fetched_epoch == log.epochs.latest and wanted.offset <= log.log_end_offset:
+        return None
     end = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
     if end.epoch == NO_EPOCH or end.end_offset < 0:
         raise ApiError(

@@ -32,7 +32,7 @@ class Interruption(Load):
     def run(self) -> dict[str, float]:
         """When every partition takes records again, the slowest one, and errors. Raises ApiError."""
         producer = Producer({**self.client_settings, "acks": "all", "linger.ms": 0, "enable.idempotence": True})
-        seen = _Seen(self.partitions)
+        seen = Seen(self.partitions)
         value = self.value()
 
         def send_until(is_over: Callable[[], bool]) -> None:
@@ -57,7 +57,7 @@ class Interruption(Load):
         return seen.figures()
 
 
-class _Seen:
+class Seen:
     """What the client was told of its records."""
 
     def __init__(self, partitions: int) -> None:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftlog.kafka.messages.fetch import FetchResponse
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
+from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.statemachine.builders import batch as metadata_batch
 from tests.statemachine.builders import remove_topic
@@ -60,6 +61,19 @@ def test_a_fetch_and_a_produce_that_wait_end_when_another_broker_leads(tmp_path:
     assert [part.error_code for part in world.fetched()] == [ErrorCode.FENCED_LEADER_EPOCH]
     assert world.produced_codes() == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
     assert world.replica().watcher_count == 0
+
+
+def test_a_followers_fetch_that_is_due_has_what_came_to_any_partition_until_it_is_answered(tmp_path: Path) -> None:
+    others = [replicas(index=index, on=[1, 2]) for index in range(3)]
+    world = BrokerWorld(tmp_path, [topic("clicks"), registration(2), *others])
+    world.read((0, 0), (1, 0), (2, 0), follower=2, broker_epoch=2)
+    assert world.answers == []
+    for index in (2, 0):
+        world.send((index, batch(1)), acks=0)
+    world.runtime.run()
+    (fetched,) = [answer for answer in world.answers if isinstance(answer, FetchResponse)]
+    parts = [part for of in fetched.responses for part in of.partitions]
+    assert [(part.partition_index, bool(part.records)) for part in parts] == [(0, True), (1, False), (2, True)]
 
 
 def test_a_fetch_waits_no_longer_than_its_client(tmp_path: Path) -> None:

@@ -24,8 +24,7 @@ OTHER_KINDS = (
 )
 
 
-@pytest.mark.slow  # six processes, which are started again: a minute, more on a busy machine
-@pytest.mark.parametrize("network", ["auto", "loopback"])
+@pytest.mark.parametrize("network", ["auto", pytest.param("loopback", marks=pytest.mark.slow)])
 async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> None:
     plan = Plan(
         seconds=5,
