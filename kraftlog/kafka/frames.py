@@ -46,8 +46,9 @@ class FrameReader:
     ) -> None:
         self._max = frame_bytes_max
         self._min = frame_bytes_min
-        self._shared = bytearray(SPACE_BYTES)
+        self._shared = bytearray()
         self._all_shared = memoryview(self._shared)
+        # Made when the first bytes come: thousands of connections may be open that never send any.
         self._shared_bytes = 0
         self._own: bytearray | None = None
         self._own_bytes = 0
@@ -62,6 +63,9 @@ class FrameReader:
     def space(self) -> memoryview:
         """Where the next bytes are to be put: at least one byte, until `received` says how many it were."""
         if self._own is None:
+            if not self._shared:
+                self._shared = bytearray(SPACE_BYTES)
+                self._all_shared = memoryview(self._shared)
             return self._all_shared[self._shared_bytes :] if self._shared_bytes else self._all_shared
         if self._own_bytes == len(self._own) < self._own_size:
             grown = bytearray(min(2 * len(self._own), self._own_size))
