@@ -61,6 +61,8 @@ class _Part:
     appended: Appended | None = None
     error: ApiError | None = None
     is_done: bool = False
+    leadership: int = 0
+    """Which of this broker's leaderships of the partition it was appended in."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +121,7 @@ class ProduceApi:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
             check_attributes(records, request.version, body.transactional_id)
             part.appended = self._append(partition, acks, records)
+            part.leadership = partition.leadership
         except ApiError as error:
             part.error = error
             part.is_done = True
@@ -263,6 +266,13 @@ class _PendingProduce:
             partition.raise_high_watermark()  # also after the request's time: readers wait for it still
         if part.is_done or partition is None:
             return
+        if error is None and part.leadership != partition.leadership:
+            # Consider a leader that has led no more, cut what it had appended, and leads again: what is flushed and
+            # committed at these offsets now may be another's.
+            error = ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"{partition} was led by another broker meanwhile, or its log was offline: try again",
+            )
         if error is not None:
             self._end(part, error)
         elif self._acks == ACKS_LEADER:

@@ -117,6 +117,10 @@ class Durability:
             self._waiting_since_ms = None
         if self._pending is not None:
             self._pending.end_offset = min(self._pending.end_offset, self.recovery_point)
+            # A closed segment that is the last one again takes more, which this flush does not cover.
+            self._pending.segments = tuple(
+                segment for segment in self._pending.segments if segment.base_offset < last_base_offset
+            )
 
     def removed_below(self, base_offset: int) -> None:
         """The segments below were removed."""

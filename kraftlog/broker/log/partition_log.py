@@ -293,7 +293,9 @@ class PartitionLog:
 
     def _settle_after_cut(self) -> None:
         end_offset = self.log_end_offset
-        self.log_start_offset = min(self.log_start_offset, end_offset)
+        if self.log_start_offset > end_offset:  # an unclean leader has less than what was deleted elsewhere
+            self._host.save_log_start(self.partition, end_offset)
+            self.log_start_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_end(end_offset)
         self.producers.truncate(self._segments.from_offset(0), end_offset)

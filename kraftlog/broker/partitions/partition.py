@@ -60,6 +60,7 @@ class Partition:
         "has_enough_in_sync",
         "is_leader",
         "leader_epoch",
+        "leadership",
         "leading",
         "log",
         "min_insync_replicas",
@@ -84,6 +85,8 @@ class Partition:
         """Whether this broker leads it."""
         self.leader_epoch = NO_EPOCH
         """The epoch of its leader."""
+        self.leadership = 0
+        """Another number after each time that this broker has ceased to lead, or its log has gone."""
         self.leading: Leading | None = None
         """What its leader knows of its followers, if this broker leads it and the log is online."""
         self.has_enough_in_sync = False
@@ -141,7 +144,7 @@ class Partition:
     def close(self, error: ApiError) -> None:
         """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
         self.log = None
-        self.leading = None
+        self.stop_leading()
         self._offline_code, self._offline_reason = error.code, str(error)
         self.notify_all()
 
@@ -195,13 +198,14 @@ class Partition:
     def stop_leading(self) -> None:
         """Another broker leads, or none: nothing is known of followers any more."""
         self.leading = None
+        self.leadership += 1
 
     def check_isr(self) -> None:
-        """Have those leave the ISR that are not caught up, and those join that should be in it (DB-15)."""
+        """Have those leave the ISR that are not caught up (DB-15)."""
         leading, log = self.leading, self.log
         if leading is None or log is None:
             return
-        wanted = leading.wanted_isr(log.high_watermark, log.log_end_offset, self._replication.now_ms())
+        wanted = leading.isr_without_lagging(log.log_end_offset, self._replication.now_ms())
         if wanted is not None:
             self._replication.ask_for_isr(self, wanted)
 

@@ -116,11 +116,12 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
         diverging = _diverging(log, wanted)
         if diverging is not None:
             return Located(diverging=diverging)
-        if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
-            return Located()
         end_offset = readable_end(log, reader.isolation)
         limit = min(bytes_max, wanted.bytes_max)
-        return Located(log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch))
+        found = log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
+        if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
+            return Located()  # an offset that is out of range is refused all the same
+        return Located(found)
     except ApiError as error:
         return Located(error=error)
 

@@ -135,11 +135,17 @@ class Leading:
         if record.partition_epoch > self.partition_epoch:
             self.pending = None
             self._take_over(record)
+        elif record.partition_epoch == self.partition_epoch:
+            # The controller's answer has said the ISR. That replicas have gone with it, only the metadata says.
+            self._take_replicas(record)
 
     def _take_over(self, record: PartitionRecord) -> None:
         self.partition_epoch = record.partition_epoch
-        self.replicas = tuple(record.replicas)
         self.isr = tuple(record.isr)
+        self._take_replicas(record)
+
+    def _take_replicas(self, record: PartitionRecord) -> None:
+        self.replicas = tuple(record.replicas)
         others = [replica for replica in self.replicas if replica != self._broker_id]
         self.followers = {replica: self.followers.get(replica) or FollowerProgress() for replica in others}
 
@@ -207,23 +213,16 @@ class Leading:
 
     # --- changes of the ISR -------------------------------------------------------------------------------------------
 
-    def wanted_isr(self, high_watermark: int, log_end_offset: int, now_ms: float) -> tuple[int, ...] | None:
-        """The ISR that should be, if it is not the one that is; None while a change is under way.
+    def isr_without_lagging(self, log_end_offset: int, now_ms: float) -> tuple[int, ...] | None:
+        """The ISR without those that are not caught up; None if all are, or while a change is under way (DB-15).
 
-        Who is to leave goes first: one change at a time.
+        Nobody joins by this, as in Kafka. Consider a follower that has the leader's end, and that the controller has
+        taken out as it cannot be reached: while nothing is produced it would have the end still, and be asked back.
         """
         if self.pending is not None:
             return None
-        lagging = [replica for replica in self.isr if self._is_out_of_sync(replica, log_end_offset, now_ms)]
-        if lagging:
-            return tuple(replica for replica in self.isr if replica not in lagging)
-        joining = [
-            follower_id
-            for follower_id, follower in self.followers.items()
-            if follower_id not in self.isr
-            and not any(self._why_not(follower_id, follower, high_watermark, log_end_offset, now_ms))
-        ]
-        return (*self.isr, *joining) if joining else None
+        staying = tuple(replica for replica in self.isr if not self._is_out_of_sync(replica, log_end_offset, now_ms))
+        return None if len(staying) == len(self.isr) else staying
 
     def wants_to_join(self, follower_id: int, high_watermark: int, log_end_offset: int, now_ms: float) -> bool:
         """Whether a follower that has just fetched should be in the ISR, and is not (DB-14)."""

@@ -69,7 +69,16 @@ class Leader:
         return self.high_watermark
 
     def wanted(self) -> tuple[int, ...] | None:
-        return self.leading.wanted_isr(self.high_watermark, self.end, self.now_ms)
+        """The ISR that should be: without those that lag, or with those that may join."""
+        shrunk = self.leading.isr_without_lagging(self.end, self.now_ms)
+        if shrunk is not None:
+            return shrunk
+        joining = [
+            follower
+            for follower in self.leading.followers
+            if self.leading.wants_to_join(follower, self.high_watermark, self.end, self.now_ms)
+        ]
+        return (*self.leading.isr, *joining) if joining else None
 
     def reasons(self, follower_id: int) -> tuple[str, ...]:
         found = self.leading.describe(0, self.end, self.high_watermark, self.now_ms)
