@@ -269,6 +269,7 @@ class PartitionLog:
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
                 return
+            self._lower_start_before_cut(end_offset)
             while self._segments.last.base_offset >= end_offset:
                 self._segments.remove_last()
             self._segments.last.truncate(end_offset)
@@ -281,21 +282,29 @@ class PartitionLog:
             self._start_over(offset)
 
     def _start_over(self, offset: int) -> None:
-        # Retention shows the start by the first segment alone. While there is none a start after a crash must not begin
-        # below it: offsets would be used again.
-        self._host.save_log_start(self.partition, max(self.log_start_offset, offset))
+        # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
+        # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
+        self._host.save_log_start(self.partition, offset)
         self._segments.start_over(offset, self.last_append_ms)
         self.epochs.clear()
         self.producers.remove_all(offset)
         self.log_start_offset = self.high_watermark = offset
-        self._host.save_log_start(self.partition, offset)
         self._settle_after_cut()
+
+    def _lower_start_before_cut(self, end_offset: int) -> None:
+        """A cut below the log's start, as an unclean leader has less than what was deleted elsewhere, lowers it first.
+
+        Consider a start at 8, a cut to 4, and a kill when the segments are cut and the start on disk is still 8: the
+        log would begin there, empty. It would take from 8 on what its leader has appended meanwhile, and lack 4 to 7.
+        """
+        found = self._segments.locate(end_offset)
+        cut = end_offset if found is None else min(end_offset, found[1].header.base_offset)
+        if cut < self.log_start_offset:
+            self._host.save_log_start(self.partition, cut)
+            self.log_start_offset = cut
 
     def _settle_after_cut(self) -> None:
         end_offset = self.log_end_offset
-        if self.log_start_offset > end_offset:  # an unclean leader has less than what was deleted elsewhere
-            self._host.save_log_start(self.partition, end_offset)
-            self.log_start_offset = end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_end(end_offset)
         self.producers.truncate(self._segments.from_offset(0), end_offset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -36,6 +37,26 @@ def kill_before(files: MemoryFileSystem, operation: str, path: str, deed: Callab
         deed()
     files.before_operation = None
     files.end_process()
+
+
+def kill_after(files: MemoryFileSystem, operations: int, deed: Callable[[], object], *, loses_power: bool) -> None:
+    """Do something, in a process that is killed after some operations, if it comes to that, or loses its power."""
+    left = operations
+
+    def stop(_: str, __: str) -> None:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise Killed
+
+    files.before_operation = stop
+    with contextlib.suppress(Killed):
+        deed()
+    files.before_operation = None
+    if loses_power:
+        files.crash()
+    else:
+        files.end_process()
 
 
 def flushed(
@@ -97,25 +118,32 @@ def test_a_log_that_is_emptied_does_not_begin_below_its_start_after_a_kill(
     log.advance_high_watermark(2)
     log.delete_old_segments(NOW_MS + 2)
     append(log, batch(1))
-    left = operations
-
-    def stop(_: str, __: str) -> None:
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise Killed
-
-    files.before_operation = stop
-    with contextlib.suppress(Killed):
-        getattr(log, what)(2)
-    files.before_operation = None
-    if loses_power:
-        files.crash()
-    else:
-        files.end_process()
+    kill_after(files, operations, lambda: getattr(log, what)(2), loses_power=loses_power)
     log = log_in(open_directory(files, config=config), config)
     assert log.log_start_offset == 2
     assert append(log, batch(1)) >= 2
+
+
+@pytest.mark.parametrize("has_old_segments", [True, False])
+@pytest.mark.parametrize("cut", range(8))
+@pytest.mark.parametrize("loses_power", [False, True])
+def test_a_log_that_is_killed_while_it_is_cut_below_its_start_does_not_begin_behind_the_cut(
+    has_old_segments: bool, cut: int, loses_power: bool
+) -> None:
+    """Else it would fetch from its old start on, from a leader that has appended meanwhile, and lack what is below."""
+    for operations in range(40):
+        files, _, log = flushed(0)
+        for _ in range(5):
+            append(log, batch(2))
+            log.roll(NOW_MS)
+        log.flush()
+        log.advance_high_watermark(10)
+        log.delete_records(9)
+        if not has_old_segments:
+            log.delete_old_segments(NOW_MS)
+        kill_after(files, operations, partial(log.truncate, cut), loses_power=loses_power)
+        found = log_in(open_directory(files))
+        assert found.log_start_offset <= cut or found.log_end_offset == 10, operations
 
 
 def test_what_was_written_of_a_refused_append_is_not_mixed_with_the_next_ones() -> None:
