@@ -124,6 +124,11 @@ class FrameReader:
         return self._own is not None
 
     @property
+    def large_frame_bytes(self) -> int:
+        """The size of the frame that waits for its rest and has memory of its own; 0 if there is none."""
+        return 0 if self._own is None else self._own_size
+
+    @property
     def is_between_frames(self) -> bool:
         """Whether no part of a frame waits for its rest."""
         return self._own is None and not self._shared_bytes

@@ -268,7 +268,10 @@ class Connection(asyncio.BufferedProtocol):
         more_bytes = self._conversation.queued_bytes - self._queued_bytes
         if more_bytes > 0:
             self._waits_for_queue = not self._connections.queued.try_hold(self, more_bytes)
-            self._queued_bytes += 0 if self._waits_for_queue else more_bytes
+            if self._waits_for_queue:
+                self._hold_nothing_of_rest()
+            else:
+                self._queued_bytes += more_bytes
             return
         if self._waits_for_queue:
             self._waits_for_queue = False
@@ -276,6 +279,19 @@ class Connection(asyncio.BufferedProtocol):
         if more_bytes < 0:
             self._queued_bytes += more_bytes
             self._connections.queued.give_back(-more_bytes)
+
+    def _hold_nothing_of_rest(self) -> None:
+        """It waits for room for a request whose rest is not read until then: hold nothing for that one meanwhile.
+
+        Consider a client that holds 100 bytes of a request that is answered by now, and waits for 70 KiB for the next,
+        behind one that asks for more than all may hold together, and so waits until nobody holds anything.
+        """
+        needed_bytes = self._conversation.large_request_bytes
+        spare_bytes = self._queued_bytes - (self._conversation.queued_bytes - needed_bytes)
+        if needed_bytes and spare_bytes > 0:
+            self._connections.queued.try_hold(self, needed_bytes)  # not granted, since less was not
+            self._queued_bytes -= spare_bytes
+            self._connections.queued.give_back(spare_bytes)
 
     def _has_queue_room(self) -> bool:
         """One request always has, or it would never be whole."""

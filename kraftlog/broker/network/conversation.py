@@ -112,6 +112,11 @@ class Conversation:
         return self._frames.is_in_large_frame
 
     @property
+    def large_request_bytes(self) -> int:
+        """The size of the request whose rest is not there yet, if memory is held for it."""
+        return self._frames.large_frame_bytes
+
+    @property
     def queued_bytes(self) -> int:
         """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
         return self._frames.waiting_bytes + self._unanswered_bytes

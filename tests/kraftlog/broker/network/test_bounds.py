@@ -207,6 +207,28 @@ async def test_bytes_that_all_connections_have_queued() -> None:
         assert (served.counters.queued_bytes, served.counters.connections_paused) == (0, 0)
 
 
+async def test_who_waits_for_room_holds_nothing_that_one_who_waits_before_it_needs() -> None:
+    """The second waits until nobody holds anything; the first holds bytes that were of an earlier request."""
+    asked = Asked()
+    async with (
+        network(asked, queued_bytes_max=100 * KIB) as served,
+        await RawClient.connect(served) as first,
+        await RawClient.connect(served) as second,
+    ):
+        first.send(produce(10 * KIB))
+        earlier = await asked.reply()
+        second.send(produce(900 * KIB))
+        await until(lambda: served.counters.connections_paused == 1)
+        first.send(produce(70 * KIB))
+        await until(lambda: served.counters.connections_paused == 2)
+        earlier(None)
+        for size_bytes in (900 * KIB, 70 * KIB):
+            request, reply = await asked.next()
+            assert size_bytes < request.size_bytes < size_bytes + KIB
+            reply(None)
+        assert (served.counters.queued_bytes, served.counters.connections_paused) == (0, 0)
+
+
 async def test_who_waits_for_room_and_is_gone_waits_no_more() -> None:
     asked = Asked()
     async with (
