@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -44,7 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Two processes of tests must not choose the same port: one may be chosen long before somebody listens there."""
+    """Two processes of tests must not choose the same port: one may be chosen long before somebody listens there.
+
+    And whoever started them may have had them ignore signals, as nohup and shells in the background do. What they
+    start would ignore them, too.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])

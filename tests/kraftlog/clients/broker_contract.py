@@ -109,8 +109,10 @@ class BrokerContract(ClientsContract):
         of_user = [line.split("\t")[2:] for line in read.splitlines() if "\tuser-1\t" in line]
         assert of_user == [["", "user-1", "home"], ["trace:a1,from:web", "user-1", "paid"]]
         assert json.loads(copied)["Records"] == 1_004
-        checksums = set(re.findall(r"\b[0-9a-f]{32}\b", compared))
-        assert len(checksums) == 3  # each partition's and the sum: the copy has the same
+        read_of, written_of = (set(re.findall(r"\b[0-9a-f]{32}\b", part)) for part in compared.split("{", 1))
+        # Each partition's and the sum. Records without a key may all have gone where those with one go.
+        assert 2 <= len(read_of) <= 3
+        assert written_of == read_of
         assert len(re.findall(r'"Topic": "clicks"', directories)) == 2
 
     def test_log_directories_of_what_is_not_there(self, client: Client, broker: KafkaBroker) -> None:
