@@ -37,10 +37,11 @@ class DirectoryAssignments:
         self._is_pending = asyncio.Event()
 
     def placed(self, partition: Partition, directory_id: UUID) -> None:
-        """A replica is in that directory; nothing is to be done if the metadata says so."""
+        """A replica is in that directory, or in none; nothing is to be done if the metadata says so."""
         replicas, directories = list(partition.record.replicas), partition.record.directories
         at = replicas.index(self._broker_id)
         if at < len(directories) and directories[at] == directory_id.bytes:
+            self._pending.pop(partition, None)
             return
         self._pending[partition] = directory_id
         self._is_pending.set()

@@ -285,7 +285,7 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
     await life.registered()
     broker.epoch_of = lambda: life.last_broker_epoch
     assignments = DirectoryAssignments(client, broker.settings.broker_id, lambda: broker.epoch)
-    broker.partitions.on_created = assignments.placed
+    broker.partitions.on_placed = assignments.placed
 
     def log_lost() -> None:
         broker.log_lost()

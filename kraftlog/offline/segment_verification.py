@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.formats.batch_header import BatchHeader
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY, decode_aborted
 from kraftlog.broker.log.formats.names import (
@@ -20,7 +21,7 @@ from kraftlog.broker.log.formats.names import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kraftlog.broker.log.recovery import DamagedSegment, SegmentScan
+from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus, Problem
 

@@ -160,6 +160,28 @@ def test_what_is_acknowledged_is_the_same_bytes_on_every_broker(brokers: dict[in
         assert all(other == first for other in others)
 
 
+def test_bytes_that_change_under_a_leader_cost_nothing_and_the_next_start_copies_them_anew(
+    brokers: dict[int, BrokerProcess], topic: str, voters: LocalCluster, run: Run
+) -> None:
+    """DB-88."""
+    acknowledged = Acknowledgements()
+    produce(brokers, topic, RECORDS, acknowledged, "before")
+    (segment,) = (brokers[72].partitions / f"{topic}-1").glob("*.log")
+    with segment.open("r+b") as file:
+        file.seek(16)
+        file.write(b"\7")  # another magic
+    assert read_back(brokers, topic, RECORDS) == acknowledged.values
+    produce(brokers, topic, RECORDS, acknowledged, "after")
+    assert not acknowledged.errors
+    assert brokers[72].stop() == 0
+    brokers[72].start()
+    await_in_sync(run, voters, topic)
+    first, *others = logs_of(brokers, topic, 1)
+    assert all(other == first for other in others)
+    assert len(list(brokers[72].partitions.glob("*-stray"))) == 1
+    assert read_back(brokers, topic, 2 * RECORDS) == acknowledged.values
+
+
 def test_nothing_that_was_acknowledged_is_lost_when_the_leading_broker_is_killed(
     brokers: dict[int, BrokerProcess], topic: str, voters: LocalCluster, run: Run
 ) -> None:

@@ -127,7 +127,7 @@ class Durability:
         self._unflushed = [segment for segment in self._unflushed if segment.base_offset >= base_offset]
 
     def retire(self) -> None:
-        """The log is deleted: a flush that is under way has no consequences."""
+        """The log is deleted or damaged: a flush that is under way has no consequences."""
         if self._pending is not None:
             self._pending.is_needed = False
 

@@ -47,7 +47,7 @@ class LogHealth:
         """What follows from an error of a file is done; what to raise for it."""
         if isinstance(error, CorruptLog):
             self._offline_reason = str(error)
-            self._host.partition_damaged(self._partition, self._offline_reason)
+            self._host.partition_damaged(self._partition, error)
         elif not isinstance(error, OutOfSpace):
             self._host.fail(error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -16,6 +16,7 @@ import structlog
 from kraftbase.errors import CorruptLog, OutOfSpace
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.epoch_file import read_epochs, write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
@@ -32,7 +33,7 @@ from kraftlog.broker.log.formats.names import (
 )
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.producer_history import ProducerHistory
-from kraftlog.broker.log.recovery import DamagedSegment, SegmentScan
+from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.segment import Segment
 
 logger = structlog.get_logger(__name__)
@@ -130,8 +131,7 @@ class Loader:
         for name in names:
             path = join(self._directory, name)
             if name.endswith(DAMAGED_SUFFIX):
-                base_offset = offset_in_name(name.removesuffix(DAMAGED_SUFFIX), LOG_SUFFIX) or 0
-                raise DamagedSegment(path, 0, base_offset, "it was set aside at an earlier start")
+                raise DamagedSegment(path, 0, "it was set aside when that was found")
             if name.endswith(_OF_A_COMPACTION):
                 raise CorruptLog(
                     f"{path} is of a compaction that did not end, which only Kafka can finish: start that Kafka once,"
@@ -266,13 +266,7 @@ class Loader:
         flushed = min([self._found.recovery_point, *later[:1]])
         if self._found.log_start_offset >= self._found.recovery_point:
             flushed = 0  # all of it was deleted
-        try:
-            scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
-        except DamagedSegment:
-            self._handles.drop(scan.path)
-            self._files.rename(scan.path, scan.path + DAMAGED_SUFFIX)
-            self._files.fsync_directory(self._directory)
-            raise
+        scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
 
     def _close_indexes(self, segment: Segment) -> None:
         """Write the indexes; without room they stay in memory, and the next flush writes them."""

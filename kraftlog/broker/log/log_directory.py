@@ -24,6 +24,7 @@ import structlog
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.damage import DamagedSegment, set_segment_aside
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.checkpoints import (
@@ -46,6 +47,7 @@ from kraftlog.broker.log.formats.names import (
     deleted_directory_name,
     directory_name,
     is_deleted_directory,
+    is_stray_directory,
     partition_in_name,
     stray_directory_name,
 )
@@ -82,6 +84,7 @@ class LogDirectory:
         """The topic's id of each partition in the directory, if its file is there."""
         self.damaged: dict[TopicPartition, str] = {}
         """The partitions that are offline because of damage, and what was found."""
+        self._damaged_at_start: set[TopicPartition] = set()
         self.offline_reason = ""
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
@@ -223,7 +226,8 @@ class LogDirectory:
                 self._read_topic_id(partition, join(path, PARTITION_METADATA_NAME))
             self._open_log(partition, config, now_ms, on_progress)
         except CorruptLog as error:
-            self.partition_damaged(partition, str(error))
+            self.partition_damaged(partition, error)
+            self._damaged_at_start.add(partition)
 
     def _read_topic_id(self, partition: TopicPartition, path: str) -> None:
         try:
@@ -283,14 +287,23 @@ class LogDirectory:
         self._take_away(partition, name, reason)
         return name
 
+    def has_stray(self, partition: TopicPartition) -> bool:
+        """Whether files of a log of a partition were set aside. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        self.check_online()
+        try:
+            return any(is_stray_directory(name, partition) for name in self._files.list_directory(self.path))
+        except StorageError as error:
+            raise self.refusal(error) from error
+
     def _take_away(self, partition: TopicPartition, new_name: str, reason: ApiError) -> None:
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
+        self._damaged_at_start.discard(partition)
         self.topic_ids.pop(partition, None)
         if log is not None:
             self.commits.forget(log, reason)
             self._due_flushes.forget(log)
-            log.retire()
+            log.retire(f"{log.directory} was deleted")
         self.check_online()
         try:
             self._rename(partition, new_name)
@@ -417,15 +430,26 @@ class LogDirectory:
             self.commits.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self.offline_reason))
             self.on_lost()
 
-    def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
+    def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
         topic, partition_id = partition
-        logger.error("a partition is offline", topic=topic, partition=partition_id, reason=reason)
-        self.damaged[partition] = reason
+        logger.error("a partition is offline", topic=topic, partition=partition_id, reason=str(error))
+        self.damaged[partition] = str(error)
         log = self.logs.pop(partition, None)
         if log is not None:
+            self.commits.forget(log, ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
             self._due_flushes.forget(log)
+            log.retire(str(error))
+        if isinstance(error, DamagedSegment):
+            try:
+                set_segment_aside(self._handles, error.path)
+            except (StorageError, FlushFailed) as failure:
+                self.fail(failure)
         self.on_lost()
+
+    def was_damaged_at_start(self, partition: TopicPartition) -> bool:
+        """Whether a log is damaged, and was so already when the directory was opened."""
+        return partition in self._damaged_at_start
 
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""

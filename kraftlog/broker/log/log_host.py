@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from kraftbase.errors import CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
 
 
@@ -19,7 +20,7 @@ class LogHost(Protocol):
         """A file could not be read or written: the directory is offline from now on."""
         ...
 
-    def partition_damaged(self, partition: TopicPartition, reason: str) -> None:
+    def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
         ...
 

@@ -142,6 +142,27 @@ class LogManager:
         if directory is not None:
             directory.delete_log(partition, self._new_id(), reason)
 
+    def set_damaged_aside(self, partition: TopicPartition) -> None:
+        """Keep the files of a damaged log under another name, as those of a stray: its records are elsewhere.
+
+        One that was kept before is enough: then this one is deleted, or a bad disk would fill itself. Raises
+        ApiError(KAFKA_STORAGE_ERROR).
+        """
+        directory = self.directory_of(partition)
+        if directory is None:
+            return
+        reason = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, directory.damaged[partition])
+        name = directory_name(partition)
+        if directory.has_stray(partition):
+            directory.delete_log(partition, self._new_id(), reason)
+            logger.warning("a damaged log is deleted, and copied anew from its leader", log=name, path=directory.path)
+        else:
+            kept_as = directory.set_stray_aside(partition, self._new_id(), reason)
+            logger.warning(
+                "a damaged log is set aside, and copied anew from its leader; delete what is kept if nobody needs it",
+                log=name, kept_as=kept_as, path=directory.path,
+            )  # fmt: skip
+
     def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
         """Set every log aside whose partition has no topic id here, or another one than its files say.
 

@@ -223,9 +223,9 @@ class PartitionLog:
         """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""
         return self.durability.flush()
 
-    def retire(self) -> None:
-        """The log is deleted: it takes nothing more, and a flush that is under way has no consequences."""
-        self._health.retire(f"{self.directory} was deleted")
+    def retire(self, reason: str) -> None:
+        """It is deleted, or damaged: it takes nothing more, and a flush that is under way has no consequences."""
+        self._health.retire(reason)
         self.durability.retire()
 
     def close(self) -> None:

@@ -14,7 +14,8 @@ between.
 - A batch below 100 does not read back: that was flushed, so it is damage whatever its bytes are.
 
 A segment that is damaged is set aside: its log is renamed to `.damaged`, and nothing else of the partition is touched.
-The partition is offline on this broker until an operator has decided, also after further starts.
+The partition is offline on this broker, also after further starts: if another replica can lead it, until this one is
+copied anew (`damaged_replicas`), else until an operator has put the segment back.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kraftbase.errors import CorruptLog
 from kraftbase.files.files import SECTOR_BYTES, File, FileSystem
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.formats.batch_header import (
     BATCH_BYTES_MIN,
     BatchHeader,
@@ -37,21 +38,6 @@ from kraftlog.kafka.record_batch import MAGIC
 
 PIECE_BYTES: Final = 1024 * 1024
 _MAGIC_AT: Final = 16
-
-
-class DamagedSegment(CorruptLog):
-    """A segment has damage that no crash leaves. `path` is its log; the partition is offline on this broker."""
-
-    def __init__(self, path: str, position: int, next_offset: int, evidence: str) -> None:
-        super().__init__(
-            f"{path} is damaged at byte {position}: no valid batch with offset {next_offset} is there, but"
-            f" {evidence}. The partition is offline on this broker, and nothing of it was deleted. If it has another"
-            " replica, delete its directory while the broker is down, and it is copied anew; if not, put back the"
-            " segment as it was"
-        )
-        self.path = path
-        self.position = position
-        self.next_offset = next_offset
 
 
 class SegmentScan:
@@ -186,4 +172,5 @@ class SegmentScan:
         return False
 
     def _damaged(self, evidence: str) -> DamagedSegment:
-        return DamagedSegment(self.path, self.end_position, self.end_offset, evidence)
+        what = f"no valid batch with offset {self.end_offset} is there, but {evidence}"
+        return DamagedSegment(self.path, self.end_position, what)

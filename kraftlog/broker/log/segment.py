@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 
 from kraftbase.checks import check
 from kraftbase.checksum import crc32c
-from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.errors import StorageError
 from kraftbase.files.files import join
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, NO_TIMESTAMP, BatchHeader, read_header
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
@@ -168,7 +169,7 @@ class Segment:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def batches(self, position: int, end_position: int | None = None) -> Iterator[BatchPlace]:
-        """The batches from a position at which one begins. Raises CorruptLog for bytes that are no header."""
+        """The batches from a position at which one begins. Raises DamagedSegment for bytes that are no header."""
         end_position = self.size_bytes if end_position is None else end_position
         piece, piece_at = b"", position
         while position < end_position:
@@ -179,10 +180,7 @@ class Segment:
                     raise MalformedBytes("header", "the file ends within it")
                 header = read_header(piece, position - piece_at)
             except MalformedBytes as error:
-                raise CorruptLog(
-                    f"{self.path} is damaged at byte {position}: {error}. The partition is offline on this broker, and"
-                    " nothing of it was deleted"
-                ) from None
+                raise DamagedSegment(self.path, position, str(error)) from None
             yield BatchPlace(position, header)
             position += header.size_bytes
 

@@ -17,6 +17,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.partitions.damaged_replicas import Step, next_step
 from kraftlog.broker.partitions.partition import NO_EPOCH, Partition, Replication
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.types import NO_LEADER, Offset
@@ -24,7 +25,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
-from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
@@ -77,8 +78,8 @@ class Partitions:
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._metadata: sqlite3.Connection | None = None
-        self.on_created: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
-        """Called with the directory that a new replica was put into."""
+        self.on_placed: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
+        """Called with the directory that a replica is in, which the controller is to be told; LOST if in none."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -176,9 +177,11 @@ class Partitions:
             return
         else:
             epoch_before = partition.leader_epoch
+        had_log = partition.log is not None
         # The setting may change with it: an ISR that has shrunk counts with the setting that it has shrunk under.
         partition.update(record, self._settings.min_insync_replicas(partition.name.topic))
-        if partition.leader_epoch != epoch_before:
+        self._settle(partition)
+        if partition.leader_epoch != epoch_before or (partition.log is not None) != had_log:
             self._take_role(partition)
         else:
             partition.lead()
@@ -206,21 +209,49 @@ class Partitions:
         topic_id = UUID(bytes=partition.topic_id)
         config = self._settings.log_config(partition.name.topic)
         try:
-            directory = self._logs.directory_of(partition.name)
-            if directory is None:
+            if self._logs.directory_of(partition.name) is None:
                 self._check_may_be_made(partition)
                 wanted_id = UUID(bytes=self._assigned_directory(partition))
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
-                directory = self._logs.directory_of(partition.name)
             else:
                 partition.log = self._logs.log_of(partition.name)
                 partition.log.config = config
-            if directory is not None:
-                self.on_created(partition, directory.directory_id)
         except ApiError as error:
             if str(error) != partition.offline_reason:
                 logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
+
+    def _settle(self, partition: Partition) -> None:
+        """Do something about a log that is damaged, or tell the controller where the log is.
+
+        That is needed not just once. Consider a controller that hears of damage when the log has been copied anew.
+        """
+        self._mend(partition)
+        directory = self._logs.directory_of(partition.name)
+        if directory is not None and partition.log is not None:
+            self.on_placed(partition, directory.directory_id)
+
+    def _mend(self, partition: Partition) -> None:
+        """Have others serve in the place of a replica whose log is damaged, and copy it anew if that is safe."""
+        directory = self._logs.directory_of(partition.name)
+        if directory is None or partition.name not in directory.damaged or directory.offline_reason:
+            return
+        step = next_step(
+            partition.record, self.broker_id, is_lost=self._assigned_directory(partition) == LOST_DIRECTORY,
+            was_damaged_at_start=directory.was_damaged_at_start(partition.name),
+        )  # fmt: skip
+        match step:
+            case Step.LEAVE:
+                self.on_placed(partition, UUID(bytes=LOST_DIRECTORY))
+            case Step.GIVE_UP_RECORDS:
+                self.on_placed(partition, directory.directory_id)
+            case Step.COPY_ANEW:
+                try:
+                    self._logs.set_damaged_aside(partition.name)
+                except ApiError as error:
+                    logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
+                else:
+                    self._open(partition)
 
     def _check_may_be_made(self, partition: Partition) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
@@ -232,7 +263,8 @@ class Partitions:
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
         assigned = self._assigned_directory(partition)
-        if assigned != UNASSIGNED_DIRECTORY and assigned not in {of.directory_id.bytes for of in online}:
+        known = {UNASSIGNED_DIRECTORY, LOST_DIRECTORY, *(of.directory_id.bytes for of in online)}
+        if assigned not in known:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {partition} may be in a log directory that is offline: repair that, and restart",
@@ -271,6 +303,7 @@ class Partitions:
                 if self._logs.directory_of(partition.name) is None:
                     self._open(partition)
                     if partition.log is not None:
+                        self._settle(partition)
                         self._take_role(partition)
                 continue
             try:
@@ -278,6 +311,7 @@ class Partitions:
             except ApiError as error:
                 self.followers.unfollow(partition)
                 partition.close(error)
+                self._mend(partition)
 
     def check_isrs(self) -> None:
         """Have those leave an ISR that are not caught up; due every half of `replica.lag.time.max.ms` (DB-15)."""

@@ -110,7 +110,7 @@ class Broker:
             machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
         )
         self.partitions = Partitions(self.logs, self._configs, replication)
-        self.partitions.on_created = machine.replica_placed
+        self.partitions.on_placed = machine.replica_placed
         settings = FetchSettings(
             wait_max_ms=parameters.fetch_wait_ms, max_bytes=parameters.fetch_bytes_max,
             response_max_bytes=2 * parameters.fetch_bytes_max, backoff_ms=parameters.backoff_ms,
@@ -196,8 +196,3 @@ class Broker:
     def offline_directories(self) -> list[bytes]:
         """The ids of the directories that have failed since the start."""
         return [of.directory_id.bytes for of in self.logs.directories if of.offline_reason]
-
-    @property
-    def damage(self) -> str:
-        """What was found of damage."""
-        return "; ".join(reason for directory in self.logs.directories for reason in directory.damaged.values())

@@ -26,8 +26,17 @@ from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.crash import Crash
+from statemachine.query.partition_descriptions import TopicPartition
 
 ANY_EPOCH: Final = -1
+
+
+class KnownRot(Protocol):
+    """What has changed on the disks."""
+
+    def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Whether a replica's log has rotted, or had: the damage is no bug."""
+        ...
 
 
 class Watched(Protocol):
@@ -37,6 +46,11 @@ class Watched(Protocol):
     marks: Marks
     metadata: CommittedTopics
     machines: dict[int, Machine]
+
+    @property
+    def rot(self) -> KnownRot:
+        """What has changed on the disks."""
+        ...
 
     def note(self, text: str) -> None:
         """Enter something in the trace."""
@@ -108,12 +122,14 @@ class Court:
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def broker_started(self, machine: Machine) -> None:
-        """Nothing that it has is damaged."""
+        """Nothing that it has is damaged, but for what has rotted."""
         self._fetches[machine.broker_id] = FetchesAtLeader()
         self._seen[machine.broker_id] = {}
         self._brokers.pop(machine.broker_id, None)
-        if machine.broker is not None and machine.broker.damage:
-            raise Violation(f"{SOUND}: {machine.broker.damage}")
+        for directory in machine.broker.logs.directories if machine.broker is not None else ():
+            for partition, reason in directory.damaged.items():
+                if not self._world.rot.is_known(machine.broker_id, partition):
+                    raise Violation(f"{SOUND}: {reason}")
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """What it has had in memory is gone; without power, maybe more."""
@@ -262,7 +278,8 @@ class Court:
         if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
             return
         for broker_id in judge.state.isr:
-            self._check_has(topic, key, broker_id, base_offset, batch, judge)
+            if not self._world.rot.is_known(broker_id, TopicPartition(topic.name, key[1])):
+                self._check_has(topic, key, broker_id, base_offset, batch, judge)
 
     def _check_has(
         self, topic: Topic, key: Key, broker_id: int, base_offset: int, batch: Batch, judge: PartitionJudge

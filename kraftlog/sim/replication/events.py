@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.marks import Marks
-from kraftlog.sim.replication.parameters import FAULT_KINDS
+from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT
 from kraftlog.sim.virtual.crash import Crash
 
 REQUIRED: Final = (
-    *(f"fault: {kind}" for kind in FAULT_KINDS),
+    *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT)),
+    "a damaged log was copied anew",
     *(f"ended: {crash}" for crash in Crash),
     "a broker started",
     "killed between two operations",

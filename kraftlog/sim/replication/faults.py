@@ -10,6 +10,7 @@ from typing import Final
 
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.parameters import ROT
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
 from kraftlog.sim.virtual.crash import Crash
@@ -127,6 +128,8 @@ class Faults:
 
     def _harm_disk(self, kind: str, machine: Machine) -> bool:
         random = self._random
+        if kind == ROT:
+            return machine.is_up and self._world.rot.begin(machine, random)
         if kind == "disk: full":
             machine.files.space_limit = machine.files.used_bytes() + random.choice([0, 100, 2_000])
             self._later(partial(setattr, machine.files, "space_limit", None))

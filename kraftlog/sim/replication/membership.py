@@ -167,6 +167,7 @@ class Membership:
         replicas, directories = list(partition.record.replicas), partition.record.directories
         at = replicas.index(self._member.broker_id)
         if at < len(directories) and directories[at] == directory_id.bytes:
+            self._placed.pop(partition, None)
             return
         self._placed[partition] = directory_id.bytes
         if len(self._placed) == 1:
@@ -174,6 +175,8 @@ class Membership:
 
     def _tell_places(self) -> None:
         told = dict(self._placed)
+        if not told:
+            return
         assignments = [
             admin_pb2.DirectoryAssignment(
                 topic_id=partition.topic_id, partition_id=partition.index, directory_id=directory_id

@@ -37,6 +37,9 @@ FAULT_KINDS: Final = (
 )
 """In the order in which seeds draw them. A new kind goes to the end."""
 
+ROT: Final = "disk: bytes of a log change"
+"""A kind that is drawn by itself, and last: so the other draws of a seed have stayed what they were."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicParameters:
@@ -127,6 +130,8 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
         has_slow_disks=random.random() < 0.25,
         has_codec=random.random() < 0.1,
     )
+    if random.random() < 0.2 and ROT not in overrides.without_faults:
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

@@ -28,6 +28,8 @@ START_MAX: Final = 40
 """Half seconds that it may take until all topics are there."""
 PEACE_MAX: Final = 80
 """Half seconds that it may take until everything is in sync again."""
+PUT_BACK_AFTER: Final = 30
+"""Half seconds until somebody looks after logs that are damaged, and that brokers have not copied anew."""
 
 
 def run_replication(seed: int, overrides: Overrides | None = None, *, echo: bool = False) -> Outcome:
@@ -74,9 +76,12 @@ def _run(world: World) -> None:
     world.is_quiet = True
     world.heal()
     administrator.end_throttles()
-    if not _wait(world, PEACE_MAX, lambda: not world.court.unsettled()):
+    if not _wait(world, PUT_BACK_AFTER, lambda: not world.court.unsettled()):
+        world.rot.put_back()
+    if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: not world.court.unsettled()):
         raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
     world.judge_now()
+    world.rot.count_copied()
 
 
 def _wait(world: World, steps: int, is_done: Callable[[], bool]) -> bool:

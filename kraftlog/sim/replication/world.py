@@ -14,6 +14,7 @@ from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.replication.rot import Rot
 from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
 from kraftlog.sim.virtual.clock import START_OF_TIME_MS
 from kraftlog.sim.virtual.crash import Crash
@@ -45,6 +46,7 @@ class World:
         self.metadata = CommittedTopics(names)
         self.court = Court(self)
         self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
+        self.rot = Rot(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
         """Brokers to which the metadata takes that many milliseconds more."""

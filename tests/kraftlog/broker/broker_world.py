@@ -146,7 +146,7 @@ class BrokerWorld:
             self.logs, self.configs, Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
         )
         self.placed: list[tuple[str, UUID]] = []
-        self.partitions.on_created = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
+        self.partitions.on_placed = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())

@@ -74,6 +74,13 @@ def stray_directory_name(partition: TopicPartition, unique: UUID) -> str:
     return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix
 
 
+def is_stray_directory(name: str, partition: TopicPartition) -> bool:
+    """Whether it is a name of the directory of a stray log of a partition."""
+    shortest = stray_directory_name(partition, UUID(int=0))
+    at = len(shortest) - len("-stray")
+    return name[: at - 32] + name[at:] == shortest[: at - 32] + shortest[at:]
+
+
 def is_deleted_directory(name: str) -> bool:
     """Whether it is the name of a directory that is to be deleted, with what is in it."""
     return _DELETED_DIRECTORY.match(name) is not None

@@ -94,7 +94,7 @@ def test_damage_before_valid_batches_is_no_torn_tail_and_stays_named() -> None:
         assert not directory.offline_reason, "the other partitions of the directory are used"
         assert read_whole(files, FIRST + ".damaged") == stored
         directory.release()
-    assert "set aside at an earlier start" in directory.damaged[CLICKS]
+    assert "set aside when that was found" in directory.damaged[CLICKS]
 
 
 def test_damage_below_the_recovery_point_is_found_even_at_the_end() -> None:

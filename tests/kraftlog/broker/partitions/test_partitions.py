@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import ErrorCode, StorageError
+from kraftbase.errors import CorruptLog, ErrorCode, StorageError
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
@@ -75,7 +75,7 @@ def test_a_new_partition_is_made_in_the_directory_that_is_left(tmp_path: Path) -
 
 def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
-    world.logs.directories[0].partition_damaged(world.replica().name, "damaged")
+    world.logs.directories[0].partition_damaged(world.replica().name, CorruptLog("damaged"))
     world.partitions.check_logs()
     world.read((0, 0))
     assert [part.error_code for part in world.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]

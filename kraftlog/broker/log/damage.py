@@ -1,0 +1,31 @@
+"""Bytes of a segment that have changed on the disk: what is raised, and how the segment is kept aside (FM-01)."""
+
+from __future__ import annotations
+
+from kraftbase.errors import CorruptLog
+from kraftbase.files.files import parent_directory
+from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.names import DAMAGED_SUFFIX
+
+
+class DamagedSegment(CorruptLog):
+    """A segment has damage that no crash leaves. `path` is its log; the partition is offline on this broker."""
+
+    def __init__(self, path: str, position: int, what: str) -> None:
+        super().__init__(
+            f"{path} is damaged at byte {position}: {what}. The partition is offline on this broker, and nothing of it"
+            " was deleted. If another replica leads it, restart this broker, which copies it anew; if none does, put"
+            " the segment back as it was"
+        )
+        self.path = path
+
+
+def set_segment_aside(handles: FileHandles, path: str) -> None:
+    """Rename a segment's log, durably: the partition is offline at the next starts, too. Raises StorageError.
+
+    One that was set aside before stays what it is.
+    """
+    if not path.endswith(DAMAGED_SUFFIX):
+        handles.drop(path)
+        handles.files.rename(path, path + DAMAGED_SUFFIX)
+        handles.files.fsync_directory(parent_directory(path))

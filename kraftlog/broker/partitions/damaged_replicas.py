@@ -1,0 +1,48 @@
+"""What a broker does about a replica here whose log is damaged, so that the others serve in its place (DB-88).
+
+Kafka takes the whole log directory offline for one bad segment. Here the others in it go on. The controller is told, of
+this replica alone, that its directory is lost (KIP-858): so it leaves the ISR, and another one leads.
+
+It is copied anew from its leader only by a broker that has found the damage at its start. Consider a follower that is
+caught up, and whose Fetch is on its way to the leader. Its log turns out to be damaged, and it begins anew at offset 0.
+Then the Fetch arrives, and the leader has the follower enter the ISR, with nothing. A Fetch from before the start has
+an old broker epoch, and counts for nothing (KIP-903).
+"""
+
+from __future__ import annotations
+
+import enum
+
+from kraftpb.v1.metadata_pb2 import PartitionRecord
+from raft.core.types import NO_LEADER
+
+
+class Step(enum.Enum):
+    """What to do next; when the metadata has changed, it may be another one."""
+
+    WAIT = enum.auto()
+    """Nothing can be done now, or by the broker at all: no other replica has its records for sure."""
+    LEAVE = enum.auto()
+    """Tell the controller that the replica is in no directory any more: it leaves the ISR and leads no more."""
+    GIVE_UP_RECORDS = enum.auto()
+    """Tell the controller that it is in a directory again, and so begins anew: it is not eligible to lead any more."""
+    COPY_ANEW = enum.auto()
+    """Set the files aside, begin with an empty log, and follow."""
+
+
+def next_step(record: PartitionRecord, broker_id: int, *, is_lost: bool, was_damaged_at_start: bool) -> Step:
+    """What a broker does about its damaged replica of a partition.
+
+    `is_lost`: the metadata says that the replica is in no directory.
+    """
+    may_lead_instead = {*record.isr, *record.eligible_leader_replicas} - {broker_id}
+    is_eligible = broker_id in record.eligible_leader_replicas
+    if not may_lead_instead:
+        return Step.WAIT
+    if broker_id in record.isr or (is_eligible and not is_lost):
+        return Step.WAIT if is_lost else Step.LEAVE
+    if record.leader in (NO_LEADER, broker_id):
+        return Step.WAIT
+    if is_eligible:
+        return Step.GIVE_UP_RECORDS
+    return Step.COPY_ANEW if was_damaged_at_start else Step.WAIT

@@ -1,0 +1,133 @@
+"""Bytes of a log change on a disk, while its broker is down; and an operator who puts them back, at the end.
+
+One replica of a partition at most, so that the others can serve. If none of them can, as they are not in sync when the
+damage is found, the partition waits for the operator. Only what a start reads for sure is changed: what is flushed of
+the last segment, but the first 16 bytes of a batch, over which its checksum does not go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol
+
+from kraftbase.files.files import join, read_whole
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.formats.batch_header import read_headers
+from kraftlog.broker.log.formats.checkpoints import decode_offsets
+from kraftlog.broker.log.formats.names import (
+    DAMAGED_SUFFIX,
+    LOG_SUFFIX,
+    RECOVERY_POINTS_NAME,
+    directory_name,
+    is_stray_directory,
+    offset_in_name,
+)
+from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.metadata import Key, Topic
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.virtual.crash import Crash
+from statemachine.query.partition_descriptions import TopicPartition
+
+_BEHIND_BASE_OFFSET_AND_EPOCH: Final = 16
+
+
+class Surroundings(Protocol):
+    """The world, as far as rot goes."""
+
+    parameters: ReplicationParameters
+    court: Court
+    machines: dict[int, Machine]
+
+    def topic_of(self, key: Key) -> Topic | None:
+        """The topic of a partition."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RottenLog:
+    """A byte of a replica's log that has changed."""
+
+    broker_id: int
+    path: str
+    position: int
+    right: int
+
+
+class Rot:
+    """Of all disks."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._logs: dict[TopicPartition, RottenLog] = {}
+
+    def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Whether a replica's log has rotted, or had: the damage is no bug."""
+        return partition in self._logs and self._logs[partition].broker_id == broker_id
+
+    def begin(self, machine: Machine, random: Random) -> bool:
+        """Kill a broker, and change a bit of a log that it has; returns False if no log is fit for that."""
+        machine.end(Crash.KILLED)
+        found = [
+            (partition, path, position)
+            for partition in self._candidates(machine)
+            for path, position in self._places(machine.files, partition, random)
+        ]
+        if not found:
+            return False
+        partition, path, position = random.choice(found)
+        right = read_whole(machine.files, path)[position]
+        machine.files.damage(path, position, bytes([right ^ 1 << random.randrange(8)]))
+        self._logs[partition] = RottenLog(machine.broker_id, path, position, right)
+        return True
+
+    def _candidates(self, machine: Machine) -> list[TopicPartition]:
+        """The partitions that others can serve, as things are."""
+        found = []
+        for key, judge in self._world.court.judges.items():
+            topic, state = self._world.topic_of(key), judge.state
+            if topic is None or machine.broker_id not in state.replicas or not {*state.isr} - {machine.broker_id}:
+                continue
+            partition = TopicPartition(topic.name, key[1])
+            if partition not in self._logs:
+                found.append(partition)
+        return found
+
+    def _places(self, files: MemoryFileSystem, partition: TopicPartition, random: Random) -> list[tuple[str, int]]:
+        for number in range(self._world.parameters.directories):
+            directory = f"logs-{number}"
+            path = join(directory, directory_name(partition))
+            checkpoint = join(directory, RECOVERY_POINTS_NAME)
+            if not files.exists(path) or not files.exists(checkpoint):
+                continue
+            names = [name for name in files.list_directory(path) if offset_in_name(name, LOG_SUFFIX) is not None]
+            flushed = decode_offsets(read_whole(files, checkpoint), checkpoint).get(partition, 0)
+            if names:
+                path = join(path, max(names))
+                return [
+                    (path, at + random.randrange(_BEHIND_BASE_OFFSET_AND_EPOCH, header.size_bytes))
+                    for at, header in read_headers(bytearray(read_whole(files, path)))
+                    if header.last_offset < flushed
+                ]
+        return []
+
+    def count_copied(self) -> None:
+        """Note that logs were copied anew: what they were before is kept beside them."""
+        for partition, rotten in self._logs.items():
+            machine = self._world.machines[rotten.broker_id]
+            names = machine.files.list_directory(rotten.path.split("/")[0])
+            if any(is_stray_directory(name, partition) for name in names):
+                machine.marks.hit("a damaged log was copied anew")
+
+    def put_back(self) -> None:
+        """An operator puts each segment back that is still set aside, and restarts its broker."""
+        for rotten in self._logs.values():
+            machine = self._world.machines[rotten.broker_id]
+            if machine.files.exists(rotten.path + DAMAGED_SUFFIX):
+                if machine.is_up:
+                    machine.end(Crash.KILLED, 1)
+                machine.files.rename(rotten.path + DAMAGED_SUFFIX, rotten.path)
+                machine.files.fsync_directory(rotten.path.rpartition("/")[0])
+                machine.files.damage(rotten.path, rotten.position, bytes([rotten.right]))
+                machine.marks.hit("an operator put a segment back")

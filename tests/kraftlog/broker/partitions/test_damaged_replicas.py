@@ -1,0 +1,176 @@
+"""A log is damaged, and other replicas of its partition are sound (DB-88)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraftbase.errors import ErrorCode
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.partitions.damaged_replicas import Step, next_step
+from kraftlog.broker.partitions.partition import Partition
+from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
+from statemachine.words.ids import LOST_DIRECTORY
+from tests.kraftlog.broker.broker_world import ME, BrokerWorld, replicas, topic
+from tests.kraftlog.broker.log.builders import batch
+
+LOST_ID = UUID(bytes=LOST_DIRECTORY)
+FIRST = "data/clicks-0/00000000000000000000.log"
+OTHERS = (ME, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("isr", "eligible", "leader", "is_lost", "was_damaged_at_start", "step"),
+    [
+        ([ME], [], ME, False, True, Step.WAIT),  # the only copy
+        ([ME], [2], ME, False, False, Step.LEAVE),  # replica 2 is elected then
+        ([ME, 2], [], ME, False, False, Step.LEAVE),
+        ([ME, 2], [], 2, False, True, Step.LEAVE),
+        ([ME, 2], [], 2, True, True, Step.WAIT),  # the controller has been told
+        ([2], [ME], 2, False, True, Step.LEAVE),
+        ([2], [ME], 2, True, True, Step.GIVE_UP_RECORDS),
+        ([2], [ME], -1, True, True, Step.WAIT),
+        ([2], [], 2, False, True, Step.COPY_ANEW),
+        ([2], [], 2, True, True, Step.COPY_ANEW),
+        ([2], [], 2, True, False, Step.WAIT),  # a Fetch may be under way
+        ([2], [], -1, True, True, Step.WAIT),  # nobody to copy from
+        ([], [2], -1, True, True, Step.WAIT),
+        ([], [], -1, True, True, Step.WAIT),
+    ],
+)
+def test_db88_what_is_done_about_a_damaged_replica(
+    isr: Sequence[int], eligible: Sequence[int], leader: int, is_lost: bool, was_damaged_at_start: bool, step: Step
+) -> None:
+    """DB-88."""
+    record = PartitionRecord(replicas=OTHERS, isr=isr, eligible_leader_replicas=eligible, leader=leader)
+    assert next_step(record, ME, is_lost=is_lost, was_damaged_at_start=was_damaged_at_start) is step
+
+
+class Followed:
+    """Whom the replicas here follow."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def follow(self, partition: Partition) -> None:
+        self.calls.append(("follow", partition.record.leader))
+
+    def unfollow(self, partition: Partition) -> None:
+        self.calls.append(("unfollow", partition.record.leader))
+
+
+def leading(tmp_path: Path) -> BrokerWorld:
+    """A leader with two followers in sync, and four batches."""
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas(on=OTHERS)])
+    for _ in range(4):
+        world.send((0, batch(1)), acks=1)
+        world.runtime.run()
+    return world
+
+
+def rot(files: MemoryFileSystem) -> None:
+    """Another magic in the first batch's header, on the disk."""
+    files.damage(FIRST, 16, b"\7")
+
+
+def started_again(tmp_path: Path, world: BrokerWorld, *records: MetadataRecord) -> BrokerWorld:
+    (tmp_path / "again").mkdir(exist_ok=True)
+    world.files.end_process()
+    path = tmp_path / "again" / str(len(list((tmp_path / "again").iterdir())))
+    path.mkdir()
+    return BrokerWorld(path, [topic("clicks"), *records], files=world.files)
+
+
+def is_damaged(world: BrokerWorld) -> bool:
+    return bool(world.logs.directories[0].damaged)
+
+
+def test_a_leader_whose_log_is_damaged_says_that_it_is_in_no_directory(tmp_path: Path) -> None:
+    world = leading(tmp_path)
+    rot(world.files)
+    world.read((0, 0))
+    world.partitions.check_logs()
+    assert is_damaged(world)
+    assert world.placed[-1] == ("clicks-0", LOST_ID)
+    assert world.files.exists(FIRST + ".damaged")
+    assert not world.files.exists(FIRST)
+    world.send((0, batch(1)), acks=1)
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_the_only_copy_stays_where_it_is(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    for _ in range(2):
+        world.send((0, batch(1)), acks=1)
+        world.runtime.run()
+    placed = list(world.placed)
+    rot(world.files)
+    world.read((0, 0))
+    world.partitions.check_logs()
+    assert is_damaged(world)
+    again = started_again(tmp_path, world, replicas())
+    assert is_damaged(again)
+    assert world.placed == placed
+    assert again.placed == []
+    assert again.files.exists(FIRST + ".damaged")
+
+
+def test_what_was_found_while_it_ran_is_copied_anew_by_the_next_start_only(tmp_path: Path) -> None:
+    world = leading(tmp_path)
+    rot(world.files)
+    world.read((0, 0))
+    world.partitions.check_logs()
+    out_of_it = replicas(on=OTHERS, isr=[2, 3], leader=2, epoch=1, directory=LOST_DIRECTORY)
+    world.commit(out_of_it)
+    assert is_damaged(world)
+    with capture_logs() as lines:
+        again = started_again(tmp_path, world, out_of_it)
+    assert not is_damaged(again)
+    assert again.replica().online_log().log_end_offset == 0
+    assert again.placed == [("clicks-0", again.logs.directories[0].directory_id)]
+    (line,) = [line for line in lines if "copied anew" in line["event"]]
+    assert again.files.exists(f"data/{line['kept_as']}/{FIRST.rpartition('/')[2]}.damaged")
+
+
+def test_it_follows_as_soon_as_others_are_in_sync_without_it(tmp_path: Path) -> None:
+    world = leading(tmp_path)
+    world.files.end_process()
+    rot(world.files)
+    again = started_again(tmp_path, world, replicas(on=OTHERS, isr=[ME, 2], leader=2, epoch=1))
+    again.partitions.followers = followed = Followed()
+    assert is_damaged(again)
+    assert again.placed == [("clicks-0", LOST_ID)]
+    again.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=LOST_DIRECTORY))
+    assert followed.calls == []
+    again.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=2, directory=LOST_DIRECTORY))
+    assert followed.calls == [("follow", 2)]
+    assert again.replica().online_log().log_end_offset == 0
+    assert again.placed[-1] == ("clicks-0", again.logs.directories[0].directory_id)
+
+
+def test_a_controller_that_hears_of_the_damage_late_is_told_where_the_log_is_again(tmp_path: Path) -> None:
+    world = leading(tmp_path)
+    directory_id = world.logs.directories[0].directory_id
+    world.commit(replicas(on=OTHERS, epoch=1, directory=LOST_DIRECTORY))
+    assert world.placed[-1] == ("clicks-0", directory_id)
+
+
+def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
+    """A disk that goes bad would fill itself."""
+    world = leading(tmp_path)
+    out_of_it = replicas(on=OTHERS, isr=[2, 3], leader=2, epoch=1)
+    for _ in range(3):
+        world.files.end_process()
+        rot(world.files)
+        world = started_again(tmp_path, world, out_of_it)
+        assert not is_damaged(world)
+        assert world.replica().online_log().append_as_follower(batch(1), 0) == 1
+        world.logs.directories[0].checkpoint()
+    names = world.files.list_directory("data")
+    assert len([name for name in names if name.endswith("-stray")]) == 1
+    world.logs.maintain()
+    assert not [name for name in world.files.list_directory("data") if name.endswith("-delete")]
