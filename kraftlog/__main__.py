@@ -3,6 +3,7 @@
 import sys
 
 from kraftlog.process.installation import overwritten_package
+from kraftlog.process.quick_start import import_structlog
 
 
 def run() -> None:
@@ -13,6 +14,7 @@ def run() -> None:
             f"error: the package {foreign!r} that Python finds is not kraftlog's but another distribution's; install"
             " kraftlog in a virtual environment of its own"
         )
+    import_structlog()
     from kraftlog.cli import main
 
     main.run()

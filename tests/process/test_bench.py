@@ -114,6 +114,7 @@ def test_reload_tells_who_had_to_load_a_snapshot_under_each_policy(tmp_path: Pat
     assert replicated["snapshot_bytes_shipped"] == 0
 
 
+@pytest.mark.slow
 def test_metadata_measures_every_part_beside_its_target(tmp_path: Path) -> None:
     file = tmp_path / "metadata.json"
     finished = kraftlog(

@@ -22,7 +22,7 @@ from kraftlog.offline.restore import EPOCH_JUMP
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
 from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
 from snapshot.names import snapshot_name
-from tests.kraftlog.command_line import Run, command, environment, running_brokers
+from tests.kraftlog.command_line import Run, command, environment, kraftlog, running_brokers
 from tests.process.conftest import addresses, running
 
 pytestmark = pytest.mark.process
@@ -49,9 +49,10 @@ def answers(run: Run, cluster: LocalCluster) -> list[Any]:
     return [run(*question, *at).json() for question in QUESTIONS]
 
 
-@pytest.fixture
-def old(tmp_path: Path, run: Run) -> Old:
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Old:
     """Topics, some deleted, brokers that have shut down, one registered twice, and configs; a snapshot, and more."""
+    tmp_path, run = tmp_path_factory.mktemp("old"), kraftlog
     cluster = LocalCluster(open_or_create(tmp_path / "old", voters=3))
     with running(cluster):
         at = ("--bootstrap-server", addresses(cluster))

@@ -24,7 +24,7 @@ OTHER_KINDS = (
 )
 
 
-@pytest.mark.parametrize("network", ["namespaces", "proxy"])
+@pytest.mark.parametrize("network", ["namespaces", pytest.param("proxy", marks=pytest.mark.slow)])
 async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> None:
     """Each kind of fault comes at least once, however slow the machine is."""
     plan = Plan(

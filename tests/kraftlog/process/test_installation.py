@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,13 @@ def test_the_license_and_what_is_typed_are_in_the_tree() -> None:
     assert "kraftlog" in (ROOT / "NOTICE").read_text()
     for package in ("kraftbase", "kraftlog", "raft", "snapshot", "statemachine"):
         assert (ROOT / package / "py.typed").exists()
+
+
+def test_a_command_does_not_import_what_shows_tracebacks_in_colours() -> None:
+    """A third of a short command's time was that."""
+    program = "from kraftlog.__main__ import run\ntry:\n run()\nfinally:\n import sys; print(sorted(sys.modules))"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "--version"], capture_output=True, text=True, env=environment()
+    )
+    assert "'structlog'" in ended.stdout, ended
+    assert "'rich.traceback'" not in ended.stdout

@@ -13,7 +13,7 @@ import pytest
 from kraftlog.broker.replication import replica_fetcher
 from kraftlog.broker.replication.following import Append
 from kraftlog.sim.replication.events import REQUIRED, missing_events
-from kraftlog.sim.replication.parameters import FAULT_KINDS, draw
+from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT, draw
 from kraftlog.sim.replication.run import REPLICATION_WORLD, run_replication
 from kraftlog.sim.worlds.command import replay_command
 from kraftlog.sim.worlds.outcome import Overrides, Total
@@ -21,7 +21,7 @@ from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-FEW: Final = range(20)
+FEW: Final = range(12)
 MANY: Final = range(REPLICATION_WORLD.covering_seeds)
 """In these everything happens that must."""
 BUG: Final = "a follower counts before it has flushed"
@@ -56,7 +56,7 @@ def test_in_many_runs_everything_happens() -> None:
 
 
 def test_an_event_that_does_not_happen_is_named() -> None:
-    assert missing_events(run_replication(3, Overrides(seconds=1, without_faults=FAULT_KINDS)).marks)
+    assert missing_events(run_replication(3, Overrides(seconds=1, without_faults=(*FAULT_KINDS, ROT))).marks)
     assert len(REQUIRED) > 60
 
 
@@ -107,6 +107,6 @@ def test_what_a_fetcher_goes_on_after_ends_a_run(monkeypatch: pytest.MonkeyPatch
         raise LookupError("a bug")
 
     monkeypatch.setattr(replica_fetcher, "next_step", fail)
-    outcome = run_replication(3, Overrides(seconds=2, without_faults=FAULT_KINDS))
+    outcome = run_replication(3, Overrides(seconds=2, without_faults=(*FAULT_KINDS, ROT)))
     assert "a fetcher says" in (outcome.violation or "")
     assert "a bug" in (outcome.violation or "")
