@@ -75,28 +75,35 @@ def kraftlog(*arguments: object, timeout: float = 100, given: str = "") -> Finis
 
 @contextmanager
 def running_brokers(addresses: object, *broker_ids: int, options: tuple[object, ...] = ()) -> Iterator[list[str]]:
-    """`kraftlog brokers run` for each, one after the other: unfenced in the block, shut down at its end.
+    """`kraftlog brokers run` for each, one after the other: unfenced in the block, shut down at its end, all at once.
 
     Yields where clients reach each. They keep their data in a directory that is removed, unless `options` name another.
     """
     with TemporaryDirectory() as directory, ExitStack() as stack:
-        yield [
+        started = [
             stack.enter_context(
                 _running_broker(addresses, broker_id, ("--data-dir", Path(directory) / str(broker_id), *options))
             )
             for broker_id in broker_ids
         ]
+        try:
+            yield [address for _, address in started]
+        finally:
+            for process, _ in started:
+                process.terminate()
 
 
 @contextmanager
-def _running_broker(addresses: object, broker_id: int, options: tuple[object, ...]) -> Iterator[str]:
+def _running_broker(
+    addresses: object, broker_id: int, options: tuple[object, ...]
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     who = ("--id", broker_id, "--endpoint", "PLAINTEXT://localhost:0", *options)
     line = command("brokers", "run", *who, "--bootstrap-server", addresses)
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, env=environment()) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline().startswith(f"Broker {broker_id} is unfenced")
-            yield process.stdout.readline().strip().removeprefix("bootstrap.servers=")
+            yield process, process.stdout.readline().strip().removeprefix("bootstrap.servers=")
         finally:
             process.terminate()
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.administration import administration
 from kraftlog.broker.broker import Broker
@@ -102,3 +103,5 @@ async def administration_world(
                 yield world
             finally:
                 await channel.close()
+                with contextlib.suppress(ApiError):  # a test may have done so
+                    await client.unregister_broker(OTHER)  # the broker's shutdown waits until others know of it
