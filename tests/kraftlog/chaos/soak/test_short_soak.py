@@ -25,6 +25,7 @@ LANES = (
 )
 
 
+@pytest.mark.slow  # CI runs `make soak-short`
 async def test_what_the_nodes_take_is_measured_and_bounded(tmp_path: Path) -> None:
     soak = Soak(Plan(seconds=6, seed=1, directory=tmp_path, operations_per_second=200, lanes=LANES))
     assert progress_line(soak) == "starting"
