@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
+from tests.conftest import ANSWERED
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("kraftbase", "raft", "snapshot", "statemachine", "pyspark_kraftlog", "kraftlog", "examples", "tools")
@@ -83,6 +84,12 @@ def test_every_error_code_is_used() -> None:
     """A whole run of the tests fails for one that nothing answers any more: here it is told at once."""
     named = {name for path in SOURCES for name in re.findall(r"\bErrorCode\.([A-Z_]+)", text_of(path))}
     assert {code.name for code in ErrorCode} - named == set()
+
+
+def test_what_no_code_raises_tests_name() -> None:
+    """Of error codes that are only answered, a whole run of the tests does not see whether they came up."""
+    texts = "".join(text_of(path) for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [code.name for code in ANSWERED if f"ErrorCode.{code.name}" not in texts] == []
 
 
 def matches(pattern: str, paths: Iterable[Path]) -> list[str]:
