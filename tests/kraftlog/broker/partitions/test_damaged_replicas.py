@@ -146,7 +146,9 @@ def test_it_follows_as_soon_as_others_are_in_sync_without_it(tmp_path: Path) -> 
     assert again.placed == [("clicks-0", LOST_ID)]
     again.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=LOST_DIRECTORY))
     assert followed.calls == []
-    again.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=2, directory=LOST_DIRECTORY))
+    out_of_it = replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=LOST_DIRECTORY)
+    out_of_it.partition.partition_epoch = 2  # who leads, and in which epoch, has not changed
+    again.commit(out_of_it)
     assert followed.calls == [("follow", 2)]
     assert again.replica().online_log().log_end_offset == 0
     assert again.placed[-1] == ("clicks-0", again.logs.directories[0].directory_id)
@@ -168,7 +170,11 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
         rot(world.files)
         world = started_again(tmp_path, world, out_of_it)
         assert not is_damaged(world)
-        assert world.replica().online_log().append_as_follower(batch(1), 0) == 1
+        log = world.replica().online_log()
+        assert log.log_end_offset == 0, "it is copied anew"
+        log.append_as_follower(batch(1), 0)
+        log.append_as_follower(batch(1, base_offset=1), 0)
+        log.flush()
         world.logs.directories[0].checkpoint()
     names = world.files.list_directory("data")
     assert len([name for name in names if name.endswith("-stray")]) == 1
