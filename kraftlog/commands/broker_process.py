@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.interpreter import keep_what_is_there, take_turns
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.running import Callbacks, running
 from kraftlog.broker.settings import BrokerSettings
@@ -19,6 +20,7 @@ async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], ca
 
     Raises ApiError, DirectoryError, StorageError, and OSError for a port that is taken.
     """
+    take_turns()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -47,6 +49,7 @@ async def _run(
 ) -> None:
     async with running(settings, endpoints, callbacks) as broker:
         is_up.set()
+        keep_what_is_there()
         say(f"Broker {settings.broker_id} is unfenced, epoch {broker.epoch}.")
         say(f"bootstrap.servers={','.join(addresses_of(broker))}")
         await broker.unless_ended(asyncio.create_task(_wait(stop)))

@@ -35,6 +35,8 @@ CORRELATION_IDS: Final = 2**31
 
 _KEY_AND_VERSION: Final = Packing(">hh")
 _ERROR_CODE: Final = Packing(">h")
+_RESPONSE_HEADERS: Final = (Packing(">i"), Packing(">ix"))
+"""The two versions of ResponseHeader: a correlation id, and in the second one that there are no tagged fields."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +78,7 @@ def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
         raise UnknownFormat("request", f"its API is {NAMES.get(key, key)}, which is not offered")
     api = api_of(key)
     body: Message | None = None
-    if version in versions:
+    if versions.lowest <= version <= versions.highest:
         header, at = decode_from(RequestHeader, _header_versions(key, version)[0], frame, 0)
         # What follows is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
         body, _ = decode_from(api.request, version, frame, at)
@@ -90,10 +92,12 @@ def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
 def response_frame(request: Request, response: Message) -> list[Buffer]:
     """The bytes of the answer to a request, in pieces. Raises UnwritableValue."""
     api = request.api
-    check(type(response) is api.response, "not this API's response", api=api.name)
+    if type(response) is not api.response:
+        check(False, "not this API's response", api=api.name)
     version = 0 if request.body is None else request.version
-    header = ResponseHeader(correlation_id=request.correlation_id)
-    return _framed(header, _header_versions(api.key, version)[1], response, version)
+    pieces: list[Buffer] = [_RESPONSE_HEADERS[_header_versions(api.key, version)[1]].pack(request.correlation_id)]
+    write(response, version, pieces)
+    return _framed(pieces)
 
 
 class ServerConnection:
@@ -166,11 +170,14 @@ class ClientConnection:
             correlation_id=correlation_id,
             client_id=self._client_id,
         )
-        pieces = _framed(header, api.request_header_version(version), request, version)
+        pieces: list[Buffer] = []
+        write(header, api.request_header_version(version), pieces)
+        write(request, version, pieces)
+        framed = _framed(pieces)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_IDS
         if is_answered:
             self._in_flight.append((correlation_id, api, version))
-        return pieces
+        return framed
 
     def receive_data(self, data: Buffer) -> None:
         """Take bytes. Raises MalformedBytes for a frame that is too long or too short."""
@@ -221,11 +228,8 @@ def _whole(message: type[Message], version: int, frame: Buffer, at: int) -> Mess
     return body
 
 
-def _framed(header: Message, header_version: int, body: Message, version: int) -> list[Buffer]:
-    """The pieces of a frame: all between fields of type records is joined."""
-    pieces: list[Buffer] = []
-    write(header, header_version, pieces)
-    write(body, version, pieces)
+def _framed(pieces: list[Buffer]) -> list[Buffer]:
+    """The pieces of a frame: its length, and what is between fields of type records joined."""
     if memoryview not in map(type, pieces):
         whole = b"".join(pieces)
         return [LENGTH.pack(len(whole)) + whole]

@@ -56,7 +56,8 @@ class FrameReader:
         self._keeps_memory = keeps_memory
         self._kept: bytearray | None = None
         """The memory of the large frame before."""
-        self._frames: deque[Buffer] = deque()
+        self.whole: deque[Buffer] = deque()
+        """Those that wait to be handed out, without their lengths."""
         self.waiting_bytes = 0
         """Bytes of frames that wait to be handed out, and of the large one that is being read, as its length has it."""
 
@@ -79,8 +80,9 @@ class FrameReader:
         Raises MalformedBytes for a length that is out of range; the connection is then to be closed.
         """
         if self._own is None:
-            check(count <= SPACE_BYTES - self._shared_bytes, "more bytes than there is space", count=count)
             self._shared_bytes += count
+            if self._shared_bytes > SPACE_BYTES:
+                check(False, "more bytes than there is space", count=count)
             self._take_shared()
             return
         check(
@@ -90,7 +92,7 @@ class FrameReader:
         )
         self._own_bytes += count
         if self._own_bytes == self._own_size:
-            self._frames.append(memoryview(self._own)[: self._own_size])
+            self.whole.append(memoryview(self._own)[: self._own_size])
             if self._keeps_memory and len(self._own) <= KEPT_BYTES_MAX:
                 self._kept = self._own
             self._own = None
@@ -107,16 +109,11 @@ class FrameReader:
 
     def next_frame(self) -> Buffer | None:
         """The oldest frame, without its length, or None."""
-        if not self._frames:
+        if not self.whole:
             return None
-        frame = self._frames.popleft()
+        frame = self.whole.popleft()
         self.waiting_bytes -= len(frame)
         return frame
-
-    @property
-    def has_frame(self) -> bool:
-        """Whether `next_frame` has one."""
-        return bool(self._frames)
 
     @property
     def is_in_large_frame(self) -> bool:
@@ -148,7 +145,7 @@ class FrameReader:
                     self._begin_own(size, start)
                     return
                 break
-            self._frames.append(bytes(self._all_shared[start:end]))
+            self.whole.append(bytes(self._all_shared[start:end]))
             self.waiting_bytes += size
             at = end
         left = there - at

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import random
 import signal
-import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ import grpc.aio
 import structlog
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.interpreter import keep_what_is_there, take_turns
 from kraftbase.uuids import uuid_to_text
 from kraftlog.admin.server.service import AdminServicer
 from kraftlog.admin.server.snapshot_service import SnapshotServicer
@@ -51,9 +51,6 @@ SERVICES: Final = (
     snapshot_pb2.DESCRIPTOR.services_by_name["SnapshotService"].full_name,
 )
 
-SWITCH_INTERVAL_SECONDS: Final = 0.0005
-"""While a thread applies much, the event loop waits this long for the interpreter after each of its reads of SQLite."""
-
 logger = structlog.get_logger(__name__)
 
 
@@ -73,7 +70,7 @@ async def serve(
     unless `on_listener_fault` is another, such as `raft.node.log_listener_fault`: then the node continues without it.
     Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
-    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
+    take_turns()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -85,6 +82,7 @@ async def serve(
         async with running_node(config, publishers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
                 RaftClient(node).register(listener)
+            keep_what_is_there()
             if ready is not None:
                 ready()
             await _first_of(stop, may_rebuild)

@@ -78,7 +78,7 @@ class FetchApi:
         wanted = [self._wanted(request.version, key, position, rack) for key, position in context.wanted.items()]
         has_result = any(one.result is not None for one in wanted)
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
-        if not reader.is_follower:  # more than a quota allows at once would only be read to be thrown away
+        if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):  # more than a quota allows at once would only be read to be thrown away
             bytes_max = int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
@@ -131,7 +131,8 @@ class FetchApi:
                 if one.read_from is not None and read.records:
                     self._throttle.sent(one.read_from.partition, len(read.records))
         now_ms = self._runtime.now_ms()
-        throttle_ms = 0 if is_follower else self._throttle_ms(request, context.news(results), now_ms)
+        is_free = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
+        throttle_ms = 0 if is_free else self._throttle_ms(request, context.news(results), now_ms)
         response = self._response(request, context.tell_nothing() if throttle_ms else context.tell(results, now_ms))
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)

@@ -50,6 +50,7 @@ ADMINISTRATOR: Final = "__admin_client"
 """The client id with which Kafka lets everybody write to internal topics."""
 
 NO_OFFSET: Final = -1
+NO_LEADER: Final = LeaderIdAndEpoch()
 
 
 @dataclass(slots=True, eq=False)
@@ -84,23 +85,31 @@ class ProduceApi:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
         body = cast(ProduceRequest, request.body)
         topics: list[_Topic] = []
-        for data in body.topic_data:
-            reference = TopicReference(data.name, data.topic_id)
-            topics.append(_Topic(reference, [self._part(request, body, reference, one) for one in data.partition_data]))
-        parts = [part for topic in topics for part in topic.parts]
+        is_settled = True
+        for topic_data in body.topic_data:
+            reference = TopicReference(topic_data.name, topic_data.topic_id)
+            parts = []
+            for data in topic_data.partition_data:
+                part = self._part(request, body, reference, data)
+                is_settled = _is_settled(part, body.acks) and is_settled
+                parts.append(part)
+            topics.append(_Topic(reference, parts))
         if body.acks == ACKS_NONE:
-            for part in parts:
-                if part.error is None:
-                    self.flush(part, partial(_show_readers, part))
-            error = next((part.error for part in parts if part.error is not None), None)
-            if error is not None:
-                raise ConnectionRefused(str(error))
-            reply(None, self.throttle_ms(request))
-            return
-        if all(_is_settled(part, body.acks) for part in parts):
+            self._leave_unanswered(request, [part for topic in topics for part in topic.parts], reply)
+        elif is_settled:
             self.answer(request, topics, reply)
-            return
-        _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
+        else:
+            _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
+
+    def _leave_unanswered(self, request: ClientRequest, parts: list[_Part], reply: Reply) -> None:
+        """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
+        for part in parts:
+            if part.error is None:
+                self.flush(part, partial(_show_readers, part))
+        error = next((part.error for part in parts if part.error is not None), None)
+        if error is not None:
+            raise ConnectionRefused(str(error))
+        reply(None, self.throttle_ms(request))
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -128,7 +137,9 @@ class ProduceApi:
         return part
 
     def _append(self, partition: Partition, acks: int, records: Buffer) -> Appended:
-        log = partition.leader_log()
+        log = partition.log
+        if log is None or not partition.is_leader:
+            log = partition.leader_log()
         if acks == ACKS_ALL and not partition.has_enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -166,16 +177,11 @@ class ProduceApi:
     def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
         leaders: dict[int, NodeEndpoint] = {}
-        responses = [
-            TopicProduceResponse(
-                name=topic.reference.name,
-                topic_id=topic.reference.topic_id,
-                partition_responses=tuple(
-                    [self._partition_response(request, topic, part, leaders) for part in topic.parts]
-                ),
-            )
-            for topic in topics
-        ]
+        responses = []
+        for topic in topics:
+            parts = [self._partition_response(request, topic, part, leaders) for part in topic.parts]
+            name, topic_id = topic.reference
+            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=tuple(parts)))
         return ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
 
     def _partition_response(
@@ -186,9 +192,10 @@ class ProduceApi:
             return PartitionProduceResponse(
                 index=part.index, error_code=ErrorCode.NONE, base_offset=appended.base_offset,
                 log_append_time_ms=appended.append_time_ms, log_start_offset=appended.log_start_offset,
+                current_leader=NO_LEADER,
             )  # fmt: skip
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code
-        current_leader = LeaderIdAndEpoch()
+        current_leader = NO_LEADER
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
             current_leader = self._current_leader(request, topic, part.index, leaders)
         return PartitionProduceResponse(
@@ -201,7 +208,7 @@ class ProduceApi:
     ) -> LeaderIdAndEpoch:
         record = self._lookup.elsewhere(topic.reference, index)
         if record is None:
-            return LeaderIdAndEpoch()
+            return NO_LEADER
         node = self._lookup.leader_node(record, request.client.listener_name)
         if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)

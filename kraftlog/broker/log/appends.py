@@ -25,7 +25,7 @@ from kraftlog.broker.log.segment import BatchPlace
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.primitives import read_signed_varlong
-from kraftlog.kafka.record_batch import MAGIC, Compression
+from kraftlog.kafka.record_batch import LENGTH_END, MAGIC, Compression
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
 ZSTD: Final = int(Compression.ZSTD)
@@ -71,7 +71,7 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
     header = unpack_header(data)
     if header.magic != MAGIC:
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records' magic is {header.magic}, which no format has")
-    if header.size_bytes != size:
+    if LENGTH_END + header.batch_length != size:
         _check_size(header, size)
     if size > config.max_message_bytes:
         raise ApiError(
@@ -85,7 +85,7 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
         )
     if not has_right_crc(header, data):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
-    _check_header(header, origin)
+    _check_header(header, size, origin)
     _check_timestamps(header, config, now_ms)
     if config.is_compacted and not header.is_compressed:
         _check_keys(data, header)
@@ -106,9 +106,10 @@ def _check_size(header: BatchHeader, size: int) -> None:
     )
 
 
-def _check_header(header: BatchHeader, origin: Origin) -> None:
+def _check_header(header: BatchHeader, size: int, origin: Origin) -> None:
     reason = ""
     count, compression = header.record_count, header.compression
+    is_of_client = origin is Origin.CLIENT
     if header.base_offset != 0:
         reason = f"its base offset is {header.base_offset}; a client writes 0"
     elif header.last_offset_delta < 0:
@@ -117,11 +118,11 @@ def _check_header(header: BatchHeader, origin: Origin) -> None:
         reason = f"it has {count} records, and its last offset delta is {header.last_offset_delta}"
     elif compression > ZSTD:
         reason = f"its compression {compression} is none that Kafka has"
-    elif not compression and count > (header.size_bytes - BATCH_BYTES_MIN) // RECORD_BYTES_MIN:
-        reason = f"{count} records are not in its {header.size_bytes} bytes"
-    elif header.is_control and origin is Origin.CLIENT:
+    elif not compression and count > (size - BATCH_BYTES_MIN) // RECORD_BYTES_MIN:
+        reason = f"{count} records are not in its {size} bytes"
+    elif is_of_client and header.is_control:
         reason = "it is a control batch, which clients do not write"
-    elif header.producer_id >= 0 and origin is Origin.CLIENT and not header.is_control and header.base_sequence < 0:
+    elif header.producer_id >= 0 and is_of_client and header.base_sequence < 0:
         reason = f"it has the producer id {header.producer_id} and no sequence"
     elif header.producer_id < 0 and header.is_transactional:
         reason = "it is of a transaction and has no producer id"

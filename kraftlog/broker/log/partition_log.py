@@ -108,7 +108,8 @@ class PartitionLog:
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is committed; a lower one than before changes nothing."""
-        check(offset <= self.log_end_offset, "what is committed is in the log", offset=offset)
+        if offset > self._segments.last.end_offset:
+            check(False, "what is committed is in the log", offset=offset)
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.producers.states.pass_high_watermark(offset)
@@ -185,8 +186,10 @@ class PartitionLog:
                 self._roll(headers[0].base_offset, now_ms)
                 segment = self._segments.last
             segment.append(data, headers, self.config)
+            latest_epoch = self.epochs.latest
             for header, marker in zip(headers, markers, strict=True):
-                if header.leader_epoch > self.epochs.latest:
+                if header.leader_epoch > latest_epoch:
+                    latest_epoch = header.leader_epoch
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
                     self.producers.append(segment, header, marker)

@@ -88,20 +88,22 @@ class Segment:
             return "the offset index is full"
         if self.times.file.entry_count >= config.segment_index_bytes // TIME_ENTRY.size - 1:
             return "the time index is full"
-        if self.size_bytes and self._waited_ms(first.max_timestamp_ms, now_ms) > config.segment_ms - self._jitter_ms(
-            config
-        ):
-            return "segment.ms"
+        if self.size_bytes:
+            jitter_ms = config.segment_jitter_ms and self._jitter_ms(config)
+            if self._waited_ms(first.max_timestamp_ms, now_ms) > config.segment_ms - jitter_ms:
+                return "segment.ms"
         return ""
 
     def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
         """How long the segment has been written to: by the batches' timestamps if they have any, as in Kafka."""
-        first_ms = self.first_timestamp_ms
+        first_ms = self._first_timestamp_ms
+        if first_ms is None:
+            first_ms = self.first_timestamp_ms
         return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
 
     def _jitter_ms(self, config: PartitionLogConfig) -> int:
         """Not random, so that a run can be repeated; different from segment to segment."""
-        return crc32c(self.path.encode()) % config.segment_jitter_ms if config.segment_jitter_ms else 0
+        return crc32c(self.path.encode()) % config.segment_jitter_ms
 
     @property
     def first_timestamp_ms(self) -> int:
@@ -119,7 +121,8 @@ class Segment:
 
         Raises StorageError, also OutOfSpace; then nothing has changed but bytes behind the end, which do not count.
         """
-        check(headers[0].base_offset >= self.end_offset, "offsets ascend")
+        if headers[0].base_offset < self.end_offset:
+            check(False, "offsets ascend")
         file = self._handles.get(self.path)
         try:
             file.write_at(self.size_bytes, data)
@@ -128,20 +131,21 @@ class Segment:
                 file.truncate(self.size_bytes)
                 file.fsync()  # what was written of it must not come back behind the end after a crash
             raise
+        recent, interval_bytes = self._recent, config.index_interval_bytes
         for header in headers:
-            self._recent[header.base_offset] = self.size_bytes
-            self.note(self.size_bytes, header, config.index_interval_bytes)
+            recent[header.base_offset] = self.size_bytes
+            self.note(self.size_bytes, header, interval_bytes)
         self._newest = headers[-1]
-        while len(self._recent) > RECENT_BATCHES:
-            self._recent.popitem(last=False)
+        while len(recent) > RECENT_BATCHES:
+            recent.popitem(last=False)
 
     def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
         """The batch at a position, behind all before it, is part of the segment: enter it where that is due."""
         if not position:
             self._first_timestamp_ms = header.max_timestamp_ms
-        if header.max_timestamp_ms > self.largest.timestamp_ms:
-            self.largest = TimestampOffset(header.max_timestamp_ms, header.last_offset)
         size_bytes, last_offset = header.size_bytes, header.last_offset
+        if header.max_timestamp_ms > self.largest.timestamp_ms:
+            self.largest = TimestampOffset(header.max_timestamp_ms, last_offset)
         if self._bytes_since_entry > index_interval_bytes:
             self.offsets.add(last_offset, position)
             self.times.add(self.largest)

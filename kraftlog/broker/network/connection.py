@@ -117,10 +117,11 @@ class Connection(asyncio.BufferedProtocol):
         self._next_turn = None
         if self._closed is not None:
             return
+        conversation = self._conversation
         self._is_taking_turn = True
         try:
             for _ in range(REQUESTS_PER_TURN):
-                if not self._conversation.has_next or not self._may_handle() or not self._handle_next():
+                if not conversation.has_next or not self._may_handle() or not self._handle_next():
                     break
         finally:
             self._is_taking_turn = False
@@ -129,12 +130,13 @@ class Connection(asyncio.BufferedProtocol):
 
     def _may_handle(self) -> bool:
         """Whether the client may have one more request handled. If all clients together may not, it will be told."""
+        unsent = self._connections.unsent
         return (
             self._closed is None
             and self._unmuting is None
             and self._conversation.unanswered < self._limits.connection_requests_max
             and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
-            and self._connections.unsent.try_hold(self, 0)
+            and (not unsent.held_bytes or unsent.try_hold(self, 0))
         )
 
     def _handle_next(self) -> bool:
@@ -190,7 +192,9 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_out += size_bytes
         self._counters.bytes_out += size_bytes
         self._transport.writelines(self._conversation.take_outgoing())
-        self.measure()
+        unsent_bytes = self._transport.get_write_buffer_size()
+        if unsent_bytes != self._unsent_bytes:
+            self._count_unsent(unsent_bytes)
 
     def measure(self) -> None:
         """Count the bytes that are not sent yet; others may use the room of those that are."""

@@ -99,7 +99,7 @@ class Conversation:
     @property
     def has_next(self) -> bool:
         """Whether `next_exchange` gives a request, or raises."""
-        return self._frames.has_frame or self._malformed is not None
+        return bool(self._frames.whole) or self._malformed is not None
 
     @property
     def is_idle(self) -> bool:
