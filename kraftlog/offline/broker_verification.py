@@ -146,7 +146,8 @@ class _LogDirectory:
         shown = f"{self._shown}{log.name}"
         for path in sorted(log.glob(f"*{DAMAGED_SUFFIX}")):
             name = f"{log.name}/{path.name}"
-            self._add(name, FileStatus.DAMAGED, "set aside at an earlier start", "", "leaves the partition offline")
+            reaction = "copies the log anew if another replica is in sync, else leaves the partition offline"
+            self._add(name, FileStatus.DAMAGED, "set aside at an earlier start", "", reaction)
         self._topic_id(log)
         paths = [path for path in sorted(log.iterdir()) if offset_in_name(path.name, LOG_SUFFIX) is not None]
         runs: list[EpochRun] = []

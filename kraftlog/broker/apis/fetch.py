@@ -78,7 +78,8 @@ class FetchApi:
         wanted = [self._wanted(request.version, key, position, rack) for key, position in context.wanted.items()]
         has_result = any(one.result is not None for one in wanted)
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
-        if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):  # more than a quota allows at once would only be read to be thrown away
+        # More than a quota allows at once would only be read to be thrown away.
+        if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):
             bytes_max = int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
