@@ -62,7 +62,7 @@ class ClientApis:
             **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)
-        self._within_quota = RequestQuota(self._dispatch.handle, usage, runtime)
+        self._handle = RequestQuota(self._dispatch.handle, usage, runtime).handle
 
     def _fetch_api(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> FetchApi:
         settings = self._broker.settings
@@ -81,7 +81,7 @@ class ClientApis:
         """Have a request answered. A broker that does not serve yet closes the connection: the client tries again."""
         if not self._broker.is_serving:
             raise ConnectionRefused("the broker is starting")
-        self._within_quota.handle(request, reply)
+        self._handle(request, reply)
 
 
 def _session_id() -> int:

@@ -80,10 +80,7 @@ class FrameReader:
         Raises MalformedBytes for a length that is out of range; the connection is then to be closed.
         """
         if self._own is None:
-            self._shared_bytes += count
-            if self._shared_bytes > SPACE_BYTES:
-                check(False, "more bytes than there is space", count=count)
-            self._take_shared()
+            self._take_shared(count)
             return
         check(
             count <= min(len(self._own), self._own_size) - self._own_bytes,
@@ -130,10 +127,12 @@ class FrameReader:
         """Whether no part of a frame waits for its rest."""
         return self._own is None and not self._shared_bytes
 
-    def _take_shared(self) -> None:
+    def _take_shared(self, count: int) -> None:
         """Take the frames out of the shared space; the last one may have to go on in memory of its own."""
         at = 0
-        there = self._shared_bytes
+        there = self._shared_bytes = self._shared_bytes + count
+        if there > SPACE_BYTES:
+            check(False, "more bytes than there is space", count=count)
         while there - at >= LENGTH_BYTES:
             (size,) = LENGTH.unpack_from(self._shared, at)
             if not self._min <= size <= self._max:

@@ -62,6 +62,11 @@ class _Part:
     appended: Appended | None = None
     error: ApiError | None = None
     is_done: bool = False
+    is_settled: bool = False
+    """There is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it.
+
+    So are most appends without `flush.before.ack` answered, without what the others need: a callback, and a timer.
+    """
     leadership: int = 0
     """Which of this broker's leaderships of the partition it was appended in."""
 
@@ -91,7 +96,7 @@ class ProduceApi:
             parts = []
             for data in topic_data.partition_data:
                 part = self._part(request, body, reference, data)
-                is_settled = _is_settled(part, body.acks) and is_settled
+                is_settled = is_settled and part.is_settled
                 parts.append(part)
             topics.append(_Topic(reference, parts))
         if body.acks == ACKS_NONE:
@@ -129,14 +134,13 @@ class ProduceApi:
             if records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
             check_attributes(records, request.version, body.transactional_id)
-            part.appended = self._append(partition, acks, records)
-            part.leadership = partition.leadership
+            self._append(part, partition, acks, records)
         except ApiError as error:
             part.error = error
-            part.is_done = True
+            part.is_done = part.is_settled = True
         return part
 
-    def _append(self, partition: Partition, acks: int, records: Buffer) -> Appended:
+    def _append(self, part: _Part, partition: Partition, acks: int, records: Buffer) -> None:
         log = partition.log
         if log is None or not partition.is_leader:
             log = partition.leader_log()
@@ -147,8 +151,13 @@ class ProduceApi:
                 f" {partition.effective_min_isr} of min.insync.replicas",
             )
         appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
+        part.appended = appended
+        part.leadership = partition.leadership
         partition.appended()
-        return appended
+        if not log.config.is_flushed:
+            part.is_settled = acks == ACKS_LEADER or (
+                log.high_watermark > appended.last_offset and partition.has_enough_in_sync
+            )
 
     def flush(self, part: _Part, on_flushed: Callable[[ApiError | None], None]) -> None:
         """Call back when the leader's own disk has what was appended, as far as the topic asks for that."""
@@ -213,20 +222,6 @@ class ProduceApi:
         if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
-
-
-def _is_settled(part: _Part, acks: int) -> bool:
-    """Whether there is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it.
-
-    So are most appends without `flush.before.ack` answered, without what the others need: a callback, and a timer.
-    """
-    partition, appended = part.partition, part.appended
-    if partition is None or appended is None or partition.log is None:
-        return part.is_done
-    log = partition.log
-    if log.config.is_flushed:
-        return False
-    return acks == ACKS_LEADER or (log.high_watermark >= appended.end_offset and partition.has_enough_in_sync)
 
 
 def _show_readers(part: _Part, error: ApiError | None) -> None:

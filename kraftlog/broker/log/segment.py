@@ -89,17 +89,14 @@ class Segment:
         if self.times.file.entry_count >= config.segment_index_bytes // TIME_ENTRY.size - 1:
             return "the time index is full"
         if self.size_bytes:
-            jitter_ms = config.segment_jitter_ms and self._jitter_ms(config)
-            if self._waited_ms(first.max_timestamp_ms, now_ms) > config.segment_ms - jitter_ms:
+            first_ms = self._first_timestamp_ms
+            if first_ms is None:
+                first_ms = self.first_timestamp_ms
+            # How long it has been written to: by the batches' timestamps if they have any, as in Kafka.
+            waited_ms = first.max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
+            if waited_ms > config.segment_ms - (config.segment_jitter_ms and self._jitter_ms(config)):
                 return "segment.ms"
         return ""
-
-    def _waited_ms(self, timestamp_ms: int, now_ms: int) -> int:
-        """How long the segment has been written to: by the batches' timestamps if they have any, as in Kafka."""
-        first_ms = self._first_timestamp_ms
-        if first_ms is None:
-            first_ms = self.first_timestamp_ms
-        return timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
 
     def _jitter_ms(self, config: PartitionLogConfig) -> int:
         """Not random, so that a run can be repeated; different from segment to segment."""

@@ -303,7 +303,8 @@ class Partition:
             end_offset = leading.high_watermark(end_offset, log_end, self._replication.now_ms())
         if end_offset > log.high_watermark:
             log.advance_high_watermark(end_offset)
-            self.notify()
+            if self._watchers:
+                self.notify()
 
     # --- those who wait -----------------------------------------------------------------------------------------------
 
