@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
         finally:
             self._is_taking_turn = False
-        self._write()
+        self._connections.turn.write(self, conversation.outgoing_bytes)
         self._settle()
 
     def _may_handle(self) -> bool:
@@ -182,7 +182,13 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(throttle_ms)
         if not self._is_taking_turn:
             self._connections.watch.active(self)
-            self._write()
+            self._connections.turn.write(self, self._conversation.outgoing_bytes)
+            self._settle()
+
+    def write(self) -> None:
+        """Write the answers whose turn has come."""
+        self._write()
+        if self._unsent_bytes:
             self._settle()
 
     def _write(self) -> None:

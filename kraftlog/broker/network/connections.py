@@ -11,6 +11,7 @@ from kraftlog.broker.network.complaints import Complaints
 from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.network.shared_bytes import SharedBytes
+from kraftlog.broker.network.turn import Turn
 from kraftlog.broker.network.watch import Duty, Watch, Watched
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.notation import Versions
@@ -49,6 +50,7 @@ class Connections:
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
+        self.turn = Turn(self.loop)
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None
