@@ -164,6 +164,11 @@ class LocalCluster:
 
         return await _poll(leader, timeout_seconds, ErrorCode.LEADER_NOT_AVAILABLE, "no voter leads")
 
+    async def newest_epoch(self) -> int:
+        """The newest epoch that a running voter knows of; -1 if none answers."""
+        voters = await self._descriptions(self.voter_ids)
+        return max((node.current_leader.leader_epoch for node in voters), default=-1)
+
     async def wait_until_applied(self, end_offset: int, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Return when every running node's state machine has applied everything below `end_offset`."""
         node_ids = [node_id for node_id in self.node_ids if self.is_running(node_id)]

@@ -11,6 +11,7 @@ from typing import Final
 from rich.console import Console
 
 from kraftlog.chaos.session import SECONDS_PER_MINUTE, VIOLATED, WELL, Session, run_parser
+from kraftlog.chaos.soak.faults import LANES
 from kraftlog.chaos.soak.report import figures, plot, print_result, progress_line
 from kraftlog.chaos.soak.run import Plan, Soak
 
@@ -26,6 +27,7 @@ def main(words: Sequence[str], console: Console) -> int:
         seed=arguments.seed,
         directory=session.directory,
         operations_per_second=arguments.rate,
+        lanes=() if arguments.without_faults else LANES,
     )
     soak = Soak(plan)
     code = session.run(soak.run(), lambda: progress_line(soak))
@@ -54,6 +56,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=float, default=OPERATIONS_PER_SECOND, metavar="N", help="target operations per second"
     )
+    parser.add_argument("--without-faults", action="store_true", help="steady load only: then nobody may be elected")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot the bytes on disk over time to this file")
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or arguments.rate <= 0:

@@ -50,6 +50,7 @@ def figures(soak: Soak) -> dict[str, Any]:
                 "seconds": round(phase.ended - phase.began, 1),
                 "acknowledged": phase.acknowledged,
                 "operations_per_second": round(phase.operations_per_second, 1),
+                "elections": phase.elections,
             }
             for phase in soak.phases
         ],
@@ -73,7 +74,8 @@ def print_result(soak: Soak, console: Console) -> None:
     for phase in found["phases"]:
         console.print(
             f"{phase['name']}, {phase['seconds']:.0f} s: {phase['acknowledged']:,} operations acknowledged,"
-            f" {phase['operations_per_second']:,.0f} a second ({soak.plan.operations_per_second:g} wanted)",
+            f" {phase['operations_per_second']:,.0f} a second ({soak.plan.operations_per_second:g} wanted),"
+            f" {phase['elections']:,} elections",
             highlight=False,
         )
     made = ", ".join(f"{count} {name}" for name, count in found["faults"].items())

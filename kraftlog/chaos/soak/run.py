@@ -45,6 +45,7 @@ class Plan:
     directory: Path
     operations_per_second: float
     lanes: Sequence[Lane] = LANES
+    """Without any there are no faults, in no part of the time."""
 
 
 @dataclass(slots=True)
@@ -55,6 +56,8 @@ class Phase:
     began: float
     ended: float = 0.0
     acknowledged: int = 0
+    elections: int = 0
+    """By how many the epoch has risen."""
 
     @property
     def operations_per_second(self) -> float:
@@ -121,8 +124,17 @@ class Soak:
         self.violations += checks.windows_served(windows(owed, load.acknowledged_at), began)
 
     async def _phases(self, arena: Arena, load: SteadyLoad) -> None:
-        async with self._phase("without faults", arena, load):
-            await asyncio.sleep(self.plan.seconds * STEADY_SHARE)
+        steady_seconds = self.plan.seconds * (STEADY_SHARE if self.plan.lanes else 1)
+        async with self._phase("without faults", arena, load) as phase:
+            await asyncio.sleep(steady_seconds)
+        if phase.elections:
+            self.violations.append(
+                f"{phase.elections} elections in {steady_seconds:g} s without faults: nobody caused them"
+            )
+        if self.plan.lanes:
+            await self._faults(arena, load)
+
+    async def _faults(self, arena: Arena, load: SteadyLoad) -> None:
         until_seconds = arena.elapsed_seconds + self.plan.seconds * (1 - STEADY_SHARE)
 
         def is_over() -> bool:
@@ -137,12 +149,14 @@ class Soak:
         await arena.cluster.wait_for_leader()
 
     @asynccontextmanager
-    async def _phase(self, name: str, arena: Arena, load: SteadyLoad) -> AsyncIterator[None]:
+    async def _phase(self, name: str, arena: Arena, load: SteadyLoad) -> AsyncIterator[Phase]:
         phase = Phase(name, arena.elapsed_seconds)
         self.phases.append(phase)
         before = load.outcomes[Outcome.ACKNOWLEDGED]
+        epoch = await arena.cluster.newest_epoch()
         try:
-            yield
+            yield phase
+            phase.elections = await arena.cluster.newest_epoch() - epoch
         finally:
             phase.ended = arena.elapsed_seconds
             phase.acknowledged = load.outcomes[Outcome.ACKNOWLEDGED] - before

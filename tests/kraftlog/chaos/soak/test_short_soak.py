@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -44,6 +45,7 @@ async def test_what_the_nodes_take_is_measured_and_bounded(tmp_path: Path) -> No
     }
     assert [phase["name"] for phase in found["phases"]] == ["without faults", "with faults"]
     assert all(phase["acknowledged"] > 0 for phase in found["phases"])
+    assert [phase["elections"] > 0 for phase in found["phases"]] == [False, True]
     assert found["faults"]["kills"] >= 1
     assert found["faults"]["slow readers"] >= 1
     assert len(found["bytes_over_time"]) >= 4
@@ -54,6 +56,24 @@ async def test_what_the_nodes_take_is_measured_and_bounded(tmp_path: Path) -> No
     print_result(soak, console)
     assert "metadata.db-wal" in console.export_text()
     assert "operations;" in progress_line(soak)
+
+
+@pytest.mark.slow
+async def test_an_election_without_a_fault_is_a_violation(tmp_path: Path) -> None:
+    soak = Soak(Plan(seconds=8, seed=1, directory=tmp_path, operations_per_second=100, lanes=()))
+    running = asyncio.create_task(soak.run())
+    while not soak.phases or soak.load is None or not soak.load.acknowledged_at:
+        await asyncio.sleep(0.05)
+    arena = soak.arena
+    assert arena is not None
+    leader, epoch = await arena.cluster.wait_for_leader(), await arena.cluster.newest_epoch()
+    arena.pause(leader)
+    while await arena.cluster.newest_epoch() <= epoch:
+        await asyncio.sleep(0.05)
+    arena.resume(leader)
+    assert not await running
+    assert [phase.name for phase in soak.phases] == ["without faults"]
+    assert soak.violations == ["1 elections in 8 s without faults: nobody caused them"]
 
 
 @pytest.mark.parametrize("words", [[], ["soak"], ["full-disks"]])
