@@ -186,8 +186,11 @@ class Connection(asyncio.BufferedProtocol):
             self._settle()
 
     def write(self) -> None:
-        """Write the answers whose turn has come."""
-        self._write()
+        """Write the answers whose turn has come. Never raises: others are written after it."""
+        try:
+            self._write()
+        except BaseException as error:
+            self._failed(error)
         if self._unsent_bytes:
             self._settle()
 
