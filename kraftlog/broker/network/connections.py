@@ -50,7 +50,7 @@ class Connections:
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
-        self.turn = Turn(self.loop)
+        self.turn = Turn(self.loop.call_soon)
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None

@@ -7,7 +7,7 @@ and finds the others when it has read that. Who asks alone does not wait.
 
 from __future__ import annotations
 
-import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 SMALL_ANSWER_BYTES: Final = 4096
@@ -26,10 +26,10 @@ class Writer(Protocol):
 
 
 class Turn:
-    """The turn of the loop that is under way. For one loop."""
+    """The turn of the loop that is under way. `call_soon` calls in the next one."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
         self._is_under_way = False
         self._waiting: list[Writer] = []
 
@@ -43,7 +43,7 @@ class Turn:
                 self._write_waiting()
         else:
             self._is_under_way = True
-            self._loop.call_soon(self._end)
+            self._call_soon(self._end)
             writer.write()
 
     def _end(self) -> None:

@@ -14,7 +14,7 @@ class Notes:
     """Connections that note in which order they write."""
 
     def __init__(self) -> None:
-        self.turn = Turn(asyncio.get_running_loop())
+        self.turn = Turn(asyncio.get_running_loop().call_soon)
         self.written: list[str] = []
 
     def write(self, name: str, size_bytes: int = SMALL) -> None:
