@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -68,6 +69,25 @@ def pytest_configure(config: pytest.Config) -> None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         first = LISTENING_PORT_MIN + count * int(worker.removeprefix("gw"))
         os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spread the files that start processes, and mostly wait for them, among the others.
+
+    Each process of tests begins with a part of this order. In that of the names one would have nearly all that wait,
+    and all of them would wait at the end.
+    """
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = {path for path, found in files.items() if any(item.get_closest_marker("process") for item in found)}
+    place: dict[Path, float] = {}
+    for kind in (waiting, files.keys() - waiting):
+        count, all_count = 0, sum(len(files[path]) for path in kind)
+        for path in (path for path in files if path in kind):
+            place[path] = (count + len(files[path]) / 2) / all_count
+            count += len(files[path])
+    items[:] = [item for path in sorted(files, key=place.__getitem__) for item in files[path]]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
