@@ -52,8 +52,8 @@ class Reply(Protocol):
     def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
         """Send `response`; None sends none, for a Produce with acks=0.
 
-        With `throttle_ms` nothing more is read from the connection for that long (KIP-219). The response is sent at
-        once, and has the same time in its field.
+        With `throttle_ms` nothing more is read from the connection for that long (KIP-219). The response is not kept
+        back for that, and has the same time in its field.
         """
         ...
 

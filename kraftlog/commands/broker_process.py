@@ -21,6 +21,7 @@ async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], ca
     Raises ApiError, DirectoryError, StorageError, and OSError for a port that is taken.
     """
     take_turns()
+    keep_what_is_there()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -49,7 +50,6 @@ async def _run(
 ) -> None:
     async with running(settings, endpoints, callbacks) as broker:
         is_up.set()
-        keep_what_is_there()
         say(f"Broker {settings.broker_id} is unfenced, epoch {broker.epoch}.")
         say(f"bootstrap.servers={','.join(addresses_of(broker))}")
         await broker.unless_ended(asyncio.create_task(_wait(stop)))

@@ -57,7 +57,7 @@ class FrameReader:
         self._kept: bytearray | None = None
         """The memory of the large frame before."""
         self.whole: deque[Buffer] = deque()
-        """Those that wait to be handed out, without their lengths."""
+        """Those that wait to be handed out, without their lengths: to be read only, `next_frame` takes them."""
         self.waiting_bytes = 0
         """Bytes of frames that wait to be handed out, and of the large one that is being read, as its length has it."""
 

@@ -164,10 +164,14 @@ class LocalCluster:
 
         return await _poll(leader, timeout_seconds, ErrorCode.LEADER_NOT_AVAILABLE, "no voter leads")
 
-    async def newest_epoch(self) -> int:
-        """The newest epoch that a running voter knows of; -1 if none answers."""
-        voters = await self._descriptions(self.voter_ids)
-        return max((node.current_leader.leader_epoch for node in voters), default=-1)
+    async def newest_epoch(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> int:
+        """The newest epoch that a voter knows of, among those that answer. Raises ApiError if none does in time."""
+
+        async def newest() -> int | None:
+            voters = await self._descriptions(self.voter_ids)
+            return max((node.current_leader.leader_epoch for node in voters), default=None)
+
+        return await _poll(newest, timeout_seconds, ErrorCode.BROKER_NOT_AVAILABLE, "no voter answers")
 
     async def wait_until_applied(self, end_offset: int, timeout_seconds: float = START_TIMEOUT_SECONDS) -> None:
         """Return when every running node's state machine has applied everything below `end_offset`."""

@@ -71,6 +71,7 @@ async def serve(
     Raises DirectoryError, StorageError or ConfigurationError if it cannot start; nothing is half-started then.
     """
     take_turns()
+    keep_what_is_there()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,7 +83,6 @@ async def serve(
         async with running_node(config, publishers, subscribers, on_listener_fault, on_may_rebuild) as node:
             for listener in extra_listeners:
                 RaftClient(node).register(listener)
-            keep_what_is_there()
             if ready is not None:
                 ready()
             await _first_of(stop, may_rebuild)

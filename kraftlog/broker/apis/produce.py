@@ -51,6 +51,7 @@ ADMINISTRATOR: Final = "__admin_client"
 
 NO_OFFSET: Final = -1
 NO_LEADER: Final = LeaderIdAndEpoch()
+"""In most answers: nobody may change it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -63,10 +64,8 @@ class _Part:
     error: ApiError | None = None
     is_done: bool = False
     is_settled: bool = False
-    """There is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it.
-
-    So are most appends without `flush.before.ack` answered, without what the others need: a callback, and a timer.
-    """
+    """There is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it. If that is so of
+    every part, as of most without `flush.before.ack`, no callback and no timer are made."""
     leadership: int = 0
     """Which of this broker's leaderships of the partition it was appended in."""
 
@@ -143,7 +142,7 @@ class ProduceApi:
     def _append(self, part: _Part, partition: Partition, acks: int, records: Buffer) -> None:
         log = partition.log
         if log is None or not partition.is_leader:
-            log = partition.leader_log()
+            log = partition.leader_log()  # raises, and says why
         if acks == ACKS_ALL and not partition.has_enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -43,6 +43,8 @@ class ProducerHistory:
         self._directory = directory
         self._snapshots: list[int] = []
         self._waiting: list[tuple[str, AbortedTransaction]] = []  # until there is room for them
+        self._indexes: set[str] = set()
+        """Paths of indexes of aborted transactions. Most logs have none, and a reader would look for each segment's."""
         self.unflushed: set[str] = set()
         """Paths of files that were written and not flushed."""
 
@@ -56,6 +58,7 @@ class ProducerHistory:
         names = self._handles.files.list_directory(self._directory)
         offsets = [offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names]
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
+        self._indexes = {join(self._directory, name) for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
         first_offset = segments[0].base_offset
         limit = end_offset if replay_from is None else replay_from
         for offset in [found for found in self._snapshots if found > limit]:
@@ -115,6 +118,7 @@ class ProducerHistory:
             size = file.size()
             file.write_at(size - size % TRANSACTION_ENTRY.size, aborted.encode())
             self.unflushed.add(path)
+            self._indexes.add(path)
             self._waiting.pop(0)
 
     def snapshot(self, offset: int) -> None:
@@ -138,7 +142,9 @@ class ProducerHistory:
 
         The search begins in the segment of the start, and ends at an entry that shows that nothing earlier was open.
         """
-        found = []
+        found: list[AbortedTransaction] = []
+        if not self._indexes and not self._waiting:
+            return found
         for segment in segments:
             for entry in self._aborted_in(segment):
                 if entry.last_offset >= start_offset and entry.first_offset < end_offset:
@@ -150,7 +156,7 @@ class ProducerHistory:
     def _aborted_in(self, segment: Segment) -> list[AbortedTransaction]:
         path = self._index_of(segment)
         waiting = [aborted for waiting_path, aborted in self._waiting if waiting_path == path]
-        if not self._handles.files.exists(path):
+        if path not in self._indexes or not self._handles.files.exists(path):
             return waiting
         return decode_aborted(read_whole(self._handles.files, path), path) + waiting
 

@@ -22,6 +22,9 @@ from kraftlog.kafka.notation import Message
 REQUESTS_PER_TURN: Final = 32
 """So many requests of one connection are handled before others have their turn."""
 
+MANY_BYTES: Final = 64 * 1024
+"""To handle requests of more bytes takes long for an answer to another client that waits to be written."""
+
 
 class Connection(asyncio.BufferedProtocol):
     """One connection of one client, for one event loop."""
@@ -117,7 +120,9 @@ class Connection(asyncio.BufferedProtocol):
         self._next_turn = None
         if self._closed is not None:
             return
-        conversation = self._conversation
+        conversation, small_answers = self._conversation, self._connections.small_answers
+        if conversation.queued_bytes > MANY_BYTES:
+            small_answers.write_waiting()
         self._is_taking_turn = True
         try:
             for _ in range(REQUESTS_PER_TURN):
@@ -125,7 +130,7 @@ class Connection(asyncio.BufferedProtocol):
                     break
         finally:
             self._is_taking_turn = False
-        self._connections.turn.write(self, conversation.outgoing_bytes)
+        small_answers.write(self, conversation.outgoing_bytes)
         self._settle()
 
     def _may_handle(self) -> bool:
@@ -166,7 +171,8 @@ class Connection(asyncio.BufferedProtocol):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int = 0) -> None:
-        """Answer a request. If its turn has come it is sent at once, with those that waited for it.
+        """Answer a request. If its turn has come it is sent with those that waited for it: at once, or within a moment
+        if the handler of the request answers it (`SmallAnswers`).
 
         Never raises: what cannot be written closes the connection.
         """
@@ -182,17 +188,17 @@ class Connection(asyncio.BufferedProtocol):
             self._mute(throttle_ms)
         if not self._is_taking_turn:
             self._connections.watch.active(self)
-            self._connections.turn.write(self, self._conversation.outgoing_bytes)
+            self._write()
             self._settle()
 
     def write(self) -> None:
-        """Write the answers whose turn has come. Never raises: others are written after it."""
+        """Write the answers whose turn has come. Raises only what must end the process."""
         try:
             self._write()
+            if self._unsent_bytes or not self._is_reading:
+                self._settle()
         except BaseException as error:
             self._failed(error)
-        if self._unsent_bytes:
-            self._settle()
 
     def _write(self) -> None:
         size_bytes = self._conversation.outgoing_bytes

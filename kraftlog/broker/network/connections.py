@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -11,7 +12,7 @@ from kraftlog.broker.network.complaints import Complaints
 from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.network.shared_bytes import SharedBytes
-from kraftlog.broker.network.turn import Turn
+from kraftlog.broker.network.small_answers import SmallAnswers
 from kraftlog.broker.network.watch import Duty, Watch, Watched
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.notation import Versions
@@ -50,7 +51,7 @@ class Connections:
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
-        self.turn = Turn(self.loop.call_soon)
+        self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None

@@ -125,38 +125,38 @@ class Soak:
 
     async def _phases(self, arena: Arena, load: SteadyLoad) -> None:
         steady_seconds = self.plan.seconds * (STEADY_SHARE if self.plan.lanes else 1)
-        async with self._phase("without faults", arena, load) as phase:
+        epoch = await arena.cluster.newest_epoch()
+        async with self._phase("without faults", arena, load) as steady:
             await asyncio.sleep(steady_seconds)
-        if phase.elections:
-            self.violations.append(
-                f"{phase.elections} elections in {steady_seconds:g} s without faults: nobody caused them"
-            )
+        steady.elections = await arena.cluster.newest_epoch() - epoch
+        if steady.elections:
+            self.violations.append(f"without faults, in {steady_seconds:g} s, the epoch rose by {steady.elections}")
         if self.plan.lanes:
-            await self._faults(arena, load)
+            faulty = await self._faults(arena, load)
+            faulty.elections = await arena.cluster.newest_epoch() - epoch - steady.elections
 
-    async def _faults(self, arena: Arena, load: SteadyLoad) -> None:
+    async def _faults(self, arena: Arena, load: SteadyLoad) -> Phase:
         until_seconds = arena.elapsed_seconds + self.plan.seconds * (1 - STEADY_SHARE)
 
         def is_over() -> bool:
             return arena.elapsed_seconds >= until_seconds
 
-        async with self._phase("with faults", arena, load), asyncio.TaskGroup() as lanes:
+        async with self._phase("with faults", arena, load) as phase, asyncio.TaskGroup() as lanes:
             for lane in self.plan.lanes:
                 possible = [kind for kind in lane.kinds if kind.fault.name not in self.left_out]
                 lane = replace(lane, kinds=possible)
                 lanes.create_task(lane.run(arena, self._derived(), is_over, self.under_way))
         await arena.heal()
         await arena.cluster.wait_for_leader()
+        return phase
 
     @asynccontextmanager
     async def _phase(self, name: str, arena: Arena, load: SteadyLoad) -> AsyncIterator[Phase]:
         phase = Phase(name, arena.elapsed_seconds)
         self.phases.append(phase)
         before = load.outcomes[Outcome.ACKNOWLEDGED]
-        epoch = await arena.cluster.newest_epoch()
         try:
             yield phase
-            phase.elections = await arena.cluster.newest_epoch() - epoch
         finally:
             phase.ended = arena.elapsed_seconds
             phase.acknowledged = load.outcomes[Outcome.ACKNOWLEDGED] - before

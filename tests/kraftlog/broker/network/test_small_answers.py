@@ -1,0 +1,215 @@
+"""Small answers are written together, soon after the first of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from kraftlog.broker.network.connection import Connection
+from kraftlog.broker.network.connections import Connections
+from kraftlog.broker.network.limits import Limits
+from kraftlog.broker.network.small_answers import SMALL_BYTES, WAIT_SECONDS_MAX, WAITING_MAX, SmallAnswers
+from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.connections import ClientConnection
+from tests.kraftlog.broker.network.clients import (
+    KIB,
+    OFFERED,
+    PLAINTEXT,
+    Asked,
+    RawClient,
+    answer_at_once,
+    ask,
+    name_of,
+    named,
+    network,
+    never,
+    produce,
+)
+from tests.statemachine.waiting import until
+
+SMALL = 100
+
+
+class Notes:
+    """Connections that note in which order they write."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.answers = SmallAnswers(asyncio.get_running_loop().call_soon, lambda: self.now)
+        self.written: list[str] = []
+
+    def write(self, name: str, size_bytes: int = SMALL) -> None:
+        self.answers.write(_Named(name, self.written), size_bytes)
+
+
+class _Named:
+    def __init__(self, name: str, written: list[str]) -> None:
+        self._name = name
+        self._written = written
+
+    def write(self) -> None:
+        self._written.append(self._name)
+
+
+async def test_the_first_is_written_at_once_and_the_others_at_the_end_of_the_turn() -> None:
+    notes = Notes()
+    for name in "abc":
+        notes.write(name)
+    assert notes.written == ["a"]
+    await asyncio.sleep(0)
+    assert notes.written == ["a", "b", "c"]
+
+
+async def test_the_next_turn_has_a_first_one_too() -> None:
+    notes = Notes()
+    for expected in (["a"], ["a", "a"]):
+        notes.write("a")
+        assert notes.written == expected
+        await asyncio.sleep(0)
+
+
+async def test_what_is_large_or_nothing_does_not_wait() -> None:
+    notes = Notes()
+    notes.write("large", SMALL_BYTES + 1)
+    notes.write("nothing", 0)
+    notes.write("first")
+    notes.write("waits")
+    notes.write("large", SMALL_BYTES + 1)
+    notes.write("nothing", 0)
+    assert notes.written == ["large", "nothing", "first", "large", "nothing"]
+    await asyncio.sleep(0)
+    assert notes.written[-1] == "waits"
+
+
+async def test_many_do_not_wait_for_the_end_of_the_turn() -> None:
+    notes = Notes()
+    for number in range(WAITING_MAX + 2):
+        notes.write(str(number))
+    assert notes.written == [str(number) for number in range(WAITING_MAX + 1)]
+    await asyncio.sleep(0)
+    assert notes.written[-1] == str(WAITING_MAX + 1)
+
+
+async def test_what_has_waited_for_long_is_written_when_the_request_in_hand_is_handled() -> None:
+    notes = Notes()
+    for name in "ab":
+        notes.write(name)
+    notes.now += WAIT_SECONDS_MAX / 2
+    notes.write("parked", 0)
+    assert notes.written == ["a", "parked"]
+    notes.now += WAIT_SECONDS_MAX / 2
+    notes.write("parked", 0)
+    assert notes.written == ["a", "parked", "parked", "b"]
+
+
+class _Socket(asyncio.Transport):
+    """A transport whose client takes everything."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.written_bytes = 0
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.written_bytes += sum(map(len, list_of_data))
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+
+async def test_a_large_request_is_not_handled_before_the_answers_that_wait_are_written() -> None:
+    seen: list[int] = []
+
+    def handler(request: ClientRequest, reply: Reply) -> None:
+        seen.append(sum(made.written_bytes for made in sockets))
+        reply(named("answer") if request.size_bytes < KIB else None)
+
+    connections = Connections(handler, Limits(), OFFERED, never)
+    sockets = [_Socket() for _ in range(3)]
+    large = produce(100 * KIB)
+    for made, body in zip(sockets, (ask(), ask(), large), strict=True):
+        connection = Connection(connections, PLAINTEXT)
+        connection.connection_made(made)
+        data = memoryview(b"".join(ClientConnection("client").send(body, OFFERED[body.KEY].highest, body is not large)))
+        while data:
+            space = connection.get_buffer(-1)
+            count = min(len(space), len(data))
+            space[:count] = data[:count]
+            data = data[count:]
+            connection.buffer_updated(count)
+    size_bytes = sockets[0].written_bytes
+    assert size_bytes > 0
+    assert seen == [0, size_bytes, 2 * size_bytes]
+
+
+async def test_a_connection_that_may_have_little_unsent_is_read_on_when_that_is_sent() -> None:
+    async with (
+        network(answer_at_once, connection_unsent_bytes_max=1) as served,
+        await RawClient.connect(served) as first,
+        await RawClient.connect(served) as second,
+    ):
+        await until(lambda: served.counters.connections_open == 2)
+        for _ in range(3):
+            for client in (first, second):
+                client.send(ask("answer"))
+            for client in (first, second):
+                assert name_of(await client.receive()) == "answer"
+
+
+async def test_clients_that_ask_in_one_turn_are_written_to_together_after_the_first_of_them() -> None:
+    written: list[int] = []
+
+    def handler(request: ClientRequest, reply: Reply) -> None:
+        written.append(served.counters.bytes_out)
+        reply(named("answer"))
+
+    async with (
+        network(handler) as served,
+        await RawClient.connect(served) as first,
+        await RawClient.connect(served) as second,
+        await RawClient.connect(served) as third,
+    ):
+        await until(lambda: served.counters.connections_open == 3)
+        clients = (first, second, third)
+        for client in clients:
+            client.send(ask())
+        assert [name_of(await client.receive()) for client in clients] == ["answer", "answer", "answer"]
+        size_bytes = served.counters.bytes_out // 3
+        assert written == [0, size_bytes, size_bytes]
+
+
+async def test_an_answer_that_comes_later_is_written_at_once() -> None:
+    asked = Asked()
+    async with (
+        network(asked) as served,
+        await RawClient.connect(served) as first,
+        await RawClient.connect(served) as second,
+    ):
+        replies = []
+        for client in (first, second):
+            client.send(ask())
+            replies.append(await asked.reply())
+        replies[0](named("answer"))
+        written = served.counters.bytes_out
+        replies[1](named("answer"))
+        assert served.counters.bytes_out == 2 * written > 0
+
+
+async def test_a_client_that_is_gone_before_its_answer_is_written_costs_the_others_nothing() -> None:
+    async with (
+        network(answer_at_once) as served,
+        await RawClient.connect(served) as first,
+        await RawClient.connect(served) as third,
+    ):
+        second = await RawClient.connect(served)
+        await until(lambda: served.counters.connections_open == 3)
+        for client in (first, second, third):
+            client.send(ask("answer"))
+        second.writer.transport.abort()
+        assert [name_of(await client.receive()) for client in (first, third)] == ["answer", "answer"]
