@@ -49,6 +49,7 @@ class Broker:
         """Returns the epoch of its last registration, -1 before the first."""
         self.is_serving = False
         """Whether it answers clients."""
+        self._publisher: InOrder | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -113,8 +114,14 @@ class Broker:
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
         parts = (self.cluster, self.configs, self.quotas, self.partitions)
-        self.machine.install_publisher(InOrder(parts, is_taken_over.set, self.fail))
+        self._publisher = InOrder(parts, is_taken_over.set, self.fail)
+        self.machine.install_publisher(self._publisher)
         await is_taken_over.wait()
+
+    def leave_metadata(self) -> None:
+        """Carry out no change of the metadata any more."""
+        if self._publisher is not None:
+            self._publisher.stop()
 
     # --- log directories ----------------------------------------------------------------------------------------------
 

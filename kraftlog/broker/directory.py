@@ -3,6 +3,7 @@
     DIR/.lock              held while a broker uses the directory
     DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
     DIR/clean-shutdown     the epoch of the last registration, while the broker is down after a clean shutdown
+    DIR/has-log-directories    there from the broker's first start on, when its log directories were made
 
 A broker that starts for the first time knows no cluster: the directory becomes its own when it has found one, and from
 then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_ID).
@@ -10,10 +11,15 @@ then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_I
 
 from __future__ import annotations
 
-from kraftbase.files.files import FileSystem, join
+from typing import Final
+
+from kraftbase.files.files import FileSystem, join, write_new_file
+from kraftbase.files.properties import encode_properties
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
 from raft.core.types import DirectoryId, NodeId
 from raft.storage.directory import META_NAME, DataDirectory
+
+HAS_LOG_DIRECTORIES_NAME: Final = "has-log-directories"
 
 
 class BrokerDirectory:
@@ -75,6 +81,25 @@ class BrokerDirectory:
                 ignore_formatted=True,
             )
             self._data = DataDirectory.open(self._files, self._path, cluster_id=cluster_id, node_id=self._broker_id)
+
+    @property
+    def has_log_directories(self) -> bool:
+        """Whether the broker has had log directories: then one that is empty now has lost what it had."""
+        return self._files.exists(join(self._path, HAS_LOG_DIRECTORIES_NAME))
+
+    def note_log_directories(self) -> None:
+        """Note, durably, that the broker has log directories from now on. Raises StorageError."""
+        if not self.has_log_directories:
+            write_new_file(self._files, join(self._path, HAS_LOG_DIRECTORIES_NAME), encode_properties("version=1\n"))
+
+    def trust_clean_epoch_of_logs(self, clean_epoch: int | None) -> None:
+        """The broker was shut down cleanly only if its log directories say so, too: all, with the same epoch (KIP-966).
+
+        Consider a broker that was shut down cleanly, and then gets an empty disk for its logs. By its own directory it
+        has lost nothing; so it would stay eligible, be elected, and others would cut what was acknowledged.
+        """
+        if self.clean_epoch != clean_epoch:
+            self.clean_epoch = None
 
     def close(self, clean_epoch: int | None = None) -> None:
         """Leave the epoch for the next start, if it is given, and unlock it. Raises StorageError."""

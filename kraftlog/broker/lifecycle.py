@@ -197,10 +197,16 @@ class BrokerLifecycle:
             return
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
-        # A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
-        clean_epoch = self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
         if self._directory is not None:
-            self._directory.close(clean_epoch if is_clean else None)
+            self._directory.close(self.clean_epoch if is_clean else None)
+
+    @property
+    def clean_epoch(self) -> int | None:
+        """What the next start names if all of this broker's logs can be closed; None if it was not asked to shut down.
+
+        A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
+        """
+        return self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
 
     # --- its life -----------------------------------------------------------------------------------------------------
 

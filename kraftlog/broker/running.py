@@ -42,8 +42,9 @@ from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
+from kraftlog.broker.partitions.partition import NO_EPOCH
 from kraftlog.broker.replication.isr_changes import IsrChanges
 from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
@@ -138,19 +139,25 @@ async def _open_logs(
     runtime: AsyncioRuntime,
     callbacks: Callbacks,
 ) -> LogManager:
-    configs = TopicConfigs(settings.broker_id, settings.broker_configs)
-    opening = functools.partial(
-        LogManager.open,
-        PosixFileSystem(),
-        settings.log_paths,
-        runtime,
-        cluster_id=cluster_id,
-        node_id=settings.broker_id,
-        config_of=lambda partition: configs.log_config(partition.topic),
-        on_progress=callbacks.on_progress,
-        new_id=_directory_ids(settings, directory).__next__,
-    )
+    new_id = _directory_ids(settings, directory).__next__
+
+    def opening() -> LogManager:
+        path = settings.directory / METADATA_NAME
+        with last_known_configs(path, settings.broker_id, settings.broker_configs) as configs:
+            return LogManager.open(
+                PosixFileSystem(),
+                settings.log_paths,
+                runtime,
+                cluster_id=cluster_id,
+                node_id=settings.broker_id,
+                config_of=lambda partition: configs.log_config(partition.topic),
+                on_progress=callbacks.on_progress,
+                new_id=new_id,
+            )
+
     logs = await asyncio.to_thread(opening)
+    directory.note_log_directories()
+    directory.trust_clean_epoch_of_logs(logs.clean_broker_epoch)
     if not logs.online:
         reasons = "; ".join([*logs.failed.values(), *(of.offline_reason for of in logs.directories)])
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")
@@ -158,12 +165,15 @@ async def _open_logs(
 
 
 def _directory_ids(settings: BrokerSettings, directory: BrokerDirectory) -> Iterator[UUID]:
-    """For new log directories: the first of a broker has the id that the broker's own directory has.
+    """For new log directories: the first that a broker ever has, has the id that the broker's own directory has.
 
-    A broker of an earlier version has registered that one, and its partitions are assigned to it.
+    A broker of an earlier version has registered that one, and its partitions are assigned to it. An empty directory in
+    the place of one that had logs gets another id, or the controller would take it for that one with its logs.
     """
     files = PosixFileSystem()
-    is_first = not any(files.exists(join(path, META_NAME)) for path in settings.log_paths)
+    is_first = not directory.has_log_directories and not any(
+        files.exists(join(path, META_NAME)) for path in settings.log_paths
+    )
     if is_first and directory.directory_id is not None:
         yield directory.directory_id
     while True:
@@ -216,10 +226,13 @@ async def _serving(
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
         await errands.close()
+        broker.leave_metadata()
+        await broker.stop_tasks()  # nothing else may touch the logs while they are closed, in a thread
         broker.logs.stop_due_flushes()  # from here on there are no flushes but those that somebody waits for
         while not all(directory.commits.is_idle for directory in broker.logs.online):
             await awaited(functools.partial(runtime.run_on_disk, lambda: None))
-        is_clean = await asyncio.to_thread(broker.logs.close, broker.epoch)
+        clean_epoch = directory.clean_epoch if life is None else life.clean_epoch
+        is_clean = await asyncio.to_thread(broker.logs.close, NO_EPOCH if clean_epoch is None else clean_epoch)
         if life is not None:
             await life.stop(is_clean=is_clean)
 

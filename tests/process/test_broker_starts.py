@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -74,6 +75,19 @@ def test_a_directory_of_another_broker_or_cluster_or_of_nobody_knows_whom(voter:
     own.write_text(good)
     with other.running():
         assert other.stop() == 0
+
+
+def test_a_directory_of_logs_that_was_emptied_is_another_one(voter: LocalCluster, tmp_path: Path) -> None:
+    """By its id the controller would take the broker for one that has lost nothing."""
+    broker = BrokerProcess(addresses(voter), 75, tmp_path / "broker")
+    ids = []
+    for _ in range(2):
+        with broker.running():
+            meta = (broker.partitions / META_NAME).read_text()
+            assert broker.stop() == 0
+        ids.append(meta)
+        shutil.rmtree(broker.partitions)
+    assert ids[0] != ids[1]
 
 
 def test_metadata_that_is_damaged_is_made_anew(voter: LocalCluster, tmp_path: Path) -> None:

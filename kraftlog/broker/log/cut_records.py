@@ -21,6 +21,7 @@ import structlog
 
 from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import join
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.segment_list import SegmentList
@@ -98,6 +99,8 @@ class CutRecords:
             start = position if segment.base_offset == base_offset else 0
             while start < segment.size_bytes and byte_count < CUT_BYTES_MAX:
                 piece = segment.read(start, min(_PIECE_BYTES, segment.size_bytes - start, CUT_BYTES_MAX - byte_count))
+                if not piece:
+                    raise DamagedSegment(segment.path, start, "the file has become shorter")
                 copy.write_at(byte_count, piece)
                 start += len(piece)
                 byte_count += len(piece)

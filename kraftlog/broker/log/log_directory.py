@@ -343,6 +343,10 @@ class LogDirectory:
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
+        if self.logs.get(log.partition) is not log:
+            # Consider damage that was found in this turn of the loop: the log is gone, and its owner not told yet.
+            on_durable(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log in {log.directory} is not used any more"))
+            return
         is_due = log.durability.unflushed_count >= log.config.flush_messages
         if log.config.flush_before_ack or is_due:
             self.commits.wait(log, end_offset, on_durable)

@@ -35,9 +35,11 @@ class LogManager:
 
     def __init__(
         self, runtime: Runtime, directories: Sequence[LogDirectory], failed: Mapping[str, str],
-        new_id: Callable[[], UUID],
+        new_id: Callable[[], UUID], clean_broker_epoch: int | None = None,
     ) -> None:  # fmt: skip
         """Use `open`."""
+        self.clean_broker_epoch = clean_broker_epoch
+        """The broker's epoch at its last shutdown, if that was clean by what every directory says (KIP-966)."""
         self.directories = tuple(directories)
         """Those that could be opened; `offline_reason` tells which have failed since."""
         self.failed = dict(failed)
@@ -62,6 +64,7 @@ class LogManager:
         handles = FileHandles(files, open_files_max)
         opened: list[LogDirectory] = []
         failed: dict[str, str] = {}
+        clean_epochs: set[int | None] = set()
         for path in paths:
             try:
                 directory = LogDirectory.open(
@@ -75,13 +78,15 @@ class LogManager:
             except (StorageError, FlushFailed) as error:
                 logger.error("a log directory is offline", path=path, reason=str(error))
                 failed[path] = str(error)
+                clean_epochs.add(None)
                 continue
             opened.append(directory)
             try:
+                clean_epochs.add(directory.clean_broker_epoch)
                 directory.load(config_of, runtime.wall_clock_ms(), on_progress)
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
-        return cls(runtime, opened, failed, new_id)
+        return cls(runtime, opened, failed, new_id, clean_epochs.pop() if len(clean_epochs) == 1 else None)
 
     @property
     def online(self) -> list[LogDirectory]:
@@ -94,6 +99,14 @@ class LogManager:
             if partition in directory.logs or partition in directory.damaged:
                 return directory
         return None
+
+    def _directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
+        return [of for of in self.directories if partition in of.logs or partition in of.damaged]
+
+    def topic_id_of(self, partition: TopicPartition) -> UUID | None:
+        """The topic that a log here is of, as its files say; None if they do not, or there is none."""
+        directory = self.directory_of(partition)
+        return None if directory is None else directory.topic_ids.get(partition)
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
@@ -138,8 +151,7 @@ class LogManager:
         Who waits for its appends gets `reason`. Raises ApiError(KAFKA_STORAGE_ERROR), and it is not here any more then
         either; nothing happens if it is not here.
         """
-        directory = self.directory_of(partition)
-        if directory is not None:
+        for directory in self._directories_of(partition):
             directory.delete_log(partition, self._new_id(), reason)
 
     def set_damaged_aside(self, partition: TopicPartition) -> None:
@@ -163,6 +175,26 @@ class LogManager:
                 log=name, kept_as=kept_as, path=directory.path,
             )  # fmt: skip
 
+    def set_copies_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
+        """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
+
+        Consider a log in directory A, whose disk fails. The partition is moved away and back, and is copied into B;
+        then A is repaired. What A has may be old: if it led, what was acknowledged since would be gone. If the metadata
+        names neither, the log is used that goes on longest in the latest epoch.
+        """
+        found = self._directories_of(partition)
+        if len(found) < 2:
+            return
+        used = max(found, key=lambda of: (of.directory_id == assigned_id, *_latest(of.logs.get(partition))))
+        for directory in found:
+            if directory is not used:
+                self._set_stray_aside(directory, partition)
+
+    def set_stray_aside(self, partition: TopicPartition) -> None:
+        """Set a log aside that is not of the topic which has its name now."""
+        for directory in self._directories_of(partition):
+            self._set_stray_aside(directory, partition)
+
     def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
         """Set every log aside whose partition has no topic id here, or another one than its files say.
 
@@ -185,8 +217,8 @@ class LogManager:
             logger.error("a stray log was not set aside", log=name, directory=directory.path, reason=str(error))
         else:
             logger.warning(
-                "a stray log is set aside: the metadata has no such partition on this broker; delete it if that is"
-                " right", log=name, kept_as=kept_as, directory=directory.path,
+                "a stray log is set aside: the metadata has no such partition here, or has it in another log directory;"
+                " delete it if that is right", log=name, kept_as=kept_as, directory=directory.path,
                 topic_id=None if found_id is None else uuid_to_text(found_id),
             )  # fmt: skip
 
@@ -257,3 +289,8 @@ class LogManager:
                 is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
         return is_clean
+
+
+def _latest(log: PartitionLog | None) -> tuple[int, int]:
+    """The latest epoch of a log, and where it ends; a damaged one has neither."""
+    return (-1, -1) if log is None else (log.epochs.latest, log.log_end_offset)

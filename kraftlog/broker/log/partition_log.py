@@ -268,11 +268,13 @@ class PartitionLog:
             if end_offset >= self.log_end_offset:
                 self.epochs.truncate_end(end_offset)
                 return
-            self._host.lower_recovery_point(self.partition, min(end_offset, self.recovery_point))
+            found = self._segments.locate(end_offset)
+            cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
+            self._host.lower_recovery_point(self.partition, min(cut_offset, self.recovery_point))
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
                 return
-            self._lower_start_before_cut(end_offset)
+            self._lower_start_before_cut(cut_offset)
             while self._segments.last.base_offset >= end_offset:
                 self._segments.remove_last()
             self._segments.last.truncate(end_offset)
@@ -294,17 +296,15 @@ class PartitionLog:
         self.log_start_offset = self.high_watermark = offset
         self._settle_after_cut()
 
-    def _lower_start_before_cut(self, end_offset: int) -> None:
+    def _lower_start_before_cut(self, cut_offset: int) -> None:
         """A cut below the log's start, as an unclean leader has less than what was deleted elsewhere, lowers it first.
 
         Consider a start at 8, a cut to 4, and a kill when the segments are cut and the start on disk is still 8: the
         log would begin there, empty. It would take from 8 on what its leader has appended meanwhile, and lack 4 to 7.
         """
-        found = self._segments.locate(end_offset)
-        cut = end_offset if found is None else min(end_offset, found[1].header.base_offset)
-        if cut < self.log_start_offset:
-            self._host.save_log_start(self.partition, cut)
-            self.log_start_offset = cut
+        if cut_offset < self.log_start_offset:
+            self._host.save_log_start(self.partition, cut_offset)
+            self.log_start_offset = cut_offset
 
     def _settle_after_cut(self) -> None:
         end_offset = self.log_end_offset

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from kraftbase.errors import OutOfSpace
+from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import join
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import FileHandles
@@ -117,7 +117,10 @@ class SegmentList:
         """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable."""
         while self._segments:
             self.remove_last()
-        self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
+        try:
+            self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
+        except OutOfSpace as error:  # to go on without any segment is not possible, as it is with too few
+            raise StorageError(f"{error}. The log in {self._directory} has no segment now; then restart") from error
 
     def remove_first(self, count: int) -> None:
         """Remove the oldest ones, durably."""

@@ -24,6 +24,10 @@ class InOrder:
         self._on_changed = on_changed
         self._on_failed = on_failed
 
+    def stop(self) -> None:
+        """Tell nobody anything any more."""
+        self._parts = ()
+
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Begin anew with a whole state."""
         self._each(lambda part: part.on_snapshot(end_offset, metadata))

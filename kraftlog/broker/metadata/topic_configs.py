@@ -6,7 +6,9 @@ The first of these that has a value: the topic; this broker; all brokers; the br
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from kraftlog.broker.log.config import PartitionLogConfig
@@ -15,6 +17,7 @@ from kraftlog.broker.replication.throttle import NONE_THROTTLED, ThrottledReplic
 from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CONFIGS
+from statemachine.tables.database import open_reader
 from statemachine.words.config_definitions import BROKER_CONFIGS, MIN_ISR, TOPIC_CONFIGS
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
@@ -146,3 +149,16 @@ class TopicConfigs:
             if name in found:
                 return found[name]
         return BROKER_CONFIGS[name].default
+
+
+@contextmanager
+def last_known_configs(path: Path, broker_id: int, own: Mapping[str, str]) -> Iterator[TopicConfigs]:
+    """The configs in a database of metadata: to open logs by before that is followed. Raises StorageError.
+
+    Consider a log of a compacted topic, in which offsets are missing where a segment ends. After a crash a start would
+    take them for lost, and cut all behind them, if it did not know that the topic is compacted.
+    """
+    configs = TopicConfigs(broker_id, own)
+    with closing(open_reader(path)) as metadata:
+        configs.on_snapshot(Offset(0), metadata)
+        yield configs

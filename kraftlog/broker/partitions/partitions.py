@@ -208,10 +208,13 @@ class Partitions:
         """Find the partition's log, or make it; without one it is offline."""
         topic_id = UUID(bytes=partition.topic_id)
         config = self._settings.log_config(partition.name.topic)
+        wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
+            self._logs.set_copies_aside(partition.name, wanted_id)
+            if self._logs.topic_id_of(partition.name) not in (None, topic_id):
+                self._logs.set_stray_aside(partition.name)
             if self._logs.directory_of(partition.name) is None:
                 self._check_may_be_made(partition)
-                wanted_id = UUID(bytes=self._assigned_directory(partition))
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
             else:
                 partition.log = self._logs.log_of(partition.name)
@@ -263,7 +266,9 @@ class Partitions:
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
         assigned = self._assigned_directory(partition)
-        known = {UNASSIGNED_DIRECTORY, LOST_DIRECTORY, *(of.directory_id.bytes for of in online)}
+        known = {LOST_DIRECTORY, *(of.directory_id.bytes for of in online)}
+        if not partition.record.partition_epoch:
+            known.add(UNASSIGNED_DIRECTORY)  # it is new: no directory has anything of it
         if assigned not in known:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

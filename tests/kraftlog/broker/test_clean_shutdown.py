@@ -7,7 +7,9 @@ import pytest
 from kraftbase.files.files import join, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.properties import encode_properties
+from kraftbase.uuids import random_cluster_id, random_uuid
 from kraftlog.broker.clean_shutdown import FILE_NAME, leave_clean_epoch, take_clean_epoch
+from kraftlog.broker.directory import BrokerDirectory
 
 DIRECTORY = "/brokers/1"
 PATH = join(DIRECTORY, FILE_NAME)
@@ -51,3 +53,19 @@ def test_no_epoch_is_better_than_a_wrong_one(files: MemoryFileSystem, content: b
     write_new_file(files, PATH, content)
     assert take_clean_epoch(files, DIRECTORY) is None
     assert not files.exists(PATH)
+
+
+@pytest.mark.parametrize(("of_logs", "trusted"), [(7, 7), (6, None), (None, None)])
+def test_an_epoch_counts_only_if_the_log_directories_have_it_too(of_logs: int | None, trusted: int | None) -> None:
+    files = MemoryFileSystem()
+    first = BrokerDirectory.open(files, DIRECTORY, 1)
+    first.claim(random_cluster_id(), random_uuid())
+    assert not first.has_log_directories
+    first.note_log_directories()
+    first.close(7)
+    files.crash()
+    again = BrokerDirectory.open(files, DIRECTORY, 1)
+    assert again.has_log_directories
+    assert again.clean_epoch == 7
+    again.trust_clean_epoch_of_logs(of_logs)
+    assert again.clean_epoch == trusted

@@ -143,3 +143,13 @@ def test_other_files_are_none_of_them() -> None:
         file = cut_records.CutFile.named(name)
         assert file is not None
         assert file.name == name
+
+
+def test_a_log_whose_file_has_become_shorter_is_damaged_and_its_copy_comes_to_an_end() -> None:
+    files = MemoryFileSystem()
+    log = log_with(files)
+    file = files.open(f"{DIRECTORY}/00000000000000000000.log")
+    file.truncate(file.size() - 40)
+    with pytest.raises(ApiError, match="has become shorter") as raised:
+        log.truncate_as_follower(2, 3)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -76,3 +76,20 @@ def test_a_checkpoint_of_high_watermarks_that_is_damaged_is_found_out_again() ->
     write_new_file(files, f"data/{HIGH_WATERMARKS_NAME}", b"\xff")
     files.end_process()
     assert log_in(open_directory(files)).high_watermark == 0
+
+
+def test_db24_a_cut_within_a_batch_leaves_what_is_before_the_batch_as_committed() -> None:
+    """Of a batch with offsets 5 to 9 nothing is left: others get these offsets before a crash."""
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    for _ in range(2):
+        append(log, batch(5))
+    log.flush()
+    log.advance_high_watermark(10)
+    directory.checkpoint_high_watermarks()
+    log.truncate(7)
+    append(log, batch(3))
+    log.flush()
+    files.end_process()
+    assert log_in(open_directory(files)).high_watermark == 5

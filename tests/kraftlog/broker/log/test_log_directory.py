@@ -10,6 +10,7 @@ from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import PRODUCER_EXPIRATION_MS, LogManager
@@ -237,6 +238,63 @@ def open_manager(
         files, paths, runtime, cluster_id=CLUSTER_ID, node_id=1,
         config_of=lambda partition: config or PartitionLogConfig(), new_id=lambda: UUID(int=next(ids)),
     )  # fmt: skip
+
+
+def test_a_broker_was_shut_down_cleanly_only_if_all_of_its_directories_were_with_one_epoch() -> None:
+    files = MemoryFileSystem()
+    manager = open_manager(files, StepRuntime())
+    assert manager.clean_broker_epoch is None
+    assert manager.close(broker_epoch=41)
+    manager = open_manager(files, StepRuntime())
+    assert manager.clean_broker_epoch == 41
+    assert manager.close(broker_epoch=42)
+    for name in files.list_directory("b"):
+        files.remove(f"b/{name}")
+    emptied = open_manager(files, StepRuntime())
+    assert emptied.clean_broker_epoch is None
+    assert emptied.close(broker_epoch=43)
+    open_manager(files, StepRuntime(), paths=("b",)).close(broker_epoch=44)
+    assert open_manager(files, StepRuntime()).clean_broker_epoch is None
+    files.end_process()
+    files.failing_reads.add("b/meta.properties")
+    assert open_manager(files, StepRuntime(), paths=("a", "b")).clean_broker_epoch is None
+
+
+@pytest.mark.parametrize("assigned", ["a", "b", "neither"])
+def test_of_two_copies_that_is_used_which_the_metadata_has_or_else_the_later_one(assigned: str) -> None:
+    """A partition was moved from a directory that was offline, and that is there again."""
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    ends = {"a": 3, "b": 10}
+    manager = open_manager(files, runtime)
+    for directory in manager.directories:
+        log = directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=50))
+        append(log, batch(ends[directory.path]))
+    assert manager.close(broker_epoch=1)
+    manager = open_manager(files, runtime)
+    ids = {directory.path: directory.directory_id for directory in manager.directories}
+    manager.set_copies_aside(CLICKS, ids.get(assigned, UUID(int=0)))
+    assert manager.log_of(CLICKS).log_end_offset == ends.get(assigned, 10)
+    other = {"a": "b", "b": "a", "neither": "a"}[assigned]
+    assert [name for name in files.list_directory(other) if name.startswith("clicks-0.")]
+    manager.delete_log(CLICKS, GONE)
+    assert manager.directory_of(CLICKS) is None
+
+
+def test_a_log_that_is_not_used_any_more_is_not_flushed_and_costs_no_other_one_anything() -> None:
+    """Damage was found while somebody was about to have the log flushed."""
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    manager = open_manager(files, runtime, paths=("a",))
+    log, other = (manager.create_log(of, TOPIC_ID, PartitionLogConfig()) for of in partitions(2))
+    append(log, batch(1))
+    append(other, batch(1))
+    (directory,) = manager.directories
+    directory.partition_damaged(log.partition, DamagedSegment("a/clicks-0/00000000000000000000.log", 0, "it rotted"))
+    answers: list[ApiError | None] = []
+    directory.acknowledge(log, 1, answers.append)
+    directory.acknowledge(other, 1, answers.append)
+    runtime.run()
+    assert [None if answer is None else answer.code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, None]
+    assert not directory.offline_reason
 
 
 def partitions(count: int) -> list[TopicPartition]:

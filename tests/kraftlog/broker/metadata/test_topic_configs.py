@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftpb.v1.metadata_pb2 import MetadataRecord
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, replicas, topic
+from tests.kraftlog.broker.log.builders import CLUSTER_ID, NOW_MS, batch, open_log
 from tests.statemachine.builders import BROKER, config
+from tests.statemachine.builders import batch as metadata_batch
 
 OWN = {"log.retention.ms": "1", "min.insync.replicas": "2"}
 
@@ -59,3 +68,24 @@ def test_min_insync_replicas_of_brokers_reaches_the_partitions(tmp_path: Path) -
     assert world.replica().effective_min_isr == 3
     world.commit(config("clicks", "min.insync.replicas", "1"))
     assert world.replica().effective_min_isr == 1
+
+
+def test_before_the_broker_follows_the_metadata_its_database_tells_which_topics_are_compacted(tmp_path: Path) -> None:
+    tables = MetadataTables(open_database(tmp_path / "metadata.db", CLUSTER_ID).conn)
+    tables.apply([metadata_batch(0, [topic("clicks"), config("clicks", "cleanup.policy", "compact")])])
+    tables.connection.close()
+    with last_known_configs(tmp_path / "metadata.db", ME, {}) as configs:
+        assert configs.log_config("clicks").is_compacted
+        assert not configs.log_config("orders").is_compacted
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_gap_where_a_segment_ends_is_a_loss_unless_the_topic_is_compacted(is_compacted: bool) -> None:
+    files = MemoryFileSystem()
+    log = open_log(files)
+    log.append_as_follower(batch(3, epoch=0), NOW_MS, 0)
+    log._roll(5, NOW_MS)
+    log.append_as_follower(batch(3, base_offset=5, epoch=0), NOW_MS, 0)
+    log.flush()
+    files.end_process()
+    assert open_log(files, PartitionLogConfig(is_compacted=is_compacted)).log_end_offset == (8 if is_compacted else 3)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import CorruptLog, ErrorCode, StorageError
+from kraftlog.broker.log.config import PartitionLogConfig
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
+from tests.statemachine.builders import an_id, config, remove_topic
 from tests.statemachine.builders import batch as metadata_batch
-from tests.statemachine.builders import config, remove_topic
 
 
 def test_a_partition_of_a_topic_that_was_elsewhere_comes_to_this_broker(tmp_path: Path) -> None:
@@ -170,3 +172,17 @@ def test_a_log_is_made_in_the_directory_that_the_controller_has_chosen(tmp_path:
     world.commit(replicas(index=0, directory=directory.directory_id.bytes))
     world.commit(replicas(index=1, directory=directory.directory_id.bytes))
     assert len(directory.logs) == 2
+
+
+def test_a_log_of_another_topic_with_the_name_is_set_aside(tmp_path: Path) -> None:
+    """It was in a second directory, and the topic was deleted and made again."""
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(1)), acks=1)
+    world.runtime.run()
+    name = world.replica().name
+    world.commit(remove_topic(1))
+    world.logs.create_log(name, UUID(bytes=an_id(1)), PartitionLogConfig())
+    world.commit(topic("clicks", 2), replicas(2))
+    assert world.logs.topic_id_of(name) == UUID(bytes=an_id(2))
+    assert world.replica(number=2).online_log().log_end_offset == 0
+    assert [found for found in world.files.list_directory("data") if found.endswith("-stray")]
