@@ -14,6 +14,7 @@ from raft.core.types import NodeId
 from tests.kraftlog.command_line import Run, run
 from tests.paths import ROOT
 from tests.statemachine.builders import TOPIC
+from tests.statemachine.waiting import until
 from tests.upgrade.old_version import NODE_IDS, OLD_TOPICS, old_code, old_directory, start_command_of
 
 __all__ = ["run"]
@@ -77,7 +78,8 @@ async def _set_retention(cluster: LocalCluster, retention_ms: int) -> int:
 
 async def _agree(cluster: LocalCluster, retention_ms: int) -> None:
     """Every node has the same, and the last thing that was acknowledged."""
-    assert len({node_counts(cluster.directory.data_path(node_id)) for node_id in cluster.node_ids}) == 1
+    paths = [cluster.directory.data_path(node_id) for node_id in cluster.node_ids]
+    await until(lambda: len({node_counts(path) for path in paths}) == 1)  # a controller registers meanwhile
     for node_id in cluster.node_ids:
         async with AdminClient([cluster.endpoint(node_id)]) as client:
             answer = await client.query("SELECT value FROM configs WHERE name = 'retention.ms'")
