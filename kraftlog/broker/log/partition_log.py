@@ -268,12 +268,13 @@ class PartitionLog:
             if end_offset >= self.log_end_offset:
                 self.epochs.truncate_end(end_offset)
                 return
+            if end_offset <= self._segments.first.base_offset:
+                self._host.lower_recovery_point(self.partition, min(end_offset, self.recovery_point))
+                self._start_over(end_offset)
+                return
             found = self._segments.locate(end_offset)
             cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
             self._host.lower_recovery_point(self.partition, min(cut_offset, self.recovery_point))
-            if end_offset <= self._segments.first.base_offset:
-                self._start_over(end_offset)
-                return
             self._lower_start_before_cut(cut_offset)
             while self._segments.last.base_offset >= end_offset:
                 self._segments.remove_last()

@@ -120,7 +120,7 @@ class SegmentList:
         try:
             self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
         except OutOfSpace as error:  # to go on without any segment is not possible, as it is with too few
-            raise StorageError(f"{error}. The log in {self._directory} has no segment now; then restart") from error
+            raise StorageError(f"the log in {self._directory} cannot begin anew at {base_offset}: {error}") from error
 
     def remove_first(self, count: int) -> None:
         """Remove the oldest ones, durably."""

@@ -213,8 +213,9 @@ class Partitions:
             self._logs.set_copies_aside(partition.name, wanted_id)
             if self._logs.topic_id_of(partition.name) not in (None, topic_id):
                 self._logs.set_stray_aside(partition.name)
-            if self._logs.directory_of(partition.name) is None:
-                self._check_may_be_made(partition)
+            found = self._logs.directory_of(partition.name)
+            self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
+            if found is None:
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
             else:
                 partition.log = self._logs.log_of(partition.name)
@@ -256,20 +257,21 @@ class Partitions:
                 else:
                     self._open(partition)
 
-    def _check_may_be_made(self, partition: Partition) -> None:
+    def _check_is_not_offline(self, partition: Partition, found_id: bytes | None) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
 
-        Consider the only replica of a partition, whose disk fails. An empty log in another directory would lead, and
-        all that was acknowledged would be gone, although the disk may come back.
+        `found_id` is the directory that has one; None if none is made yet. Consider the only replica of a partition,
+        whose disk fails. An empty log in another directory would lead, and all that was acknowledged would be gone,
+        although the disk may come back. So would an old copy, from before the partition was moved to that disk.
         """
         online = self._logs.online
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
         assigned = self._assigned_directory(partition)
         known = {LOST_DIRECTORY, *(of.directory_id.bytes for of in online)}
-        if not partition.record.partition_epoch:
-            known.add(UNASSIGNED_DIRECTORY)  # it is new: no directory has anything of it
-        if assigned not in known:
+        if found_id is not None or not partition.record.partition_epoch:
+            known.add(UNASSIGNED_DIRECTORY)  # it is new, and no directory has anything of it, or it is here
+        if assigned not in known and assigned != found_id:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR,
                 f"the log of {partition} may be in a log directory that is offline: repair that, and restart",

@@ -186,3 +186,17 @@ def test_a_log_of_another_topic_with_the_name_is_set_aside(tmp_path: Path) -> No
     assert world.logs.topic_id_of(name) == UUID(bytes=an_id(2))
     assert world.replica(number=2).online_log().log_end_offset == 0
     assert [found for found in world.files.list_directory("data") if found.endswith("-stray")]
+
+
+def test_an_old_copy_is_not_used_while_the_directory_that_the_metadata_names_is_offline(tmp_path: Path) -> None:
+    """It was moved to the second directory while the first one was away; now the second one is."""
+    (tmp_path / "again").mkdir()
+    world = world_with_two_directories(tmp_path, replicas())
+    first, second = world.logs.directories
+    used, other = (first, second) if world.placed[0][1] == first.directory_id else (second, first)
+    world.files.failing_reads.add(f"{other.path}/meta.properties")
+    again = restarted(world, tmp_path, replicas(directory=other.directory_id.bytes))
+    again.send((0, batch(1)), acks=1)
+    assert again.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert again.placed == []
+    assert used.directory_id != other.directory_id
