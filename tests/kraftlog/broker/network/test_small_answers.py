@@ -12,6 +12,7 @@ from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.network.small_answers import SMALL_BYTES, WAIT_SECONDS_MAX, WAITING_MAX, SmallAnswers
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.connections import ClientConnection
+from kraftlog.kafka.notation import Message
 from tests.kraftlog.broker.network.clients import (
     KIB,
     OFFERED,
@@ -109,6 +110,13 @@ class _Socket(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         self.written_bytes = 0
+        self.is_paused = False
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.written_bytes += sum(map(len, list_of_data))
@@ -123,6 +131,24 @@ class _Socket(asyncio.Transport):
         pass
 
 
+def _connected(connections: Connections, made: _Socket) -> Connection:
+    connection = Connection(connections, PLAINTEXT)
+    connection.connection_made(made)
+    return connection
+
+
+def _feed(connection: Connection, *bodies: Message) -> None:
+    """Have a connection read requests at once."""
+    client = ClientConnection("client")
+    data = memoryview(b"".join(piece for body in bodies for piece in client.send(body, OFFERED[body.KEY].highest)))
+    while data:
+        space = connection.get_buffer(-1)
+        count = min(len(space), len(data))
+        space[:count] = data[:count]
+        data = data[count:]
+        connection.buffer_updated(count)
+
+
 async def test_a_large_request_is_not_handled_before_the_answers_that_wait_are_written() -> None:
     seen: list[int] = []
 
@@ -132,34 +158,21 @@ async def test_a_large_request_is_not_handled_before_the_answers_that_wait_are_w
 
     connections = Connections(handler, Limits(), OFFERED, never)
     sockets = [_Socket() for _ in range(3)]
-    large = produce(100 * KIB)
-    for made, body in zip(sockets, (ask(), ask(), large), strict=True):
-        connection = Connection(connections, PLAINTEXT)
-        connection.connection_made(made)
-        data = memoryview(b"".join(ClientConnection("client").send(body, OFFERED[body.KEY].highest, body is not large)))
-        while data:
-            space = connection.get_buffer(-1)
-            count = min(len(space), len(data))
-            space[:count] = data[:count]
-            data = data[count:]
-            connection.buffer_updated(count)
+    for made, body in zip(sockets, (ask(), ask(), produce(100 * KIB)), strict=True):
+        _feed(_connected(connections, made), body)
     size_bytes = sockets[0].written_bytes
     assert size_bytes > 0
     assert seen == [0, size_bytes, 2 * size_bytes]
 
 
 async def test_a_connection_that_may_have_little_unsent_is_read_on_when_that_is_sent() -> None:
-    async with (
-        network(answer_at_once, connection_unsent_bytes_max=1) as served,
-        await RawClient.connect(served) as first,
-        await RawClient.connect(served) as second,
-    ):
-        await until(lambda: served.counters.connections_open == 2)
-        for _ in range(3):
-            for client in (first, second):
-                client.send(ask("answer"))
-            for client in (first, second):
-                assert name_of(await client.receive()) == "answer"
+    connections = Connections(answer_at_once, Limits(connection_unsent_bytes_max=1), OFFERED, never)
+    sockets = [_Socket() for _ in range(2)]
+    for made in sockets:
+        _feed(_connected(connections, made), ask("answer"), ask("answer"))
+    assert sockets[1].is_paused
+    await until(lambda: sockets[0].written_bytes == sockets[1].written_bytes > 0 and not sockets[1].is_paused)
+    await until(lambda: connections.counters.requests == 4)
 
 
 async def test_clients_that_ask_in_one_turn_are_written_to_together_after_the_first_of_them() -> None:

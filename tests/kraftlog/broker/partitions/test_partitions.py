@@ -200,3 +200,14 @@ def test_an_old_copy_is_not_used_while_the_directory_that_the_metadata_names_is_
     assert again.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert again.placed == []
     assert used.directory_id != other.directory_id
+
+
+@pytest.mark.parametrize(("partition_epoch", "is_made"), [(0, True), (3, False)])
+def test_without_an_assigned_directory_only_a_new_log_is_made_while_a_directory_is_offline(
+    tmp_path: Path, partition_epoch: int, is_made: bool
+) -> None:
+    (tmp_path / "again").mkdir()
+    world = world_with_two_directories(tmp_path)
+    world.files.failing_reads.add("first/meta.properties")
+    again = restarted(world, tmp_path, replicas(epoch=partition_epoch, directory=UNASSIGNED_DIRECTORY))
+    assert (again.logs.directory_of(again.replica().name) is not None) == is_made
