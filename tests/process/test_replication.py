@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -198,3 +199,19 @@ def test_nothing_that_was_acknowledged_is_lost_when_the_leading_broker_is_killed
     for index in range(PARTITIONS):
         first, *others = logs_of(brokers, topic, index)
         assert all(other == first for other in others)
+
+
+def test_nothing_is_lost_when_all_shut_down_and_the_last_one_gets_an_empty_disk_for_its_logs(
+    brokers: dict[int, BrokerProcess], topic: str, voters: LocalCluster, run: Run
+) -> None:
+    """By how it was shut down it may lead; it has nothing, and if it led the others would cut what they have."""
+    acknowledged = Acknowledgements()
+    produce(brokers, topic, RECORDS, acknowledged, "before")
+    for number in (72, 73, 71):
+        assert brokers[number].stop() == 0
+    shutil.rmtree(brokers[71].partitions)
+    for number in (71, 72, 73):
+        brokers[number].start()
+    await_in_sync(run, voters, topic)
+    assert not acknowledged.errors
+    assert read_back(brokers, topic, RECORDS) == acknowledged.values
