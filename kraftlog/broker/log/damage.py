@@ -20,6 +20,19 @@ class DamagedSegment(CorruptLog):
         self.path = path
 
 
+class DamagedLog(CorruptLog):
+    """A log lacks what the inventory, or a checkpoint, says that it has."""
+
+    def __init__(self, directory: str, reason: str) -> None:
+        partition = directory.rsplit("/", 1)[-1]
+        super().__init__(
+            f"the log in {directory} is damaged: {reason}. Nothing of it was deleted. If another replica leads the"
+            " partition, restart this broker, which copies the log anew. If none can, put the files back as they were,"
+            f" or see what `kraftlog log-dirs accept-loss {partition}` would give up"
+        )
+        self.reason = reason
+
+
 def set_segment_aside(handles: FileHandles, path: str) -> None:
     """Rename a segment's log, durably: the partition is offline at the next starts, too. Raises StorageError.
 

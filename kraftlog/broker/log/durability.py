@@ -39,6 +39,8 @@ class Durability:
         self._epochs_are_saved_below: int | None = epochs_are_saved_below if epochs.is_changed else None
         self._unflushed = [segment for segment in segments.from_offset(0)[:-1] if not segment.has_written_indexes]
         self._has_new_names = True
+        self._named_base_offset = segments.last.base_offset  # of the last segment whose name is durable
+        self._flushing_base_offset = self._named_base_offset
         self._pending: PendingFlush | None = None
         # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
         self._waiting_since_ms = 0 if self._unflushed else None
@@ -62,6 +64,16 @@ class Durability:
         """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
         offsets = [self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])]
         return min(offsets if self._epochs_are_saved_below is None else [*offsets, self._epochs_are_saved_below])
+
+    @property
+    def durable_base_offset(self) -> int:
+        """The first offset of a segment that a crash leaves; those before it are closed, and flushed."""
+        unflushed = [segment.base_offset for segment in self._unflushed[:1]]
+        return min([self._named_base_offset, *unflushed])
+
+    def names_are_durable(self) -> None:
+        """The directory has just been synced."""
+        self._named_base_offset = self._segments.last.base_offset
 
     @property
     def pending(self) -> PendingFlush | None:
@@ -113,6 +125,8 @@ class Durability:
         last_base_offset = self._segments.last.base_offset
         self._unflushed = [segment for segment in self._unflushed if segment.base_offset < last_base_offset]
         self.recovery_point = min(self.recovery_point, end_offset)
+        self.names_are_durable()
+        self._flushing_base_offset = last_base_offset
         if self.is_flushed:
             self._waiting_since_ms = None
         if self._pending is not None:
@@ -125,6 +139,7 @@ class Durability:
     def removed_below(self, base_offset: int) -> None:
         """The segments below were removed."""
         self._unflushed = [segment for segment in self._unflushed if segment.base_offset >= base_offset]
+        self.names_are_durable()
 
     def retire(self) -> None:
         """The log is deleted or damaged: a flush that is under way has no consequences."""
@@ -159,6 +174,7 @@ class Durability:
             has_new_names=self._has_new_names,
         )  # fmt: skip
         self._has_new_names = False
+        self._flushing_base_offset = self._segments.last.base_offset
         self._flushing_since_ms, self._waiting_since_ms = self._waiting_since_ms, None
         return self._pending
 
@@ -168,6 +184,7 @@ class Durability:
         self._pending = None
         pending.release()
         self._unflushed = [segment for segment in self._unflushed if segment not in pending.segments]
+        self._named_base_offset = self._flushing_base_offset
         self.recovery_point = max(self.recovery_point, min(pending.end_offset, self._segments.last.end_offset))
         return self.recovery_point
 

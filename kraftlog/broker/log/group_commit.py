@@ -67,11 +67,16 @@ class LogFlushes:
 class GroupCommit:
     """The appends of one directory that wait to be durable.
 
-    `on_failure` is called with a StorageError or FlushFailed after which the directory is not used any more.
+    `on_failure` is called with a StorageError or FlushFailed after which the directory is not used any more;
+    `on_segments_flushed` with a log that has gone on in another segment, when that is durable.
     """
 
-    def __init__(self, runtime: Runtime, on_failure: Callable[[BaseException], None]) -> None:
+    def __init__(
+        self, runtime: Runtime, on_failure: Callable[[BaseException], None],
+        on_segments_flushed: Callable[[PartitionLog], None],
+    ) -> None:  # fmt: skip
         self._on_failure = on_failure
+        self._on_segments_flushed = on_segments_flushed
         self._waiting: list[_Waiting] = []
         self._started: LogFlushes | None = None
         self._is_requested = False
@@ -124,9 +129,15 @@ class GroupCommit:
     def finish_flush(self, pending: LogFlushes) -> None:
         """Note that they are flushed."""
         self.flush_count += 1
+        closed = []
         for log, flush in pending.pending:
+            base_offset = log.durability.durable_base_offset
             log.durability.finish_flush(flush)
+            if log.durability.durable_base_offset != base_offset:
+                closed.append(log)
         self._started = None
+        for log in closed:
+            self._on_segments_flushed(log)
 
     def _on_flushed(self, _: None) -> None:
         waiting, self._waiting = self._waiting, []

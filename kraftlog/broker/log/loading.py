@@ -16,9 +16,10 @@ import structlog
 from kraftbase.errors import CorruptLog, OutOfSpace
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
 from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.damage import DamagedSegment
+from kraftlog.broker.log.damage import DamagedLog, DamagedSegment
 from kraftlog.broker.log.epoch_file import read_epochs, write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from kraftlog.broker.log.formats.names import (
     DAMAGED_SUFFIX,
@@ -50,16 +51,6 @@ class RecoveryProgress(NamedTuple):
     bytes_read: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundState:
-    """What is known of a partition's log before its files are read."""
-
-    recovery_point: int = 0
-    """Everything below was flushed."""
-    log_start_offset: int = 0
-    was_shut_down_cleanly: bool = False
-
-
 @dataclass(slots=True, kw_only=True)
 class LoadedLog:
     """A log whose files are in order."""
@@ -80,14 +71,14 @@ class Loader:
     """Opens one partition's log."""
 
     def __init__(
-        self, handles: FileHandles, directory: str, config: PartitionLogConfig, found: FoundState, now_ms: int,
+        self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
         on_progress: Callable[[RecoveryProgress], None],
     ) -> None:  # fmt: skip
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = directory
         self._config = config
-        self._found = found
+        self._known = known
         self._now_ms = now_ms
         self._on_progress = on_progress
         self._segments: list[Segment] = []
@@ -100,8 +91,9 @@ class Loader:
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
         names = self._files.list_directory(self._directory)
+        self._refuse_damaged(names)
         self._tidy(names)
-        base_offsets = self._segment_offsets()
+        base_offsets = segment_offsets(names)
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None
         self._epochs = LeaderEpochs(entries or ())
@@ -115,19 +107,22 @@ class Loader:
             self._recover(base_offsets[first_unflushed:])
         log_start_offset = self._settle_start()
         end_offset = self._segments[-1].end_offset
+        reason = lost_end(self._known, end_offset)
+        if reason:
+            raise DamagedLog(self._directory, reason)
         self._settle_epochs(log_start_offset, end_offset)
         producers = ProducerHistory(self._handles, self._directory)
         producers.load(self._segments, end_offset, replay_from=self._replay_from)
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
-            epochs_are_saved_below=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
+            epochs_are_saved_below=end_offset if self._save_epochs() else min(self._known.recovery_point, end_offset),
             torn_bytes=self._torn_bytes, names=names,
         )  # fmt: skip
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
-    def _tidy(self, names: list[str]) -> None:
-        """Remove what was to be deleted, or was not finished."""
+    def _refuse_damaged(self, names: list[str]) -> None:
+        """Raise DamagedLog, DamagedSegment or CorruptLog before anything is changed, if names and sizes show damage."""
         for name in names:
             path = join(self._directory, name)
             if name.endswith(DAMAGED_SUFFIX):
@@ -137,6 +132,18 @@ class Loader:
                     f"{path} is of a compaction that did not end, which only Kafka can finish: start that Kafka once,"
                     " and shut it down"
                 )
+        if self._known.entry is not None:
+            reason = missing_segments(self._known.entry, self._sizes_of(segment_offsets(names)))
+            if reason:
+                raise DamagedLog(self._directory, reason)
+
+    def _sizes_of(self, base_offsets: list[int]) -> dict[int, int]:
+        return {offset: self._size_of(join(self._directory, file_name(offset, LOG_SUFFIX))) for offset in base_offsets}
+
+    def _tidy(self, names: list[str]) -> None:
+        """Remove what was to be deleted, or was not finished."""
+        for name in names:
+            path = join(self._directory, name)
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
                 self._files.remove(path)
             for suffix in SEGMENT_SUFFIXES[:-1]:
@@ -144,16 +151,11 @@ class Loader:
                 if offset is not None and file_name(offset, LOG_SUFFIX) not in names:
                     self._files.remove(path)  # its log is gone
 
-    def _segment_offsets(self) -> list[int]:
-        names = self._files.list_directory(self._directory)
-        offsets = [offset_in_name(name, LOG_SUFFIX) for name in names]
-        return sorted(offset for offset in offsets if offset is not None)
-
     def _first_to_recover(self, base_offsets: list[int]) -> int:
         """The index of the first segment that may not be flushed: the one with the recovery point."""
-        if self._found.was_shut_down_cleanly:
+        if self._known.was_shut_down_cleanly:
             return len(base_offsets)
-        below = [offset for offset in base_offsets if offset <= self._found.recovery_point]
+        below = [offset for offset in base_offsets if offset <= self._known.recovery_point]
         return max(0, len(below) - 1)
 
     # --- segments that are flushed ------------------------------------------------------------------------------------
@@ -248,7 +250,7 @@ class Loader:
 
         Compaction removes records at the end of a segment, too.
         """
-        is_flushed = bool(later) and later[0] <= self._found.recovery_point
+        is_flushed = bool(later) and later[0] <= self._known.recovery_point
         return bool(later) and segment.end_offset < later[0] and not is_flushed and not self._config.is_compacted
 
     def _read_segment(self, base_offset: int, suffixes: Iterable[str]) -> tuple[Segment, SegmentScan]:
@@ -263,8 +265,8 @@ class Loader:
         return segment, scan
 
     def _judge(self, scan: SegmentScan, later: list[int]) -> None:
-        flushed = min([self._found.recovery_point, *later[:1]])
-        if self._found.log_start_offset >= self._found.recovery_point:
+        flushed = min([self._known.recovery_point, *later[:1]])
+        if self._known.log_start_offset >= self._known.recovery_point:
             flushed = 0  # all of it was deleted
         scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
 
@@ -312,9 +314,15 @@ class Loader:
     # --- what follows from the segments -------------------------------------------------------------------------------
 
     def _settle_start(self) -> int:
-        """Where the log starts (DB-83); it has a segment then. A log that ends before its start has lost all of it."""
-        start_offset = self._found.log_start_offset
+        """Where the log starts (DB-83); it has a segment then.
+
+        A log that ends before its start was starting over there, or has lost what was not flushed, and was deleted.
+        """
+        start_offset = self._known.log_start_offset
         if self._segments and self._segments[-1].end_offset < start_offset:
+            reason = lost_end(self._known, self._segments[-1].end_offset)
+            if reason:
+                raise DamagedLog(self._directory, reason)
             for segment in reversed(self._segments):
                 for suffix in SEGMENT_SUFFIXES:
                     self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
@@ -345,6 +353,12 @@ class Loader:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
         self._epochs.truncate_end(end_offset + 1)  # an epoch without records may begin at the end
         self._epochs.truncate_start(log_start_offset)
+
+
+def segment_offsets(names: Iterable[str]) -> list[int]:
+    """The base offsets of the segments among some file names, ascending."""
+    offsets = [offset_in_name(name, LOG_SUFFIX) for name in names]
+    return sorted(offset for offset in offsets if offset is not None)
 
 
 def _has_sound_indexes(segment: Segment) -> bool:

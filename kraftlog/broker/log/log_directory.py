@@ -3,6 +3,7 @@
     DIR/.lock                               held while a broker uses it
     DIR/meta.properties                     cluster, broker and directory id
     DIR/.kafka_cleanshutdown                there while the broker is down after a clean shutdown
+    DIR/kraftlog-inventory                  what a start compares the logs with; our own
     DIR/recovery-point-offset-checkpoint    how far each log is known to be flushed
     DIR/log-start-offset-checkpoint         where each log starts
     DIR/replication-offset-checkpoint       what of each log is committed
@@ -15,7 +16,6 @@ is room.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from uuid import UUID
 
@@ -24,26 +24,22 @@ import structlog
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.damage import DamagedSegment, set_segment_aside
+from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
+from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
 from kraftlog.broker.log.formats.checkpoints import (
     decode_meta,
-    decode_offsets,
-    decode_partition_metadata,
     encode_meta,
-    encode_offsets,
     encode_partition_metadata,
 )
 from kraftlog.broker.log.formats.names import (
     CLEAN_SHUTDOWN_NAME,
-    HIGH_WATERMARKS_NAME,
     LOCK_NAME,
-    LOG_STARTS_NAME,
     LOG_SUFFIX,
     META_NAME,
     PARTITION_METADATA_NAME,
-    RECOVERY_POINTS_NAME,
     deleted_directory_name,
     directory_name,
     is_deleted_directory,
@@ -52,19 +48,14 @@ from kraftlog.broker.log.formats.names import (
     stray_directory_name,
 )
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
-from kraftlog.broker.log.loading import FoundState, Loader, RecoveryProgress
+from kraftlog.broker.log.inventory import decode_clean_shutdown
+from kraftlog.broker.log.loading import Loader, RecoveryProgress
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.kafka.errors import MalformedBytes
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
-
-_CLEAN_SHUTDOWN_VERSION = 0
-
-
-def _without(offsets: dict[TopicPartition, int], partition: TopicPartition) -> dict[TopicPartition, int]:
-    return {key: offset for key, offset in offsets.items() if key != partition}
 
 
 def _no_progress(_: RecoveryProgress) -> None:
@@ -74,14 +65,17 @@ def _no_progress(_: RecoveryProgress) -> None:
 class LogDirectory:
     """One directory. For one thread; use `open`."""
 
-    def __init__(self, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, lock: Lock) -> None:
+    def __init__(
+        self, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, lock: Lock, directory_id: UUID,
+        records: DirectoryRecords,
+    ) -> None:  # fmt: skip
         """Use `open`."""
         self.path = path
-        self.directory_id = UUID(int=0)
+        self.directory_id = directory_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs that are online."""
-        self.topic_ids: dict[TopicPartition, UUID] = {}
-        """The topic's id of each partition in the directory, if its file is there."""
+        self.records = records
+        """What its own files say of its logs."""
         self.damaged: dict[TopicPartition, str] = {}
         """The partitions that are offline because of damage, and what was found."""
         self._damaged_at_start: set[TopicPartition] = set()
@@ -89,16 +83,12 @@ class LogDirectory:
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
-        self.commits = GroupCommit(runtime, self.fail)
+        self.commits = GroupCommit(runtime, self.fail, self.note)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._files = files
         self._handles = handles
         self._runtime = runtime
         self._lock = lock
-        self._recovery_points: dict[TopicPartition, int] = {}
-        self._log_starts: dict[TopicPartition, int] = {}
-        self._high_watermarks: dict[TopicPartition, int] = {}
-        self._was_shut_down_cleanly = False
 
     @classmethod
     def open(
@@ -113,55 +103,13 @@ class LogDirectory:
         lock = files.try_lock(join(path, LOCK_NAME))
         if lock is None:
             raise DirectoryError(f"{path} is in use by another process; stop that one first")
-        directory = cls(files, path, handles, runtime, lock)
         try:
-            directory._identify(cluster_id, node_id, new_directory_id)
-            directory._read_checkpoints()
+            directory_id = _identify(files, path, cluster_id, node_id, new_directory_id)
+            records = DirectoryRecords.read(files, path, directory_id)
         except BaseException:
             lock.close()
             raise
-        return directory
-
-    def _identify(self, cluster_id: str, node_id: int, new_directory_id: UUID) -> None:
-        path = join(self.path, META_NAME)
-        if not self._files.exists(path):
-            write_new_file(self._files, path, encode_meta(cluster_id, node_id, new_directory_id))
-        try:
-            found_cluster, found_node, self.directory_id = decode_meta(read_whole(self._files, path), path)
-        except MalformedBytes as error:
-            raise DirectoryError(
-                f"{error}. Put the file back as it was: it says whose data is in {self.path}"
-            ) from None
-        if found_cluster != cluster_id:
-            raise DirectoryError(
-                f"{self.path} is of cluster {found_cluster}, and this broker is of cluster {cluster_id}",
-                ErrorCode.INCONSISTENT_CLUSTER_ID,
-            )
-        if found_node != node_id:
-            raise DirectoryError(f"{self.path} is of broker {found_node}, and this is broker {node_id}")
-
-    def _read_checkpoints(self) -> None:
-        try:
-            self._recovery_points = self._read_offsets(RECOVERY_POINTS_NAME)
-        except MalformedBytes as error:
-            logger.warning("all segments are read: the recovery points are not known", reason=str(error))
-        try:
-            self._high_watermarks = self._read_offsets(HIGH_WATERMARKS_NAME)
-        except MalformedBytes as error:
-            logger.warning("leaders and followers find out again what is committed", reason=str(error))
-        try:
-            self._log_starts = self._read_offsets(LOG_STARTS_NAME)
-        except MalformedBytes as error:
-            raise StorageError(
-                f"{error}. It says which records were deleted. Put the file back, or remove it if DeleteRecords was"
-                " never used"
-            ) from None
-        path = join(self.path, CLEAN_SHUTDOWN_NAME)
-        self._was_shut_down_cleanly = self._files.exists(path)
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        path = join(self.path, name)
-        return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
+        return cls(files, path, handles, runtime, lock, directory_id, records)
 
     @property
     def clean_broker_epoch(self) -> int | None:
@@ -169,11 +117,7 @@ class LogDirectory:
         path = join(self.path, CLEAN_SHUTDOWN_NAME)
         if not self._files.exists(path):
             return None
-        try:
-            epoch = json.loads(read_whole(self._files, path))["brokerEpoch"]
-        except (ValueError, KeyError, TypeError):
-            return None
-        return epoch if isinstance(epoch, int) and epoch >= 0 else None
+        return decode_clean_shutdown(read_whole(self._files, path))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
@@ -192,8 +136,8 @@ class LogDirectory:
             partition = partition_in_name(name)
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)
-        self._was_shut_down_cleanly = False
         self._restore_high_watermarks()
+        self.records.begin(self.logs)
 
     def _restore_high_watermarks(self) -> None:
         """What was committed at the last checkpoint is committed, as far as the log has it still (DB-24).
@@ -202,13 +146,12 @@ class LogDirectory:
         the power was lost: it gets two other records, and the power is lost again. These are not committed.
         """
         kept = {}
-        for partition, offset in self._high_watermarks.items():
+        for partition, offset in self.records.high_watermarks.items():
             log = self.logs.get(partition)
             if log is not None:
                 log.advance_high_watermark(min(offset, log.log_end_offset))
                 kept[partition] = min(offset, log.log_end_offset)
-        if kept != self._high_watermarks:
-            self._save_high_watermarks(kept)
+        self.records.save_high_watermarks(kept)
 
     def _load_one(
         self,
@@ -222,33 +165,21 @@ class LogDirectory:
         if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
             return  # it was being made, or deleted
         try:
-            if PARTITION_METADATA_NAME in names:
-                self._read_topic_id(partition, join(path, PARTITION_METADATA_NAME))
-            self._open_log(partition, config, now_ms, on_progress)
+            self._open_log(partition, self.records.known(partition, names), config, now_ms, on_progress)
         except CorruptLog as error:
             self.partition_damaged(partition, error)
             self._damaged_at_start.add(partition)
 
-    def _read_topic_id(self, partition: TopicPartition, path: str) -> None:
-        try:
-            self.topic_ids[partition] = decode_partition_metadata(read_whole(self._files, path), path)
-        except MalformedBytes as error:
-            raise CorruptLog(f"{error}. Put the file back as it was: it says which topic the records are of") from None
-
     def _open_log(
         self,
         partition: TopicPartition,
+        known: Known,
         config: PartitionLogConfig,
         now_ms: int,
         on_progress: Callable[[RecoveryProgress], None],
     ) -> PartitionLog:
-        found = FoundState(
-            recovery_point=self._recovery_points.get(partition, 0),
-            log_start_offset=self._log_starts.get(partition, 0),
-            was_shut_down_cleanly=self._was_shut_down_cleanly,
-        )
         path = join(self.path, directory_name(partition))
-        loaded = Loader(self._handles, path, config, found, now_ms, on_progress).load()
+        loaded = Loader(self._handles, path, config, known, now_ms, on_progress).load()
         log = PartitionLog(self._handles, path, partition, config, loaded, self)
         self.logs[partition] = log
         return log
@@ -266,8 +197,10 @@ class LogDirectory:
             self._rename(partition, deleted_directory_name(partition, unique))
             self._files.make_directories(path)
             write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
-            self.topic_ids[partition] = topic_id
-            return self._open_log(partition, config, now_ms, _no_progress)
+            self.records.topic_ids[partition] = topic_id
+            log = self._open_log(partition, Known(), config, now_ms, _no_progress)
+            self.records.note([log])
+            return log
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -299,13 +232,13 @@ class LogDirectory:
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
         self._damaged_at_start.discard(partition)
-        self.topic_ids.pop(partition, None)
         if log is not None:
             self.commits.forget(log, reason)
             self._due_flushes.forget(log)
             log.retire(f"{log.directory} was deleted")
         self.check_online()
         try:
+            self.records.about_to_go(partition)
             self._rename(partition, new_name)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
@@ -334,12 +267,7 @@ class LogDirectory:
 
     def forget(self, partition: TopicPartition) -> None:
         """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""
-        if self._recovery_points.get(partition, 0):
-            self._save_recovery_points(_without(self._recovery_points, partition))
-        if self._log_starts.get(partition, 0):
-            self._save_log_starts(_without(self._log_starts, partition))
-        if self._high_watermarks.get(partition, 0):
-            self._save_high_watermarks(_without(self._high_watermarks, partition))
+        self.records.forget_checkpoints(partition)
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
@@ -360,7 +288,7 @@ class LogDirectory:
         """Write how far each log is flushed, and where it starts. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self.check_online()
         try:
-            self._write_checkpoints()
+            self.records.write_checkpoints(self.logs)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -368,53 +296,17 @@ class LogDirectory:
         """Write what of each log is committed (DB-24). Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self.check_online()
         try:
-            self._write_high_watermarks()
+            self.records.write_high_watermarks(self.logs)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def _write_high_watermarks(self) -> None:
-        high_watermarks = {key: log.high_watermark for key, log in self.logs.items() if log.high_watermark}
-        if high_watermarks != self._high_watermarks:
-            self._save_high_watermarks(high_watermarks)
-
-    def _write_checkpoints(self) -> None:
-        recovery_points = self._recovery_points | {
-            key: log.durability.recovery_point_to_save for key, log in self.logs.items()
-        }
-        log_starts = self._log_starts | {key: log.log_start_offset for key, log in self.logs.items()}
-        if recovery_points != self._recovery_points:
-            self._save_recovery_points(recovery_points)
-        if log_starts != self._log_starts:
-            self._save_log_starts(log_starts)
-
-    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
-        """Make durable that the log is known to be flushed, and committed, up to here only."""
-        if self._recovery_points.get(partition, 0) > offset:
-            self._save_recovery_points(self._recovery_points | {partition: offset})
-        if self._high_watermarks.get(partition, 0) > offset:
-            self._save_high_watermarks(self._high_watermarks | {partition: offset})
-
-    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
-        """Make the log's start durable."""
-        if self._log_starts.get(partition, 0) != offset:
-            self._save_log_starts(self._log_starts | {partition: offset})
-
-    # What is in memory is what the files have: what could not be written, for want of room, is written the next time.
-
-    def _save_recovery_points(self, offsets: dict[TopicPartition, int]) -> None:
-        self._write_offsets(RECOVERY_POINTS_NAME, offsets)
-        self._recovery_points = offsets
-
-    def _save_log_starts(self, offsets: dict[TopicPartition, int]) -> None:
-        self._write_offsets(LOG_STARTS_NAME, offsets)
-        self._log_starts = offsets
-
-    def _save_high_watermarks(self, offsets: dict[TopicPartition, int]) -> None:
-        self._write_offsets(HIGH_WATERMARKS_NAME, offsets)
-        self._high_watermarks = offsets
-
-    def _write_offsets(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        write_new_file(self._files, join(self.path, name), encode_offsets(offsets))
+    def note(self, log: PartitionLog) -> None:
+        """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
+        try:
+            if self.logs.get(log.partition) is log:
+                self.records.note([log])
+        except (StorageError, FlushFailed) as error:
+            self.refusal(error)
 
     # --- failing and ending -------------------------------------------------------------------------------------------
 
@@ -451,6 +343,47 @@ class LogDirectory:
                 self.fail(failure)
         self.on_lost()
 
+    def assess(self, partition: TopicPartition, topic_id: UUID | None) -> Finding:
+        """What a log here is, by the id that the partition's topic has in the metadata; None: this is no replica of it.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        log = self.logs.get(partition)
+        segments = None if log is None else log.segment_bytes
+        try:
+            if topic_id is not None:
+                self.records.settle_dispute(partition, topic_id, segments)
+        except DamagedLog as error:
+            self._damaged_at_start.add(partition)
+            self.partition_damaged(partition, error)
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+        if partition in self.damaged:
+            # Which segments are missing is known; the question is whose log it is.
+            entry = self.records.entry(partition)
+            found_id = self.records.topic_ids.get(partition) or (entry and entry.topic_id)
+            return Finding.DAMAGED if topic_id is not None and found_id in (None, topic_id) else Finding.STRAY
+        files = LogFiles(self.records.topic_ids.get(partition), segments or {})
+        return assess(topic_id, self.records.entry(partition), files)[0]
+
+    def assess_missing(self, partition: TopicPartition, topic_id: UUID | None) -> Finding:
+        """What a log is that no directory has, by the inventory of this one. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        finding, reason = assess(topic_id, self.records.entry(partition), None)
+        if finding is Finding.DAMAGED:
+            self._damaged_at_start.add(partition)
+            self.partition_damaged(partition, DamagedLog(join(self.path, directory_name(partition)), reason))
+        else:
+            self.forget_missing(partition)
+        return finding
+
+    def forget_missing(self, partition: TopicPartition) -> None:
+        """The inventory need not have a log that is not here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        if self.records.entry(partition) is not None:
+            try:
+                self.records.about_to_go(partition)
+            except (StorageError, FlushFailed) as error:
+                raise self.refusal(error) from error
+
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
         """Whether a log is damaged, and was so already when the directory was opened."""
         return partition in self._damaged_at_start
@@ -470,10 +403,9 @@ class LogDirectory:
             if not self.offline_reason:
                 for log in self.logs.values():
                     log.close()
-                self._write_checkpoints()
-                self._write_high_watermarks()
-                content = json.dumps({"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch})
-                write_new_file(self._files, join(self.path, CLEAN_SHUTDOWN_NAME), content.encode("ascii"))
+                self.records.write_checkpoints(self.logs)
+                self.records.write_high_watermarks(self.logs)
+                self.records.end(broker_epoch)
         finally:
             self.release()
 
@@ -483,4 +415,24 @@ class LogDirectory:
 
     def release(self) -> None:
         """Release the lock, and nothing else: as if the process had died."""
+        self.records.release()
         self._lock.close()
+
+
+def _identify(files: FileSystem, directory: str, cluster_id: str, node_id: int, new_directory_id: UUID) -> UUID:
+    """The id of a directory, which becomes this broker's if it is new. Raises DirectoryError if it is another's."""
+    path = join(directory, META_NAME)
+    if not files.exists(path):
+        write_new_file(files, path, encode_meta(cluster_id, node_id, new_directory_id))
+    try:
+        found_cluster, found_node, directory_id = decode_meta(read_whole(files, path), path)
+    except MalformedBytes as error:
+        raise DirectoryError(f"{error}. Put the file back as it was: it says whose data is in {directory}") from None
+    if found_cluster != cluster_id:
+        raise DirectoryError(
+            f"{directory} is of cluster {found_cluster}, and this broker is of cluster {cluster_id}",
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        )
+    if found_node != node_id:
+        raise DirectoryError(f"{directory} is of broker {found_node}, and this is broker {node_id}")
+    return directory_id

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraftbase.errors import CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
+
+if TYPE_CHECKING:
+    from kraftlog.broker.log.directory_records import DirectoryRecords
+    from kraftlog.broker.log.partition_log import PartitionLog
 
 
 class LogHost(Protocol):
@@ -24,12 +28,13 @@ class LogHost(Protocol):
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
         ...
 
-    def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
-        """Make durable that the log is known to be flushed up to here only. Raises StorageError."""
+    @property
+    def records(self) -> DirectoryRecords:
+        """What the directory's files say of the log, which changes before the log's own files do."""
         ...
 
-    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
-        """Make the log's start durable. Raises StorageError."""
+    def note(self, log: PartitionLog) -> None:
+        """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         ...
 
 

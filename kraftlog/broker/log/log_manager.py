@@ -16,6 +16,7 @@ from kraftbase.files.files import FileSystem
 from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
 from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
+from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
@@ -103,10 +104,19 @@ class LogManager:
     def _directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
         return [of for of in self.directories if partition in of.logs or partition in of.damaged]
 
-    def topic_id_of(self, partition: TopicPartition) -> UUID | None:
-        """The topic that a log here is of, as its files say; None if they do not, or there is none."""
+    def assess(self, partition: TopicPartition, topic_id: UUID) -> Finding:
+        """What this broker has of a partition whose topic has that id in the metadata (DB-89).
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
         directory = self.directory_of(partition)
-        return None if directory is None else directory.topic_ids.get(partition)
+        others = [other for other in self.online if other is not directory]
+        if directory is None:
+            findings = [other.assess_missing(partition, topic_id) for other in others]
+            return Finding.DAMAGED if Finding.DAMAGED in findings else Finding.NEW
+        for other in others:
+            other.forget_missing(partition)  # it was moved by hand to where it is
+        return directory.assess(partition, topic_id)
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
@@ -203,13 +213,17 @@ class LogManager:
         """
         for directory in self.directories:
             for partition in [*directory.logs, *directory.damaged]:
-                topic_id = topic_id_of(partition)
-                if topic_id is None or directory.topic_ids.get(partition, topic_id) != topic_id:
+                try:
+                    finding = directory.assess(partition, topic_id_of(partition))
+                except ApiError as error:
+                    logger.error("a log is not looked at", log=directory_name(partition), reason=str(error))
+                    continue
+                if finding is Finding.STRAY:
                     self._set_stray_aside(directory, partition)
 
     def _set_stray_aside(self, directory: LogDirectory, partition: TopicPartition) -> None:
         name = directory_name(partition)
-        found_id = directory.topic_ids.get(partition)
+        found_id = directory.records.topic_ids.get(partition)
         reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
         try:
             kept_as = directory.set_stray_aside(partition, self._new_id(), reason)

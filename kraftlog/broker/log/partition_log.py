@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
+from uuid import UUID
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
@@ -26,6 +28,7 @@ from kraftlog.broker.log.formats.batch_header import (
     unpack_header,
     writable,
 )
+from kraftlog.broker.log.formats.inventory import ClosedSegment, LogEntry
 from kraftlog.broker.log.health import LogHealth
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
@@ -113,6 +116,38 @@ class PartitionLog:
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.producers.states.pass_high_watermark(offset)
+
+    @property
+    def recovery_point_to_save(self) -> int:
+        """From where on a start must read."""
+        return self.durability.recovery_point_to_save
+
+    @property
+    def inventory_key(self) -> tuple[int, ...]:
+        """Another value whenever `inventory_entry` may be another one."""
+        durability = self.durability
+        return (
+            self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
+            self._segments.first.base_offset,
+        )  # fmt: skip
+
+    def inventory_entry(self, topic_id: UUID) -> LogEntry:
+        """What is durable of it."""
+        last_base_offset = self.durability.durable_base_offset
+        segments = self._segments.from_offset(self.log_start_offset)
+        closed = tuple(
+            ClosedSegment(segment.base_offset, following.base_offset, segment.size_bytes)
+            for segment, following in pairwise(segments)
+            if segment.base_offset < last_base_offset
+        )
+        return LogEntry(
+            topic_id, self.durability.recovery_point_to_save, self.log_start_offset, last_base_offset, closed
+        )
+
+    @property
+    def segment_bytes(self) -> dict[int, int]:
+        """By base offset, the bytes of each segment."""
+        return {segment.base_offset: segment.size_bytes for segment in self._segments.from_offset(0)}
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
@@ -213,8 +248,9 @@ class PartitionLog:
         """Make the next segment; without room there is none, and the last one goes on."""
         closed = self._segments.last
         closed.close_indexes()
-        if self.config.preallocates:
-            self._handles.get(closed.path).truncate(closed.size_bytes)
+        file = self._handles.get(closed.path)
+        if file.size() != closed.size_bytes:  # it was preallocated, or has a part of an append that found no room
+            file.truncate(closed.size_bytes)
         self.producers.snapshot(self.producers.states.end_offset)
         self.durability.before_roll(closed, base_offset)
         self._segments.add(base_offset, self.config, now_ms)
@@ -269,12 +305,11 @@ class PartitionLog:
                 self.epochs.truncate_end(end_offset)
                 return
             if end_offset <= self._segments.first.base_offset:
-                self._host.lower_recovery_point(self.partition, min(end_offset, self.recovery_point))
                 self._start_over(end_offset)
                 return
             found = self._segments.locate(end_offset)
             cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
-            self._host.lower_recovery_point(self.partition, min(cut_offset, self.recovery_point))
+            self._host.records.about_to_cut(self.partition, cut_offset)
             self._lower_start_before_cut(cut_offset)
             while self._segments.last.base_offset >= end_offset:
                 self._segments.remove_last()
@@ -284,13 +319,12 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and starts at `offset`. Durable. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
-            self._host.lower_recovery_point(self.partition, min(offset, self.recovery_point))
             self._start_over(offset)
 
     def _start_over(self, offset: int) -> None:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
-        self._host.save_log_start(self.partition, offset)
+        self._host.records.about_to_start_over(self.partition, offset)
         self._segments.start_over(offset, self.last_append_ms)
         self.epochs.clear()
         self.producers.remove_all(offset)
@@ -304,7 +338,7 @@ class PartitionLog:
         log would begin there, empty. It would take from 8 on what its leader has appended meanwhile, and lack 4 to 7.
         """
         if cut_offset < self.log_start_offset:
-            self._host.save_log_start(self.partition, cut_offset)
+            self._host.records.save_log_start(self.partition, cut_offset)
             self.log_start_offset = cut_offset
 
     def _settle_after_cut(self) -> None:
@@ -314,6 +348,7 @@ class PartitionLog:
         self.producers.truncate(self._segments.from_offset(0), end_offset)
         self._handles.files.fsync_directory(self.directory)
         self.durability.cut(end_offset)
+        self._host.note(self)
 
     def delete_records(self, offset: int) -> int:
         """Move the log's start to `offset`, or with HIGH_WATERMARK to that; durable. Returns the log's start.
@@ -330,7 +365,7 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             with self._health:
-                self._host.save_log_start(self.partition, offset)
+                self._host.records.save_log_start(self.partition, offset)
                 self._advance_start(offset)
         return self.log_start_offset
 
@@ -348,7 +383,10 @@ class PartitionLog:
         with self._health:
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
+                self._handles.files.fsync_directory(self.directory)
+                self.durability.names_are_durable()
             base_offset = self._segments.base_offset_of(found.segment_count)
+            self._host.records.about_to_remove_below(self.partition, base_offset)
             self.durability.save_epochs()  # an epoch that begins below the start cannot be read from batches (DB-68)
             self._advance_start(max(self.log_start_offset, base_offset))
             self._segments.remove_first(found.segment_count)

@@ -16,6 +16,7 @@ import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.partitions.damaged_replicas import Step, next_step
 from kraftlog.broker.partitions.partition import NO_EPOCH, Partition, Replication
@@ -211,11 +212,13 @@ class Partitions:
         wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
             self._logs.set_copies_aside(partition.name, wanted_id)
-            if self._logs.topic_id_of(partition.name) not in (None, topic_id):
+            finding = self._logs.assess(partition.name, topic_id)
+            if finding is Finding.STRAY:
                 self._logs.set_stray_aside(partition.name)
+                finding = self._logs.assess(partition.name, topic_id)  # another directory may have had its log
             found = self._logs.directory_of(partition.name)
             self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
-            if found is None:
+            if finding is Finding.NEW:
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
             else:
                 partition.log = self._logs.log_of(partition.name)

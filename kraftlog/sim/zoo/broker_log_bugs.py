@@ -8,6 +8,8 @@ from unittest import mock
 
 from kraftbase.errors import ApiError
 from kraftbase.files.files import join
+from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -176,18 +178,19 @@ def retention_by_wall_clock() -> list[Any]:
 def start_not_saved() -> list[Any]:
     """The next checkpoint has it."""
 
-    def save_log_start(self: LogDirectory, partition: TopicPartition, offset: int) -> None:
+    def save_log_start(self: DirectoryRecords, partition: TopicPartition, offset: int) -> None:
         return None
 
-    return [instead(LogDirectory, "save_log_start", save_log_start)]
+    return [instead(DirectoryRecords, "save_log_start", save_log_start)]
 
 
 @mutation("a checkpoint that found no room counts as written", "our own", world=LOG)
 def checkpoint_without_room() -> list[Any]:
     """It is not written again until it changes."""
 
-    def careless(self: LogDirectory, offsets: dict[TopicPartition, int]) -> None:
-        self._log_starts = offsets
-        self._write_offsets("log-start-offset-checkpoint", offsets)
+    def careless(self: DirectoryCheckpoints, offsets: dict[TopicPartition, int]) -> None:
+        if offsets != self.log_starts:
+            self.log_starts = offsets
+            self._write("log-start-offset-checkpoint", offsets)
 
-    return [instead(LogDirectory, "_save_log_starts", careless)]
+    return [instead(DirectoryCheckpoints, "save_log_starts", careless)]

@@ -29,6 +29,9 @@ LOG_STARTS_NAME: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_NAME: Final = "replication-offset-checkpoint"
 META_NAME: Final = "meta.properties"
 CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+INVENTORY_NAME: Final = "kraftlog-inventory"
+"""Our own: what a start compares a log directory's files with."""
+
 LOCK_NAME: Final = ".lock"
 
 _OFFSET_DIGITS: Final = 20

@@ -75,6 +75,10 @@ def test_a_file_of_log_starts_that_is_damaged_is_named_and_one_of_recovery_point
     assert log_in(open_directory(files)).log_end_offset == 2
     files.end_process()
     write_new_file(files, "data/log-start-offset-checkpoint", b"0\nx\n")
+    assert log_in(open_directory(files)).log_end_offset == 2  # the inventory has the log's start as well
+    files.end_process()
+    write_new_file(files, "data/log-start-offset-checkpoint", b"0\nx\n")
+    files.remove("data/kraftlog-inventory")
     with pytest.raises(StorageError, match="which records were deleted"):
         open_as(files)
 
@@ -91,6 +95,7 @@ def test_a_partition_that_has_rotted_is_offline_at_a_start_and_the_others_are_no
     directory.close(broker_epoch=1)
     path = f"data/clicks-0/{name}"
     write_new_file(files, path, bytes(16) + read_whole(files, path)[16:])
+    files.remove("data/kraftlog-inventory")  # which has the topic's id as well
     again = open_directory(files)
     assert again.offline_reason == ""
     assert list(again.logs) == [ORDERS]
@@ -201,6 +206,7 @@ def test_a_start_on_a_full_disk_leaves_nothing_offline_and_its_indexes_are_writt
     files.end_process()
     before, index_path = all_batches(log_in(open_directory(files, config=config))), "data/clicks-0/{:020}.timeindex"
     files.end_process()
+    files.remove("data/kraftlog-inventory")  # so that the segments are read again
     files.space_limit = 0
     directory = open_directory(files, config=config)
     log = log_in(directory, config)
@@ -353,7 +359,7 @@ def test_all_logs_are_there_after_a_kill() -> None:
     files.end_process()
     manager = open_manager(files, runtime)
     assert [manager.log_of(partition).log_end_offset for partition in partitions(6)] == [1, 2, 3, 4, 5, 6]
-    found = [directory.topic_ids for directory in manager.directories]
+    found = [directory.records.topic_ids for directory in manager.directories]
     assert found[0] | found[1] == dict.fromkeys(partitions(6), TOPIC_ID)
 
 
@@ -434,7 +440,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
     files.crash()
     reopened = open_manager(files, runtime, paths=("a",), config=config)
     assert reopened.log_of(CLICKS).log_end_offset == 0
-    assert reopened.directories[0].topic_ids[CLICKS] == UUID(int=9)
+    assert reopened.directories[0].records.topic_ids[CLICKS] == UUID(int=9)
 
 
 def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody_else() -> None:

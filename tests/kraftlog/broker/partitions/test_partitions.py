@@ -183,7 +183,9 @@ def test_a_log_of_another_topic_with_the_name_is_set_aside(tmp_path: Path) -> No
     world.commit(remove_topic(1))
     world.logs.create_log(name, UUID(bytes=an_id(1)), PartitionLogConfig())
     world.commit(topic("clicks", 2), replicas(2))
-    assert world.logs.topic_id_of(name) == UUID(bytes=an_id(2))
+    directory = world.logs.directory_of(name)
+    assert directory is not None
+    assert directory.records.topic_ids[name] == UUID(bytes=an_id(2))
     assert world.replica(number=2).online_log().log_end_offset == 0
     assert [found for found in world.files.list_directory("data") if found.endswith("-stray")]
 

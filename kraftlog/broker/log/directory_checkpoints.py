@@ -1,0 +1,105 @@
+"""The checkpoint files of one log directory: recovery points, log start offsets and high watermarks, as Kafka has them.
+
+What is in memory is what the files have. What could not be written, for want of room, is written the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import structlog
+
+from kraftbase.errors import StorageError
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftlog.broker.log.formats.checkpoints import decode_offsets, encode_offsets
+from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME
+from kraftlog.kafka.errors import MalformedBytes
+from statemachine.query.partition_descriptions import TopicPartition
+
+logger = structlog.get_logger(__name__)
+
+Offsets = dict[TopicPartition, int]
+
+
+class DirectoryCheckpoints:
+    """An offset for each partition, three times. For one thread; each `save_` is durable, or raises StorageError."""
+
+    def __init__(self, files: FileSystem, directory: str) -> None:
+        """Of a directory whose files were not read."""
+        self.recovery_points: Offsets = {}
+        """How far each log is known to be flushed."""
+        self.log_starts: Offsets = {}
+        self.high_watermarks: Offsets = {}
+        """What of each log is committed."""
+        self._files = files
+        self._directory = directory
+
+    def read(self, *, has_inventory: bool) -> None:
+        """Read the files. Raises StorageError for damaged log starts, unless an inventory has them as well."""
+        try:
+            self.recovery_points = self._read(RECOVERY_POINTS_NAME)
+        except MalformedBytes as error:
+            logger.warning("all segments are read: the recovery points are not known", reason=str(error))
+        try:
+            self.high_watermarks = self._read(HIGH_WATERMARKS_NAME)
+        except MalformedBytes as error:
+            logger.warning("leaders and followers find out again what is committed", reason=str(error))
+        try:
+            self.log_starts = self._read(LOG_STARTS_NAME)
+        except MalformedBytes as error:
+            if not has_inventory:
+                raise StorageError(
+                    f"{error}. It says which records were deleted. Put the file back, or remove it if DeleteRecords was"
+                    " never used"
+                ) from None
+            logger.warning("log start offsets are taken from the inventory", reason=str(error))
+
+    def _read(self, name: str) -> Offsets:
+        path = join(self._directory, name)
+        return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Remove what is known of a partition that is not there, or not any more."""
+        if self.recovery_points.get(partition, 0):
+            self.save_recovery_points(_without(self.recovery_points, partition))
+        if self.log_starts.get(partition, 0):
+            self.save_log_starts(_without(self.log_starts, partition))
+        if self.high_watermarks.get(partition, 0):
+            self.save_high_watermarks(_without(self.high_watermarks, partition))
+
+    def lower(self, partition: TopicPartition, offset: int) -> None:
+        """A log is known to be flushed, and committed, up to here only."""
+        if self.recovery_points.get(partition, 0) > offset:
+            self.save_recovery_points(self.recovery_points | {partition: offset})
+        if self.high_watermarks.get(partition, 0) > offset:
+            self.save_high_watermarks(self.high_watermarks | {partition: offset})
+
+    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
+        """A log starts there."""
+        if self.log_starts.get(partition, 0) != offset:
+            self.save_log_starts(self.log_starts | {partition: offset})
+
+    def save_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the file, if it changes."""
+        if offsets != self.recovery_points:
+            self._write(RECOVERY_POINTS_NAME, offsets)
+            self.recovery_points = dict(offsets)
+
+    def save_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the file, if it changes."""
+        if offsets != self.log_starts:
+            self._write(LOG_STARTS_NAME, offsets)
+            self.log_starts = dict(offsets)
+
+    def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the file, if it changes."""
+        if offsets != self.high_watermarks:
+            self._write(HIGH_WATERMARKS_NAME, offsets)
+            self.high_watermarks = dict(offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        write_new_file(self._files, join(self._directory, name), encode_offsets(offsets))
+
+
+def _without(offsets: Offsets, partition: TopicPartition) -> Offsets:
+    return {key: offset for key, offset in offsets.items() if key != partition}

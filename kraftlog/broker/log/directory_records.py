@@ -1,0 +1,261 @@
+"""What a log directory's own files say of its logs: the inventory, the checkpoints, and each log's topic id.
+
+The inventory is written before the checkpoints, and before the files of a log change in a way that it would contradict.
+So after a crash it claims nothing that the disk does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.uuids import uuid_to_text
+from kraftlog.broker.log.damage import DamagedLog
+from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.broker.log.findings import Known, missing_segments
+from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata, encode_partition_metadata
+from kraftlog.broker.log.formats.inventory import LogEntry, entry_below, starting_at, starting_over, without_below
+from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, PARTITION_METADATA_NAME, directory_name
+from kraftlog.broker.log.inventory import Inventory, encode_clean_shutdown
+from kraftlog.kafka.errors import MalformedBytes
+from statemachine.query.partition_descriptions import TopicPartition
+
+logger = structlog.get_logger(__name__)
+
+
+class RecordedLog(Protocol):
+    """An open log, as far as it is recorded."""
+
+    partition: TopicPartition
+    log_start_offset: int
+    high_watermark: int
+
+    @property
+    def recovery_point_to_save(self) -> int:
+        """From where on a start must read."""
+        ...
+
+    @property
+    def inventory_key(self) -> tuple[int, ...]:
+        """Another value whenever `inventory_entry` may be another one."""
+        ...
+
+    def inventory_entry(self, topic_id: UUID) -> LogEntry:
+        """What is durable of it."""
+        ...
+
+
+class DirectoryRecords:
+    """Of one directory. For one thread; use `read`. Every method that writes may raise StorageError and FlushFailed."""
+
+    def __init__(self, files: FileSystem, path: str, inventory: Inventory) -> None:
+        """Use `read`."""
+        self.topic_ids: dict[TopicPartition, UUID] = {}
+        """The topic's id of each log, if its file or the inventory has it."""
+        self._files = files
+        self._path = path
+        self._checkpoints = DirectoryCheckpoints(files, path)
+        self._inventory = inventory
+        self._noted: dict[TopicPartition, tuple[int, ...]] = {}  # by what key of the log
+        self._disputed: dict[TopicPartition, LogEntry] = {}
+        self._was_shut_down_cleanly = files.exists(join(path, CLEAN_SHUTDOWN_NAME))
+
+    @classmethod
+    def read(cls, files: FileSystem, path: str, directory_id: UUID) -> DirectoryRecords:
+        """Read the inventory and the checkpoints, while `.kafka_cleanshutdown` is as the last broker left it.
+
+        Raises StorageError, also for damaged log start offsets if there is no inventory.
+        """
+        records = cls(files, path, Inventory.read(files, path, directory_id))
+        records._checkpoints.read(has_inventory=bool(records._inventory.entries))
+        return records
+
+    @property
+    def high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """What of each log was committed at the last checkpoint."""
+        return self._checkpoints.high_watermarks
+
+    def entry(self, partition: TopicPartition) -> LogEntry | None:
+        """What the inventory has of a partition."""
+        return self._inventory.entries.get(partition)
+
+    # --- before a log is opened ---------------------------------------------------------------------------------------
+
+    def known(self, partition: TopicPartition, names: Collection[str]) -> Known:
+        """What is known of a log in a directory with these names, before its files are read.
+
+        Raises CorruptLog if its topic id is not readable, and the inventory does not have it either.
+        """
+        entry = self._settle_topic_id(partition, names)
+        recovery_point = self._checkpoints.recovery_points.get(partition, 0)
+        log_start_offset = self._checkpoints.log_starts.get(partition, 0)
+        is_clean = self._was_shut_down_cleanly
+        if entry is None:
+            return Known(
+                recovery_point=recovery_point, log_start_offset=log_start_offset, was_shut_down_cleanly=is_clean
+            )
+        # After a crash the checkpoints may be a minute older.
+        is_behind = not is_clean and log_start_offset <= entry.log_start_offset
+        if not is_behind and (log_start_offset, recovery_point) != (entry.log_start_offset, entry.recovery_point):
+            logger.warning(
+                "checkpoints differ from the inventory, which holds", log=directory_name(partition), path=self._path,
+                log_start_offset=log_start_offset, inventory_log_start_offset=entry.log_start_offset,
+                recovery_point=recovery_point, inventory_recovery_point=entry.recovery_point,
+            )  # fmt: skip
+        return Known(
+            recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry,
+            was_shut_down_cleanly=is_clean,
+        )  # fmt: skip
+
+    def _settle_topic_id(self, partition: TopicPartition, names: Collection[str]) -> LogEntry | None:
+        """Find out which topic a log is of; returns what the inventory has of it."""
+        entry = self._inventory.entries.get(partition)
+        found_id = self._topic_id_in_file(partition, entry) if PARTITION_METADATA_NAME in names else None
+        if found_id is not None:
+            self.topic_ids[partition] = found_id
+            if entry is not None and entry.topic_id != found_id:
+                self._disputed[partition] = entry  # `settle_dispute` has the topic id of the metadata
+                return None
+        elif entry is not None:
+            self.write_topic_id(partition, entry.topic_id)
+        return entry
+
+    def _topic_id_in_file(self, partition: TopicPartition, entry: LogEntry | None) -> UUID | None:
+        path = join(join(self._path, directory_name(partition)), PARTITION_METADATA_NAME)
+        try:
+            return decode_partition_metadata(read_whole(self._files, path), path)
+        except MalformedBytes as error:
+            if entry is not None:
+                return None
+            raise CorruptLog(f"{error}. Put the file back as it was: it says which topic the records are of") from None
+
+    def write_topic_id(self, partition: TopicPartition, topic_id: UUID) -> None:
+        """Write `partition.metadata` for a log that lacks it, or has a wrong one."""
+        path = join(join(self._path, directory_name(partition)), PARTITION_METADATA_NAME)
+        write_new_file(self._files, path, encode_partition_metadata(topic_id))
+        self.topic_ids[partition] = topic_id
+        logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
+
+    def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:
+        """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
+
+        `segments`: by base offset, the bytes of the log's segments; None if the log is not open. Raises DamagedLog.
+        """
+        entry = self._disputed.pop(partition, None)
+        if entry is None:
+            if partition not in self.topic_ids and segments is not None:
+                self.write_topic_id(partition, topic_id)  # as Kafka does with a log that has none
+            return
+        if entry.topic_id == topic_id:
+            reason = missing_segments(entry, {} if segments is None else segments)
+            if reason:
+                raise DamagedLog(join(self._path, directory_name(partition)), reason)
+            self.write_topic_id(partition, topic_id)
+
+    # --- what the logs have become ------------------------------------------------------------------------------------
+
+    def begin(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
+        """The logs are open: write the inventory anew, with what it had of those that are not."""
+        kept = {
+            partition: entry
+            for partition, entry in self._inventory.entries.items()
+            if partition not in logs or partition in self._disputed
+        }
+        open_logs = {key: log for key, log in logs.items() if key in self.topic_ids and key not in kept}
+        found = {key: log.inventory_entry(self.topic_ids[key]) for key, log in open_logs.items()}
+        try:
+            self._inventory.begin(kept | found)
+        except OutOfSpace as error:
+            logger.warning("an inventory is not written anew", path=self._path, reason=str(error))
+        else:
+            self._noted = {key: log.inventory_key for key, log in open_logs.items()}
+
+    def note(self, logs: Iterable[RecordedLog]) -> None:
+        """Have the inventory say what is durable of some logs."""
+        changed = {
+            log.partition: log
+            for log in logs
+            if self._noted.get(log.partition) != log.inventory_key
+            and log.partition in self.topic_ids
+            and log.partition not in self._disputed
+        }
+        if changed:
+            self._inventory.save({key: log.inventory_entry(self.topic_ids[key]) for key, log in changed.items()})
+            self._noted |= {key: log.inventory_key for key, log in changed.items()}
+
+    def write_high_watermarks(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
+        """Write what of each log is committed (DB-24)."""
+        self.note(logs.values())
+        self.save_high_watermarks({key: log.high_watermark for key, log in logs.items() if log.high_watermark})
+
+    def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write the file of high watermarks, if it changes."""
+        self._checkpoints.save_high_watermarks(offsets)
+
+    def write_checkpoints(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
+        """Write how far each log is flushed, and where it starts."""
+        self.note(logs.values())
+        recovery_points = {key: log.recovery_point_to_save for key, log in logs.items()}
+        self._checkpoints.save_recovery_points(self._checkpoints.recovery_points | recovery_points)
+        log_starts = {key: log.log_start_offset for key, log in logs.items()}
+        self._checkpoints.save_log_starts(self._checkpoints.log_starts | log_starts)
+
+    def end(self, broker_epoch: int) -> None:
+        """Note a clean shutdown."""
+        self._inventory.end(broker_epoch)
+        write_new_file(self._files, join(self._path, CLEAN_SHUTDOWN_NAME), encode_clean_shutdown(broker_epoch))
+
+    def release(self) -> None:
+        """Close the files."""
+        self._inventory.release()
+
+    # --- before a log changes -----------------------------------------------------------------------------------------
+
+    def about_to_cut(self, partition: TopicPartition, offset: int) -> None:
+        """The log is about to lose what is not below `offset`."""
+        self._lower(partition, lambda entry: entry_below(entry, offset))
+        self._checkpoints.lower(partition, offset)
+
+    def about_to_start_over(self, partition: TopicPartition, offset: int) -> None:
+        """The log is about to begin anew at `offset`."""
+        self._lower(partition, lambda entry: starting_over(entry, offset))
+        self._checkpoints.lower(partition, offset)
+        self._checkpoints.save_log_start(partition, offset)
+
+    def about_to_remove_below(self, partition: TopicPartition, base_offset: int) -> None:
+        """The log is about to lose the segments before `base_offset`."""
+        self._lower(partition, lambda entry: without_below(entry, base_offset))
+
+    def save_log_start(self, partition: TopicPartition, offset: int) -> None:
+        """The log starts there."""
+        self._lower(partition, lambda entry: starting_at(entry, offset))
+        self._checkpoints.save_log_start(partition, offset)
+
+    def _lower(self, partition: TopicPartition, change: Callable[[LogEntry], LogEntry]) -> None:
+        entry = self._inventory.entries.get(partition)
+        if entry is not None:
+            self._noted.pop(partition, None)
+            self._inventory.save({partition: change(entry)})
+
+    def about_to_go(self, partition: TopicPartition) -> None:
+        """The log is about to be deleted or set aside; without room in the inventory it goes all the same.
+
+        The entry goes first: consider a replica that is reassigned away and back, and a kill in between. An entry for
+        which there was no room has that log taken for damaged after such a kill, which loses nothing.
+        """
+        self._disputed.pop(partition, None)
+        self._noted.pop(partition, None)
+        self.topic_ids.pop(partition, None)
+        try:
+            self._inventory.save({partition: None})
+        except OutOfSpace as error:
+            logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
+
+    def forget_checkpoints(self, partition: TopicPartition) -> None:
+        """The log is gone."""
+        self._checkpoints.forget(partition)

@@ -1,0 +1,229 @@
+"""The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
+
+    5d1e0c2a ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
+    a3c90b17 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,[[0,1000,52000]]]
+    0be2f7d4 ["roll","clicks",0,1400,[[1000,1400,20800]]]
+    77c01d3f ["at","clicks",0,1420,200]
+    c8d1a0b5 ["gone","clicks",0]
+    19aa6c02 ["shutdown",41]
+    e0557b9c ["start"]
+
+A file begins with a line for each log, and goes on with what has changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from kraftbase.checksum import crc32c
+from kraftbase.errors import ConfigurationError
+from kraftbase.uuids import uuid_from_text, uuid_to_text
+from kraftlog.kafka.errors import MalformedBytes
+from statemachine.query.partition_descriptions import TopicPartition
+
+VERSION: Final = 1
+_CRC_DIGITS: Final = 8
+
+
+class ClosedSegment(NamedTuple):
+    """A segment to which nothing is appended any more."""
+
+    base_offset: int
+    end_offset: int
+    byte_count: int
+    """The size of its `.log`."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """What the inventory says of one log."""
+
+    topic_id: UUID
+    recovery_point: int
+    """Everything below was flushed."""
+    log_start_offset: int
+    last_base_offset: int | None
+    """Where the segment begins that is appended to; None while the log starts over: then its files may be any."""
+    closed: tuple[ClosedSegment, ...] = ()
+    """The flushed segments before that one, without those that end at or below the log start offset."""
+
+
+def entry_below(entry: LogEntry, offset: int) -> LogEntry:
+    """What is still true of a log while it is cut to `offset`, or to the batch that has it inside."""
+    bases = [*(segment.base_offset for segment in entry.closed), entry.last_base_offset]
+    if entry.last_base_offset is None:
+        return entry
+    last_base_offset = max((base for base in bases if base is not None and base < offset), default=None)
+    closed = () if last_base_offset is None else tuple(s for s in entry.closed if s.base_offset < last_base_offset)
+    return replace(
+        entry, recovery_point=min(entry.recovery_point, offset), last_base_offset=last_base_offset, closed=closed
+    )
+
+
+def starting_at(entry: LogEntry, offset: int) -> LogEntry:
+    """The entry of a log whose start is moved."""
+    kept = tuple(segment for segment in entry.closed if segment.end_offset > offset)
+    return replace(entry, log_start_offset=offset, closed=kept)
+
+
+def without_below(entry: LogEntry, base_offset: int) -> LogEntry:
+    """The entry of a log whose segments before the one at `base_offset` are about to be removed."""
+    last = entry.last_base_offset
+    entry = starting_at(entry, max(base_offset, entry.log_start_offset))
+    return replace(entry, last_base_offset=None if last is None else max(last, base_offset))
+
+
+def starting_over(entry: LogEntry, offset: int) -> LogEntry:
+    """The entry of a log that is about to begin anew at `offset`."""
+    recovery_point = min(entry.recovery_point, offset)
+    return replace(entry, recovery_point=recovery_point, log_start_offset=offset, last_base_offset=None, closed=())
+
+
+@dataclass(slots=True)
+class InventoryContent:
+    """What an inventory says, line by line."""
+
+    directory_id: UUID
+    entries: dict[TopicPartition, LogEntry] = field(default_factory=dict)
+    shutdown_epoch: int | None = None
+    """The broker epoch of the last clean shutdown; None if there was none."""
+    is_running: bool = False
+    """Whether the directory was in use when the last line was written."""
+    byte_count: int = 0
+    """Where the next line goes: what is behind was torn by a crash."""
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def encode_line(fields: list[Any]) -> bytes:
+    """One line."""
+    payload = json.dumps(fields, separators=(",", ":"), ensure_ascii=True)
+    return f"{crc32c(payload.encode('ascii')):0{_CRC_DIGITS}x} {payload}\n".encode("ascii")
+
+
+def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry]) -> bytes:
+    """The lines of a new file, of a directory that is in use."""
+    lines = [encode_line(["inventory", VERSION, uuid_to_text(directory_id)]), encode_line(["start"])]
+    lines += [_whole(partition, entry) for partition, entry in sorted(entries.items())]
+    return b"".join(lines)
+
+
+def encode_shutdown(broker_epoch: int) -> bytes:
+    """The line that a clean shutdown ends the file with."""
+    return encode_line(["shutdown", broker_epoch])
+
+
+def encode_start() -> bytes:
+    """The line that the next start adds."""
+    return encode_line(["start"])
+
+
+def encode_change(partition: TopicPartition, before: LogEntry | None, after: LogEntry | None) -> bytes:
+    """The lines that turn one entry into another; None means that there is none. Empty if nothing has changed."""
+    if after == before:
+        return b""
+    if after is None:
+        return encode_line(["gone", *partition])
+    if before is None or before.topic_id != after.topic_id or None in (before.last_base_offset, after.last_base_offset):
+        return _whole(partition, after)
+    kept = tuple(segment for segment in before.closed if segment.end_offset > after.log_start_offset)
+    if after.closed[: len(kept)] != kept:
+        return _whole(partition, after)
+    lines = b""
+    if after.last_base_offset != before.last_base_offset or len(after.closed) > len(kept):
+        new = [list(segment) for segment in after.closed[len(kept) :]]
+        lines += encode_line(["roll", *partition, after.last_base_offset, new])
+    if (after.recovery_point, after.log_start_offset) != (before.recovery_point, before.log_start_offset):
+        lines += encode_line(["at", *partition, after.recovery_point, after.log_start_offset])
+    return lines
+
+
+def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
+    return encode_line([
+        "log", *partition, uuid_to_text(entry.topic_id), entry.recovery_point, entry.log_start_offset,
+        entry.last_base_offset, [list(segment) for segment in entry.closed],
+    ])  # fmt: skip
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def decode_inventory(data: bytes, path: str) -> InventoryContent:
+    """What the lines say. A last line that a crash has torn is left out.
+
+    Raises MalformedBytes for a line that is damaged, that is, one which is followed by a sound line.
+    """
+    content: InventoryContent | None = None
+    position = 0
+    while position < len(data):
+        end = data.find(b"\n", position) + 1 or len(data)
+        fields = _decode_line(data[position:end])
+        if fields is None:
+            if any(_decode_line(line + b"\n") is not None for line in data[end:].split(b"\n")):
+                raise MalformedBytes(path, f"the line at byte {position} is damaged")
+            break
+        try:
+            content = _take(content, fields)
+        except (KeyError, TypeError, ValueError, IndexError, ConfigurationError) as error:
+            raise MalformedBytes(path, f"the line at byte {position} cannot be read: {error}") from None
+        position = end
+    if content is None:
+        raise MalformedBytes(path, "it has no first line")
+    content.byte_count = position
+    return content
+
+
+def _decode_line(line: bytes) -> list[Any] | None:
+    digits, payload = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 : -1]
+    if line[_CRC_DIGITS : _CRC_DIGITS + 1] != b" " or line[-1:] != b"\n":
+        return None
+    if digits != f"{crc32c(payload):0{_CRC_DIGITS}x}".encode("ascii"):
+        return None
+    fields = json.loads(payload)
+    return fields if isinstance(fields, list) and fields else None
+
+
+def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryContent:
+    """Carry one line out."""
+    kind, values = fields[0], fields[1:]
+    if content is None:
+        if kind != "inventory" or values[0] != VERSION:
+            raise ValueError(f"version {VERSION} is known, and it begins with {fields[:2]}")
+        return InventoryContent(uuid_from_text(values[1]))
+    match kind:
+        case "log":
+            topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, closed = values
+            content.entries[TopicPartition(topic, number)] = LogEntry(
+                uuid_from_text(topic_id), recovery_point, log_start_offset, last_base_offset, _segments(closed)
+            )
+        case "roll":
+            topic, number, last_base_offset, closed = values
+            entry = content.entries[TopicPartition(topic, number)]
+            content.entries[TopicPartition(topic, number)] = replace(
+                entry, last_base_offset=last_base_offset, closed=entry.closed + _segments(closed)
+            )
+        case "at":
+            topic, number, recovery_point, log_start_offset = values
+            entry = content.entries[TopicPartition(topic, number)]
+            content.entries[TopicPartition(topic, number)] = replace(
+                entry, recovery_point=recovery_point, log_start_offset=log_start_offset,
+                closed=tuple(segment for segment in entry.closed if segment.end_offset > log_start_offset),
+            )  # fmt: skip
+        case "gone":
+            content.entries.pop(TopicPartition(*values), None)
+        case "shutdown":
+            content.shutdown_epoch, content.is_running = values[0], False
+        case "start":
+            content.is_running = True
+        case _:
+            raise ValueError(f"{kind!r} is not known")
+    return content
+
+
+def _segments(found: Iterable[Any]) -> tuple[ClosedSegment, ...]:
+    return tuple(ClosedSegment(*segment) for segment in found)

@@ -1,0 +1,181 @@
+"""The inventory of one log directory: what a start compares the files of its logs with.
+
+    DIR/kraftlog-inventory
+
+Kafka's checkpoint files have no checksum, and nothing in a log directory says which segments a log has. So one changed
+bit in a log start offset, or a segment that is missing, looks like what retention does. The inventory has each log's
+topic id, recovery point, log start offset and segments, in lines with checksums. It never claims more than the disk
+has: what is new enters when it is durable, and what is about to go leaves before.
+
+It counts only if no stock Kafka has used the directory since. A clean shutdown leaves its broker epoch here and in
+`.kafka_cleanshutdown`, and the two must agree; without that file, the last line must be of a broker that was running.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import File, FileSystem, join, read_whole, write_new_file
+from kraftbase.uuids import uuid_to_text
+from kraftlog.broker.log.formats.inventory import (
+    InventoryContent,
+    LogEntry,
+    decode_inventory,
+    encode_change,
+    encode_shutdown,
+    encode_start,
+    encode_whole,
+)
+from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, INVENTORY_NAME
+from kraftlog.kafka.errors import MalformedBytes
+from statemachine.query.partition_descriptions import TopicPartition
+
+logger = structlog.get_logger(__name__)
+
+_CLEAN_SHUTDOWN_VERSION: Final = 0
+
+APPENDED_BYTES_MAX: Final = 256 * 1024
+"""The file is written anew when what was appended to it is more than this, and more than the file was before.
+
+So many bytes are reserved: consider a disk that is full, and retention, which must note a log's start to make room.
+"""
+
+
+class Inventory:
+    """The entries as the file has them. For one thread."""
+
+    def __init__(self, files: FileSystem, directory: str, directory_id: UUID) -> None:
+        """Use `read`."""
+        self.entries: dict[TopicPartition, LogEntry] = {}
+        """By partition; those of the last use if they count, until `begin`."""
+        self._files = files
+        self._path = join(directory, INVENTORY_NAME)
+        self._directory_id = directory_id
+        self._byte_count = 0
+        self._whole_bytes = 0
+        self._file: File | None = None
+
+    @classmethod
+    def read(cls, files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
+        """Read it, and note that the directory is in use; without entries if it is missing or does not count.
+
+        To be called while `.kafka_cleanshutdown` is still as the last broker left it. Raises StorageError.
+        """
+        inventory = cls(files, directory, directory_id)
+        if not files.exists(inventory._path):
+            return inventory
+        try:
+            content = decode_inventory(read_whole(files, inventory._path), inventory._path)
+            inventory._check_counts(content, join(directory, CLEAN_SHUTDOWN_NAME))
+        except MalformedBytes as error:
+            logger.warning("an inventory is made anew from the logs and the checkpoints", reason=str(error))
+            files.remove(inventory._path)  # it must not count at a later start, either
+            files.fsync_directory(directory)
+            return inventory
+        inventory.entries, inventory._byte_count = content.entries, content.byte_count
+        try:
+            inventory._append(encode_start())
+        except OutOfSpace as error:
+            # If this process is killed before there is room, the next start has no inventory: so it is after a crash.
+            logger.warning("an inventory is not continued", reason=str(error))
+        return inventory
+
+    def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
+        """Raise MalformedBytes if the inventory is another directory's, or the directory was used without it since."""
+        if content.directory_id != self._directory_id:
+            raise MalformedBytes(self._path, f"it is of the log directory {uuid_to_text(content.directory_id)}")
+        if self._files.exists(clean_path):
+            epoch = content.shutdown_epoch
+            counts = epoch is not None and read_whole(self._files, clean_path) == encode_clean_shutdown(epoch)
+        else:
+            counts = content.is_running
+        if not counts:
+            raise MalformedBytes(self._path, "another program has used the log directory since it was written")
+
+    def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
+        """Write the file anew, durably. Raises StorageError."""
+        data = encode_whole(self._directory_id, entries)
+        self._close()
+        write_new_file(self._files, self._path, data)
+        self.entries = dict(entries)
+        self._byte_count = self._whole_bytes = len(data)
+        with contextlib.suppress(OutOfSpace):
+            self._opened().reserve(len(data) + APPENDED_BYTES_MAX)
+
+    def save(self, changes: Mapping[TopicPartition, LogEntry | None]) -> None:
+        """Make changes durable, all of them or none; None takes an entry away. Raises StorageError, FlushFailed."""
+        lines = b"".join(
+            encode_change(partition, self.entries.get(partition), entry) for partition, entry in changes.items()
+        )
+        if not lines:
+            return
+        appended_bytes = self._byte_count - self._whole_bytes + len(lines)
+        if not self._byte_count or appended_bytes > max(APPENDED_BYTES_MAX, self._whole_bytes):
+            after = {**self.entries, **changes}
+            try:
+                self.begin({partition: entry for partition, entry in after.items() if entry is not None})
+            except OutOfSpace:
+                if not self._byte_count:
+                    raise
+            else:
+                return
+        self._append(lines)
+        for partition, entry in changes.items():
+            if entry is None:
+                self.entries.pop(partition, None)
+            else:
+                self.entries[partition] = entry
+
+    def end(self, broker_epoch: int) -> None:
+        """Note a clean shutdown, whose `.kafka_cleanshutdown` is written next. Raises StorageError, FlushFailed."""
+        if not self._byte_count:
+            self.begin(self.entries)
+        self._append(encode_shutdown(broker_epoch))
+        self._close()
+
+    def _append(self, lines: bytes) -> None:
+        file = self._opened()
+        try:
+            file.write_at(self._byte_count, lines)
+        except StorageError:
+            # A line that is there in part, and sound lines behind it, would be taken for damage.
+            with contextlib.suppress(StorageError):
+                file.truncate(self._byte_count)
+            raise
+        file.fdatasync()
+        self._byte_count += len(lines)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            self._file = self._files.open(self._path)
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def release(self) -> None:
+        """Close the file."""
+        self._close()
+
+
+def decode_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch in a `.kafka_cleanshutdown`; None if it has none that a broker can have."""
+    try:
+        epoch = json.loads(data)["brokerEpoch"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return epoch if isinstance(epoch, int) and epoch >= 0 else None
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """The content of `.kafka_cleanshutdown`; Kafka writes the same without spaces."""
+    return json.dumps({"version": _CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}).encode("ascii")
