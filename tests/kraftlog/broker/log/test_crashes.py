@@ -192,3 +192,36 @@ def test_the_indexes_of_a_segment_whose_batches_were_all_flushed_are_durable_whe
     log.advance_high_watermark(log.log_end_offset)
     assert log.log_end_offset == 250
     check_agreement(log)
+
+
+@pytest.mark.parametrize("operations", range(40))
+def test_db89_retention_of_what_was_not_flushed_leaves_no_damage(operations: int) -> None:
+    """The inventory must not have the segment at which the log begins then, before its name is durable."""
+    files, config = MemoryFileSystem(), PartitionLogConfig(segment_bytes=100, retention_bytes=200)
+    log = log_in(open_directory(files, config=config), config)
+    for _ in range(6):
+        append(log, batch(1))
+    log.advance_high_watermark(6)
+    kill_after(files, operations, lambda: log.delete_old_segments(NOW_MS), loses_power=True)
+    directory = open_directory(files, config=config)
+    assert not directory.damaged
+    assert log_in(directory, config).log_start_offset in (0, 3, 4)
+
+
+@pytest.mark.parametrize("operations", range(40))
+def test_db89_a_start_that_is_killed_while_it_begins_anew_leaves_no_damage(operations: int) -> None:
+    """Of a log that was deleted up to an offset that was not flushed, power took what was below."""
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(5))
+    log.flush()
+    directory.checkpoint()
+    append(log, batch(5))
+    log.advance_high_watermark(10)
+    log.delete_records(10)
+    files.crash()
+    kill_after(files, operations, lambda: open_directory(files), loses_power=False)
+    directory = open_directory(files)
+    assert not directory.damaged
+    assert log_in(directory).log_start_offset == 10
