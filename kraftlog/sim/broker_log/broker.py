@@ -13,6 +13,7 @@ from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.broker.partitions.partition import Replication
@@ -24,6 +25,7 @@ from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.process import BrokerProcess
+from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 
 OnAnswer = Callable[[Message | None], None]
@@ -111,9 +113,15 @@ class Broker:
         return bool(self.logs.failed) or any(directory.offline_reason for directory in self.logs.directories)
 
     @property
-    def damage(self) -> str:
-        """What was found of damage."""
-        return "; ".join(reason for directory in self.logs.directories for reason in directory.damaged.values())
+    def damaged(self) -> list[tuple[TopicPartition, str]]:
+        """The logs that are damaged, and what was found."""
+        return [found for directory in self.logs.directories for found in directory.damaged.items()]
+
+    def open_log(self, name: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, if it is open, and its directory online."""
+        partition, directory = self.partitions.named(*name), self.logs.directory_of(name)
+        is_online = directory is not None and not directory.offline_reason
+        return partition.log if partition is not None and is_online else None
 
     def path_of(self, topic: Topic, index: int) -> str | None:
         """The directory of a partition, if its log is open; None also for a topic that it has not heard of yet."""

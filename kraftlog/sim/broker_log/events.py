@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.virtual.crash import Crash
 
 REQUIRED: Final = (
     *(f"fault: {kind}" for kind in FAULT_KINDS),
+    *(f"damaged {kind}" for kind in DAMAGES),
+    *(f"as it was, after '{kind}'" for kind in DAMAGES),
     *(f"ended: {crash}" for crash in Crash),
     *(f"killed before {operation}" for operation in (
         "create", "write_at", "truncate", "fsync", "fdatasync", "fsync_directory", "rename", "remove",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
@@ -50,6 +51,8 @@ class Faults:
         world, random = self._world, self._random
         if kind.startswith(("process", "power")):
             return world.broker is not None and self._end_process(kind)
+        if kind in DAMAGES:
+            return world.broker is not None and self._damage_files(kind)
         match kind:
             case "disk: full":
                 world.fill_disk(random.choice([0, 100, 600]))
@@ -88,6 +91,21 @@ class Faults:
                 world.end_broker(self._random.choice(_CRASHES))
             case _:
                 world.end_broker(_POWER_CUTS[kind])
+        return True
+
+    def _damage_files(self, kind: str) -> bool:
+        """Damage a log when the broker is down, and put its files back later."""
+
+        def damage() -> None:
+            if world.damage_files(kind, self._random) and world.damage is not None and world.damage.is_loss:
+                self._later(world.put_files_back)
+
+        world = self._world
+        world.while_down = damage
+        if self._random.random() < 0.5:
+            world.shut_down()
+        else:
+            world.end_broker(Crash.KILLED)
         return True
 
     def _later(self, work: Callable[[], object]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
 from kraftlog.broker.log.config import NO_LIMIT
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.worlds.outcome import Overrides
 
 FAULT_KINDS: Final = (
@@ -95,10 +96,11 @@ def draw(seed: int, overrides: Overrides | None = None) -> LogParameters:
         has_transactions=random.random() < 0.5,
         has_slow_disk=random.random() < 0.3,
     )
-    if overrides.seconds is not None:
-        return LogParameters(**{**{name: getattr(parameters, name) for name in LogParameters.__slots__},
-                                "seconds": overrides.seconds})  # fmt: skip
-    return parameters
+    if random.random() < 0.4:
+        damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
+        more = (kind for kind in damages if kind not in set(overrides.without_faults))
+        parameters = replace(parameters, fault_kinds=(*parameters.fault_kinds, *more))
+    return parameters if overrides.seconds is None else replace(parameters, seconds=overrides.seconds)
 
 
 def _draw_topic(random: Random) -> TopicParameters:

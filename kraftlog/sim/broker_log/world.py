@@ -16,6 +16,7 @@ from kraftlog.kafka.messages.list_offsets import (
 )
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
@@ -65,6 +66,14 @@ class World:
         self.kills_at_start = False
         self.is_quiet = False
         """Clients end what they have begun, and begin nothing new."""
+        self.while_down: Callable[[], None] | None = None
+        """Called once, when the process has ended the next time."""
+        self.damage: FileDamage | None = None
+        """Of files, until the log is as it was."""
+        self.damage_was_put_back = False
+        self.files_to_damage = FilesToDamage(
+            self.disk.files, [f"logs-{number}" for number in range(parameters.directories)]
+        )
         self.process = BrokerProcess(self)
         self.broker: Broker | None = None
         self._past_checks = 0
@@ -151,6 +160,8 @@ class World:
         self.broker = broker
         self.note(f"the broker has started, after {self.process.operations} operations on files")
         self.marks.hit("the broker started")
+        self.files_to_damage.copy_checkpoints()
+        self._judge_damage(broker)
         self.judge(broker)
         self._has_lost_power = False
         self._every(self.parameters.maintain_interval_ms, self._maintain)
@@ -200,6 +211,9 @@ class World:
                 if promises.power_lost(self.event_queue.now_us):
                     self.marks.hit("what was not flushed was lost")
         self.event_queue.after(self.random.choice([1, 100, 1_000]) * MICROSECONDS_PER_MS, self.start_broker)
+        work, self.while_down = self.while_down, None
+        if work is not None:
+            work()
 
     def shut_down(self) -> None:
         """End the broker in order: when no flush is under way."""
@@ -244,6 +258,33 @@ class World:
         self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
         self._begin_trouble()
 
+    def damage_files(self, kind: str, random: Random) -> bool:
+        """Do damage of a kind to some log, while the broker is down; returns False if none is fit for that."""
+        found = [
+            (directory, partition, entry) for directory, partition, entry in self.files_to_damage.logs()
+            if partition.topic in self.metadata.topics
+            and self.metadata.topics[partition.topic].topic_id == entry.topic_id.bytes
+        ]  # fmt: skip
+        if not found or self.present_damage is not None:
+            return False
+        self.damage = self.files_to_damage.damage(kind, *random.choice(found), random)
+        if self.damage is None:
+            return False
+        self.damage_was_put_back = False
+        self.marks.hit(f"damaged {kind}")
+        self.note(f"{kind}: {self.damage.path}")
+        return True
+
+    def put_files_back(self) -> None:
+        """An operator puts the files of the damaged log back."""
+        damage = self.present_damage
+        if damage is not None:
+            if self.broker is not None:
+                self.end_broker(Crash.KILLED)
+            damage.put_back(self.disk.files)
+            self.damage_was_put_back = True
+            self.note(f"the files of {damage.path} are put back")
+
     def make_room(self) -> None:
         """The disk is not full any more."""
         self._note_hindered_flushes()
@@ -283,18 +324,45 @@ class World:
 
     def judge(self, broker: Broker) -> None:
         """Compare files and look-ups with what is promised. Raises Violation."""
-        if broker.damage:
-            raise Violation(f"{SOUND}: {broker.damage}")
+        for damaged, reason in broker.damaged:
+            if not self._is_lost(damaged):
+                raise Violation(f"{SOUND}: {reason}")
         for topic in self.metadata.topics.values():
             for index in range(self.parameters.partitions):
                 promises = self.promises[topic.topic_id, index]
                 path = broker.path_of(topic, index)
                 if path is not None:
                     self._judge_one(broker, topic, index, promises, path)
-                elif not self._has_failed_disk and promises.by_offset:
+                elif not self._has_failed_disk and promises.by_offset and not self._is_lost((topic.name, index)):
                     partition = broker.partitions.with_id(topic.topic_id, index)
                     reason = "" if partition is None else partition.offline_reason
                     raise Violation(f"{ACKNOWLEDGED}: {promises.name} is offline, and its disk is sound: {reason}")
+
+    @property
+    def present_damage(self) -> FileDamage | None:
+        """The damage of a log that is not as it was again, and whose topic was not deleted meanwhile."""
+        damage = self.damage
+        if damage is not None:
+            topic = self.metadata.topics.get(damage.partition.topic)
+            if topic is None or topic.topic_id != damage.topic_id.bytes:
+                self.damage = None
+        return self.damage
+
+    def _is_lost(self, partition: tuple[str, int]) -> bool:
+        """Whether records of a log are missing, which makes it offline."""
+        damage = self.present_damage
+        return damage is not None and damage.is_loss and damage.partition == partition
+
+    def _judge_damage(self, broker: Broker) -> None:
+        """A log whose files were damaged is as it was, also when they were put back; until then it may be offline."""
+        damage = self.present_damage
+        if damage is None or (damage.is_loss and not self.damage_was_put_back):
+            return
+        log = broker.open_log(damage.partition)
+        if log is not None:
+            damage.check(self.disk.files, log)
+            self.marks.hit(f"as it was, after '{damage.kind}'")
+            self.damage = None
 
     def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)

@@ -19,7 +19,7 @@ from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.judges.promises import PartitionPromises
 from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
-from kraftlog.sim.replication.judges.rules import MEMBERS
+from kraftlog.sim.replication.judges.rules import KEPT, MEMBERS
 from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
@@ -31,14 +31,6 @@ from statemachine.query.partition_descriptions import TopicPartition
 ANY_EPOCH: Final = -1
 
 
-class KnownRot(Protocol):
-    """What has changed on the disks."""
-
-    def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
-        """Whether a replica's log has rotted, or had: the damage is no bug."""
-        ...
-
-
 class Watched(Protocol):
     """The world, as judges see it."""
 
@@ -47,9 +39,8 @@ class Watched(Protocol):
     metadata: CommittedTopics
     machines: dict[int, Machine]
 
-    @property
-    def rot(self) -> KnownRot:
-        """What has changed on the disks."""
+    def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Whether a replica's log lacks something, or has: the damage is no bug."""
         ...
 
     def note(self, text: str) -> None:
@@ -126,10 +117,14 @@ class Court:
         self._fetches[machine.broker_id] = FetchesAtLeader()
         self._seen[machine.broker_id] = {}
         self._brokers.pop(machine.broker_id, None)
-        for directory in machine.broker.logs.directories if machine.broker is not None else ():
+        if machine.broker is not None:
+            self._check_damage(machine, machine.broker)
+
+    def _check_damage(self, machine: Machine, broker: Broker) -> None:
+        for directory in broker.logs.directories:
             for partition, reason in directory.damaged.items():
-                if not self._world.rot.is_known(machine.broker_id, partition):
-                    raise Violation(f"{SOUND}: {reason}")
+                if not self._world.is_damaged(machine.broker_id, partition):
+                    raise Violation(f"{SOUND}: broker {machine.broker_id}: {reason}")
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """What it has had in memory is gone; without power, maybe more."""
@@ -149,6 +144,7 @@ class Court:
         broker, seen = machine.broker, self._seen.get(machine.broker_id)
         if broker is None or seen is None or not broker.is_serving:
             return
+        self._check_damage(machine, broker)
         for partition in broker.partitions:
             judge = self.judges.get((partition.topic_id, partition.index))
             if judge is not None:
@@ -278,7 +274,7 @@ class Court:
         if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
             return
         for broker_id in judge.state.isr:
-            if not self._world.rot.is_known(broker_id, TopicPartition(topic.name, key[1])):
+            if not self._world.is_damaged(broker_id, TopicPartition(topic.name, key[1])):
                 self._check_has(topic, key, broker_id, base_offset, batch, judge)
 
     def _check_has(
@@ -337,6 +333,11 @@ class Court:
         directory = broker.logs.directory_of(partition.name)
         if directory is None or directory.offline_reason:
             return
+        if view.log_start > judge.promises.deleted_below:
+            raise Violation(
+                f"{KEPT}: {judge.name}: on broker {machine.broker_id} it begins at {view.log_start}, and was to be"
+                f" deleted below {judge.promises.deleted_below} only"
+            )
         path = join(directory.path, str(partition))
         batches, changed = self._files[machine.broker_id].read(machine.files, path)
         judge.promises.replica_has(machine.broker_id, changed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT
 from kraftlog.sim.virtual.crash import Crash
@@ -11,6 +12,10 @@ from kraftlog.sim.virtual.crash import Crash
 REQUIRED: Final = (
     *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT)),
     "a damaged log was copied anew",
+    *(f"damaged {kind}" for kind in DAMAGES),
+    *(f"as it was, after '{kind}'" for kind in DAMAGES),
+    "a log with damaged files was copied anew",
+    "an operator put files back",
     *(f"ended: {crash}" for crash in Crash),
     "a broker started",
     "killed between two operations",

@@ -8,6 +8,7 @@ from itertools import permutations
 from random import Random
 from typing import Final
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.parameters import ROT
@@ -59,6 +60,10 @@ class Faults:
         """Begin a fault; returns False if it cannot happen now."""
         if kind.startswith(("process", "power")):
             return self._end_process(kind, machine)
+        if kind in DAMAGES:
+            if machine.is_up:
+                self._world.damaged_files.begin(machine, kind, self._random)
+            return machine.is_up
         if kind.startswith("network"):
             return self._harm_network(kind, machine)
         if kind.startswith("disk"):

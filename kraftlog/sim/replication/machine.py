@@ -135,6 +135,8 @@ class Machine:
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
+        self.while_down: Callable[[], None] | None = None
+        """Called once, when its process has ended the next time."""
         self.membership: Membership | None = None
         """Of the process that runs, once its logs are open."""
         self.exchanges: list[Exchange] = []
@@ -261,6 +263,9 @@ class Machine:
             session_ms = self.world.parameters.session_timeout_ms
             down_ms = int(self.random.choice([0.01, 0.3, 1.2, 3.0]) * session_ms)
         self.event_queue.after(down_ms * MICROSECONDS_PER_MS, self.start)
+        work, self.while_down = self.while_down, None
+        if work is not None:
+            work()
 
     @property
     def is_up(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.worlds.outcome import Overrides
 
 FAULT_KINDS: Final = (
@@ -132,6 +133,10 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
     )
     if random.random() < 0.2 and ROT not in overrides.without_faults:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
+    if random.random() < 0.3:
+        damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
+        more = (kind for kind in damages if kind not in set(overrides.without_faults))
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

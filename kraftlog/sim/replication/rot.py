@@ -44,6 +44,10 @@ class Surroundings(Protocol):
         """The topic of a partition."""
         ...
 
+    def is_partition_damaged(self, partition: TopicPartition) -> bool:
+        """Whether a replica of a partition is damaged, or was."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RottenLog:
@@ -65,6 +69,10 @@ class Rot:
     def is_known(self, broker_id: int, partition: TopicPartition) -> bool:
         """Whether a replica's log has rotted, or had: the damage is no bug."""
         return partition in self._logs and self._logs[partition].broker_id == broker_id
+
+    def has_changed(self, partition: TopicPartition) -> bool:
+        """Whether a replica of a partition has rotted, or had."""
+        return partition in self._logs
 
     def begin(self, machine: Machine, random: Random) -> bool:
         """Kill a broker, and change a bit of a log that it has; returns False if no log is fit for that."""
@@ -90,7 +98,7 @@ class Rot:
             if topic is None or machine.broker_id not in state.replicas or not {*state.isr} - {machine.broker_id}:
                 continue
             partition = TopicPartition(topic.name, key[1])
-            if partition not in self._logs:
+            if not self._world.is_partition_damaged(partition):
                 found.append(partition)
         return found
 

@@ -78,10 +78,19 @@ def _run(world: World) -> None:
     administrator.end_throttles()
     if not _wait(world, PUT_BACK_AFTER, lambda: not world.court.unsettled()):
         world.rot.put_back()
-    if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: not world.court.unsettled()):
+    if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: _is_settled(world)):
         raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
     world.judge_now()
     world.rot.count_copied()
+    world.damaged_files.count_copied()
+
+
+def _is_settled(world: World) -> bool:
+    """Whether everything is in sync; otherwise files are put back, as soon as the broker that lacks them is up."""
+    if not world.court.unsettled():
+        return True
+    world.damaged_files.put_back()
+    return False
 
 
 def _wait(world: World, steps: int, is_done: Callable[[], bool]) -> bool:

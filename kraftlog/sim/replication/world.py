@@ -11,6 +11,7 @@ from kraftlog.sim.observation.trace import Trace
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.damaged_files import DamagedFiles
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -20,6 +21,7 @@ from kraftlog.sim.virtual.clock import START_OF_TIME_MS
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.virtual.network import Network, NetworkConditions
+from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 
 JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS
@@ -47,6 +49,7 @@ class World:
         self.court = Court(self)
         self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
         self.rot = Rot(self)
+        self.damaged_files = DamagedFiles(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
         """Brokers to which the metadata takes that many milliseconds more."""
@@ -121,11 +124,20 @@ class World:
         name = self.metadata.names.get(key[0])
         return None if name is None else self.metadata.topics.get(name)
 
+    def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
+        """Whether a replica's log lacks something, or has: the damage is no bug."""
+        return self.rot.is_known(broker_id, partition) or self.damaged_files.lacks_records(broker_id, partition)
+
+    def is_partition_damaged(self, partition: TopicPartition) -> bool:
+        """Whether a replica of a partition is damaged, or was."""
+        return self.rot.has_changed(partition) or self.damaged_files.is_known(partition)
+
     # --- brokers ------------------------------------------------------------------------------------------------------
 
     def broker_started(self, machine: Machine) -> None:
         """It gets the metadata that it has missed."""
         self.court.broker_started(machine)
+        self.damaged_files.started(machine)
         self._send_metadata(machine)
 
     def broker_stepped(self, machine: Machine) -> None:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 from unittest import mock
+from uuid import UUID
 
 from kraftbase.errors import ApiError
-from kraftbase.files.files import join
+from kraftbase.files.files import FileSystem, join
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
+from kraftlog.broker.log.findings import Known
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
 from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME
+from kraftlog.broker.log.inventory import Inventory
 from kraftlog.broker.log.loading import Loader
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
@@ -194,3 +198,42 @@ def checkpoint_without_room() -> list[Any]:
             self._write("log-start-offset-checkpoint", offsets)
 
     return [instead(DirectoryCheckpoints, "save_log_starts", careless)]
+
+
+# --- the inventory ----------------------------------------------------------------------------------------------------
+
+
+@mutation("the inventory is not read", "our own", world=LOG)
+def inventory_not_read() -> list[Any]:
+    """As at the first start of this version: nothing shows what is missing."""
+
+    def read(cls: type[Inventory], files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
+        return cls(files, directory, directory_id)
+
+    return [instead(Inventory, "read", classmethod(read))]
+
+
+@mutation("the log start of the checkpoint is believed", "our own", world=LOG)
+def checkpoint_start_believed() -> list[Any]:
+    """One changed bit, and the log begins elsewhere."""
+    known = DirectoryRecords.known
+
+    def credulous(self: DirectoryRecords, partition: TopicPartition, names: Sequence[str]) -> Known:
+        log_start_offset = self._checkpoints.log_starts.get(partition, 0)
+        return replace(known(self, partition, names), log_start_offset=log_start_offset)
+
+    return [instead(DirectoryRecords, "known", credulous)]
+
+
+@mutation("the inventory is written after segments are removed", "our own", world=LOG)
+def inventory_claims_too_much() -> list[Any]:
+    """The next checkpoint has what is left; after a kill before it, sound logs are taken for damaged."""
+    return [instead(DirectoryRecords, "about_to_remove_below", lambda self, partition, base_offset: None)]
+
+
+@mutation("a roll is noted before the segment is durable", "our own", world=LOG)
+def roll_noted_early() -> list[Any]:
+    """The power takes a segment that the inventory has."""
+    return [
+        instead(Durability, "durable_base_offset", property(lambda self: self._segments.last.base_offset)),
+    ]

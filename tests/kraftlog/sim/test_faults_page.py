@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.judges.rules import NUMBERS
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS as LOG_KINDS
 from kraftlog.sim.fault_kinds import KINDS
@@ -49,7 +50,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *REPLICATION_KINDS, ROT])
+@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *DAMAGES, *REPLICATION_KINDS, ROT])
 def test_it_names_every_fault(kind: str) -> None:
     short = kind.partition(": ")[2]
     assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))

@@ -12,6 +12,7 @@ import pytest
 
 from kraftlog.broker.replication import replica_fetcher
 from kraftlog.broker.replication.following import Append
+from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.replication.events import REQUIRED, missing_events
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT, draw
 from kraftlog.sim.replication.run import REPLICATION_WORLD, run_replication
@@ -56,7 +57,7 @@ def test_in_many_runs_everything_happens() -> None:
 
 
 def test_an_event_that_does_not_happen_is_named() -> None:
-    assert missing_events(run_replication(3, Overrides(seconds=1, without_faults=(*FAULT_KINDS, ROT))).marks)
+    assert missing_events(run_replication(3, Overrides(seconds=1, without_faults=(*FAULT_KINDS, ROT, *DAMAGES))).marks)
     assert len(REQUIRED) > 60
 
 
@@ -107,6 +108,6 @@ def test_what_a_fetcher_goes_on_after_ends_a_run(monkeypatch: pytest.MonkeyPatch
         raise LookupError("a bug")
 
     monkeypatch.setattr(replica_fetcher, "next_step", fail)
-    outcome = run_replication(3, Overrides(seconds=2, without_faults=(*FAULT_KINDS, ROT)))
+    outcome = run_replication(3, Overrides(seconds=2, without_faults=(*FAULT_KINDS, ROT, *DAMAGES)))
     assert "a fetcher says" in (outcome.violation or "")
     assert "a bug" in (outcome.violation or "")
