@@ -16,6 +16,7 @@ is room.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from uuid import UUID
 
@@ -199,7 +200,8 @@ class LogDirectory:
             write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
             self.records.topic_ids[partition] = topic_id
             log = self._open_log(partition, Known(), config, now_ms, _no_progress)
-            self.records.note([log])
+            with contextlib.suppress(OutOfSpace):  # the log is there, and the next checkpoint notes it
+                self.records.note([log])
             return log
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
