@@ -9,16 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Protocol
+from typing import Final, Protocol
 
+from kraftlog.broker.log.formats.inventory import LogEntry
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.judges.views import PartitionState
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.virtual.crash import Crash
 from statemachine.query.partition_descriptions import TopicPartition
+
+_RATHER_ALONE: Final = 0.8
 
 
 class Surroundings(Protocol):
@@ -74,7 +78,11 @@ class DamagedFiles:
     # --- doing damage -------------------------------------------------------------------------------------------------
 
     def begin(self, machine: Machine, kind: str, random: Random) -> None:
-        """End a broker, and damage a log that it has."""
+        """End a broker, and damage a log that it has: rather one whose ISR it is alone in."""
+        alone = sorted({one for judge in self._world.court.judges.values() if len(judge.state.isr) == 1
+                        for one in judge.state.isr if self._world.machines[one].is_up})  # fmt: skip
+        if alone and random.random() < _RATHER_ALONE:
+            machine = self._world.machines[random.choice(alone)]
         machine.while_down = partial(self._damage, machine, kind, random)
         if random.random() < 0.5:
             machine.shut_down()
@@ -90,7 +98,9 @@ class DamagedFiles:
         ]  # fmt: skip
         if not found:
             return
-        damage = disk.damage(kind, *random.choice(found), random)
+        alone = [one for one in found if self._state(one[1], one[2]).isr == (machine.broker_id,)]
+        chosen = random.choice(alone if alone and random.random() < _RATHER_ALONE else found)
+        damage = disk.damage(kind, *chosen, random)
         if damage is not None:
             self._logs[damage.partition] = _Damaged(machine.broker_id, damage)
             self._world.marks.hit(f"damaged {kind}")
@@ -99,6 +109,9 @@ class DamagedFiles:
     def _is_replica(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> bool:
         judge = self._world.court.judges.get((topic_id, partition.partition_id))
         return judge is not None and broker_id in judge.state.replicas
+
+    def _state(self, partition: TopicPartition, entry: LogEntry) -> PartitionState:
+        return self._world.court.judges[entry.topic_id.bytes, partition.partition_id].state
 
     # --- judging ------------------------------------------------------------------------------------------------------
 
