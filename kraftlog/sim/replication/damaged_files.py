@@ -15,7 +15,7 @@ from kraftlog.broker.log.formats.inventory import LogEntry
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.court import Court
-from kraftlog.sim.replication.judges.views import PartitionState
+from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -78,9 +78,12 @@ class DamagedFiles:
     # --- doing damage -------------------------------------------------------------------------------------------------
 
     def begin(self, machine: Machine, kind: str, random: Random) -> None:
-        """End a broker, and damage a log that it has: rather one whose ISR it is alone in."""
-        alone = sorted({one for judge in self._world.court.judges.values() if len(judge.state.isr) == 1
-                        for one in judge.state.isr if self._world.machines[one].is_up})  # fmt: skip
+        """End a broker, and damage a log that it has: rather one that it is alone in sync of, and not empty."""
+        judges = self._world.court.judges.values()
+        alone = sorted(
+            {judge.state.isr[0] for judge in judges if judge.promises.promises and len(judge.state.isr) == 1}
+        )
+        alone = [broker_id for broker_id in alone if self._world.machines[broker_id].is_up]
         if alone and random.random() < _RATHER_ALONE:
             machine = self._world.machines[random.choice(alone)]
         machine.while_down = partial(self._damage, machine, kind, random)
@@ -98,7 +101,8 @@ class DamagedFiles:
         ]  # fmt: skip
         if not found:
             return
-        alone = [one for one in found if self._state(one[1], one[2]).isr == (machine.broker_id,)]
+        found = [one for one in found if self._judge(one[1], one[2]).promises.promises] or found
+        alone = [one for one in found if self._judge(one[1], one[2]).state.isr == (machine.broker_id,)]
         chosen = random.choice(alone if alone and random.random() < _RATHER_ALONE else found)
         damage = disk.damage(kind, *chosen, random)
         if damage is not None:
@@ -110,8 +114,8 @@ class DamagedFiles:
         judge = self._world.court.judges.get((topic_id, partition.partition_id))
         return judge is not None and broker_id in judge.state.replicas
 
-    def _state(self, partition: TopicPartition, entry: LogEntry) -> PartitionState:
-        return self._world.court.judges[entry.topic_id.bytes, partition.partition_id].state
+    def _judge(self, partition: TopicPartition, entry: LogEntry) -> PartitionJudge:
+        return self._world.court.judges[entry.topic_id.bytes, partition.partition_id]
 
     # --- judging ------------------------------------------------------------------------------------------------------
 

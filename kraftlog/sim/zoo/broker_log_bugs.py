@@ -13,7 +13,7 @@ from kraftbase.files.files import FileSystem, join
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
-from kraftlog.broker.log.findings import Known
+from kraftlog.broker.log.findings import Finding, Known
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
 from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME
@@ -237,3 +237,14 @@ def roll_noted_early() -> list[Any]:
     return [
         instead(Durability, "durable_base_offset", property(lambda self: self._segments.last.base_offset)),
     ]
+
+
+@mutation("a missing log is made anew, and leads", "DB-89", world=LOG)
+def missing_log_made_anew() -> list[Any]:
+    """Healthy followers start over, as their leader has nothing."""
+
+    def assess_missing(self: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> Finding:
+        self.forget_missing(partition)
+        return Finding.NEW
+
+    return [instead(LogDirectory, "assess_missing", assess_missing)]

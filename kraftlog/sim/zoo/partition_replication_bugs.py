@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
-from uuid import UUID
 
 import statemachine.replay.replay
 from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
-from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd, LeaderEpochs
-from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.partitions import delayed_fetch, reading
 from kraftlog.broker.partitions.partition import Partition
@@ -30,7 +27,6 @@ from kraftlog.controller.rules import partition_change
 from kraftlog.sim.zoo.mutation import WORLD_OF_REPLICATION, instead, mutation
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
-from statemachine.query.partition_descriptions import TopicPartition
 
 REPLICATION: Final = WORLD_OF_REPLICATION
 
@@ -305,28 +301,7 @@ def _without_reasons(*reasons: str) -> Any:
 # --- what a start finds -----------------------------------------------------------------------------------------------
 
 
-@mutation("a missing log is made anew, and leads", "DB-89", world=REPLICATION)
-def missing_log_made_anew() -> list[Any]:
-    """Healthy followers start over, as their leader has nothing."""
-
-    def assess_missing(self: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> Finding:
-        self.forget_missing(partition)
-        return Finding.NEW
-
-    return [instead(LogDirectory, "assess_missing", assess_missing)]
-
-
 @mutation("a deleted log stays in the inventory", "DB-89", world=REPLICATION)
 def deleted_log_stays_in_inventory() -> list[Any]:
     """When the replica is assigned again, a new log is taken for a damaged one."""
     return [instead(DirectoryRecords, "about_to_go", lambda self, partition: None)]
-
-
-@mutation("a cut is noted after it", "DB-89", world=REPLICATION)
-def cut_noted_late() -> list[Any]:
-    """A kill in between, and the log is taken for one that has lost what was flushed."""
-
-    def about_to_cut(self: DirectoryRecords, partition: TopicPartition, offset: int) -> None:
-        self._checkpoints.lower(partition, offset)
-
-    return [instead(DirectoryRecords, "about_to_cut", about_to_cut)]
