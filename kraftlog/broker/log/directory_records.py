@@ -256,6 +256,20 @@ class DirectoryRecords:
         except OutOfSpace as error:
             logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
 
+    def accepted(self, partition: TopicPartition, end_offset: int, *, is_empty: bool) -> int:
+        """A damaged log goes on with what it has, up to `end_offset`; returns where it starts.
+
+        An empty one starts at its end: no offset is given out twice.
+        """
+        self._disputed.pop(partition, None)
+        entry = self._inventory.entries.get(partition)
+        if partition not in self.topic_ids and entry is not None:
+            self.write_topic_id(partition, entry.topic_id)
+        start_offset = self._checkpoints.log_starts.get(partition, 0) if entry is None else entry.log_start_offset
+        start_offset = end_offset if is_empty else min(start_offset, end_offset)
+        self.about_to_start_over(partition, start_offset)
+        return start_offset
+
     def forget_checkpoints(self, partition: TopicPartition) -> None:
         """The log is gone."""
         self._checkpoints.forget(partition)

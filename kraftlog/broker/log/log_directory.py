@@ -23,6 +23,7 @@ import structlog
 
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
+from kraftlog.broker.log.accepted_loss import DamagedFiles
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
 from kraftlog.broker.log.directory_records import DirectoryRecords
@@ -383,6 +384,40 @@ class LogDirectory:
                 self.records.about_to_go(partition)
             except (StorageError, FlushFailed) as error:
                 raise self.refusal(error) from error
+
+    # --- going on without what is lost --------------------------------------------------------------------------------
+
+    def damaged_files(self, partition: TopicPartition) -> DamagedFiles:
+        """The files of a partition's log. Raises StorageError."""
+        path = join(self.path, directory_name(partition))
+        return DamagedFiles(self._handles, path, self.records.entry(partition))
+
+    def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig, now_ms: int) -> PartitionLog:
+        """Have a damaged log go on with what is left of it; durable. It is said what is lost.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        self.check_online()
+        path = join(self.path, directory_name(partition))
+        try:
+            found, entry = self.damaged_files(partition), self.records.entry(partition)
+            losses = found.losses()
+            found.mend()
+            start_offset = self.records.accepted(partition, found.end_offset, is_empty=not found.base_offsets)
+            known = Known(recovery_point=max(found.base_offsets, default=0), log_start_offset=start_offset)
+            log = self._open_log(partition, known, config, now_ms, _no_progress)
+            log.flush()
+            self.records.note([log])
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+        self.damaged.pop(partition, None)
+        self._damaged_at_start.discard(partition)
+        logger.error(
+            "a damaged log goes on without what is lost", log=path, log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset, was_flushed_up_to=None if entry is None else entry.recovery_point,
+            lost=[f"{one.start_offset} to {one.end_offset - 1}" for one in losses],
+        )  # fmt: skip
+        return log
 
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
         """Whether a log is damaged, and was so already when the directory was opened."""

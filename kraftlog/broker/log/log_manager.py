@@ -185,6 +185,13 @@ class LogManager:
                 log=name, kept_as=kept_as, path=directory.path,
             )  # fmt: skip
 
+    def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig) -> PartitionLog:
+        """Have a damaged log go on with what is left of it. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        directory = self.directory_of(partition)
+        if directory is None or partition not in directory.damaged:
+            return self.log_of(partition)
+        return directory.accept_loss(partition, config, self._runtime.wall_clock_ms())
+
     def set_copies_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
         """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
 

@@ -67,6 +67,8 @@ class Conditions:
     can_lead: Callable[[int], bool]
     """Whether a broker is active and has the directory of its replica online (CT-50)."""
     metadata_version: int
+    can_lead_damaged: Callable[[int], bool] = lambda broker_id: False
+    """Whether a broker is active and has said that the log of its replica is damaged (DB-88)."""
     min_isr: int = 1
     """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them (DB-22): if they are in
     sync, no replica is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
@@ -229,6 +231,8 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
             ]
         return
     unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election)), None)
+    if unclean is None and election is Election.UNCLEAN:
+        unclean = next(filter(conditions.can_lead_damaged, plan.replicas), None)
     if unclean is None:
         plan.leader = NO_LEADER
         return

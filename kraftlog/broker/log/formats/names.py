@@ -22,6 +22,9 @@ DELETED_SUFFIX: Final = ".deleted"
 DAMAGED_SUFFIX: Final = ".damaged"
 """Our own: at the end of a segment's log that was set aside."""
 
+LOST_SUFFIX: Final = ".lost"
+"""Our own: at the end of a segment's log with damage that was accepted: a new one has its valid batches."""
+
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME: Final = "partition.metadata"
 RECOVERY_POINTS_NAME: Final = "recovery-point-offset-checkpoint"
