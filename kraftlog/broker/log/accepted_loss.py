@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
 from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.inventory import LogEntry
 from kraftlog.broker.log.formats.names import (
     DAMAGED_SUFFIX,
@@ -62,6 +63,23 @@ class DamagedFiles:
         """The offset after the last valid batch."""
         ends = [following for base_offset in self.base_offsets[-1:] for _, following in self._runs(base_offset)]
         return max([*self.base_offsets[-1:], *ends], default=self.start_offset)
+
+    @property
+    def damage(self) -> str:
+        """What a start finds; empty if it finds nothing. Reads every segment."""
+        if self._entry is not None and not self._files.exists(self._directory):
+            return "its directory is missing"
+        if self._set_aside:
+            return f"the segment at offset {min(self._set_aside)} was set aside"
+        sizes = {offset: self._handles.get(self._path(offset)).size() for offset in self._whole}
+        missing = "" if self._entry is None else missing_segments(self._entry, sizes)
+        if missing:
+            return missing
+        known = Known() if self._entry is None else Known(recovery_point=self._entry.recovery_point, entry=self._entry)
+        invalid = next(filter(self._has_invalid_bytes, self.base_offsets[:-1]), None)
+        if invalid is not None:
+            return f"the segment at offset {invalid} has bytes that are no valid batch"
+        return lost_end(known, self.end_offset)
 
     # --- what is lost -------------------------------------------------------------------------------------------------
 

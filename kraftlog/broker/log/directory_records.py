@@ -67,7 +67,7 @@ class DirectoryRecords:
 
     @classmethod
     def read(cls, files: FileSystem, path: str, directory_id: UUID) -> DirectoryRecords:
-        """Read the inventory and the checkpoints, while `.kafka_cleanshutdown` is as the last broker left it.
+        """Read the inventory and the checkpoints. Changes nothing.
 
         Raises StorageError, also for damaged log start offsets if there is no inventory.
         """
@@ -156,6 +156,14 @@ class DirectoryRecords:
             if reason:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
             self.write_topic_id(partition, topic_id)
+
+    def start(self) -> None:
+        """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`."""
+        self._inventory.start()
+        path = join(self._path, CLEAN_SHUTDOWN_NAME)
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.fsync_directory(self._path)
 
     # --- what the logs have become ------------------------------------------------------------------------------------
 

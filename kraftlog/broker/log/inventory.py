@@ -22,7 +22,7 @@ from uuid import UUID
 import structlog
 
 from kraftbase.errors import OutOfSpace, StorageError
-from kraftbase.files.files import File, FileSystem, join, read_whole, write_new_file
+from kraftbase.files.files import File, FileSystem, join, parent_directory, read_whole, write_new_file
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.formats.inventory import (
     InventoryContent,
@@ -64,10 +64,7 @@ class Inventory:
 
     @classmethod
     def read(cls, files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
-        """Read it, and note that the directory is in use; without entries if it is missing or does not count.
-
-        To be called while `.kafka_cleanshutdown` is still as the last broker left it. Raises StorageError.
-        """
+        """Read it; without entries if it is missing or does not count. Changes nothing. Raises StorageError."""
         inventory = cls(files, directory, directory_id)
         if not files.exists(inventory._path):
             return inventory
@@ -76,16 +73,21 @@ class Inventory:
             inventory._check_counts(content, join(directory, CLEAN_SHUTDOWN_NAME))
         except MalformedBytes as error:
             logger.warning("an inventory is made anew from the logs and the checkpoints", reason=str(error))
-            files.remove(inventory._path)  # it must not count at a later start, either
-            files.fsync_directory(directory)
             return inventory
         inventory.entries, inventory._byte_count = content.entries, content.byte_count
-        try:
-            inventory._append(encode_start())
-        except OutOfSpace as error:
-            # If this process is killed before there is room, the next start has no inventory: so it is after a crash.
-            logger.warning("an inventory is not continued", reason=str(error))
         return inventory
+
+    def start(self) -> None:
+        """Note that the directory is in use, before `.kafka_cleanshutdown` is removed. Raises StorageError."""
+        if self._byte_count:
+            try:
+                self._append(encode_start())
+            except OutOfSpace as error:
+                # If this process is killed before there is room, the inventory does not count at the next start.
+                logger.warning("an inventory is not continued", reason=str(error))
+        elif self._files.exists(self._path):
+            self._files.remove(self._path)  # it does not count now, and must not later
+            self._files.fsync_directory(parent_directory(self._path))
 
     def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
         """Raise MalformedBytes if the inventory is another directory's, or the directory was used without it since."""

@@ -129,10 +129,7 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None] = _no_progress,
     ) -> None:
         """Open every log that is there. One that is damaged is left offline. Raises StorageError, FlushFailed."""
-        path = join(self.path, CLEAN_SHUTDOWN_NAME)
-        if self._files.exists(path):
-            self._files.remove(path)  # before anything changes
-            self._files.fsync_directory(self.path)
+        self.records.start()
         for name in self._files.list_directory(self.path):
             partition = partition_in_name(name)
             if partition is not None:
