@@ -64,7 +64,10 @@ class Inventory:
 
     @classmethod
     def read(cls, files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
-        """Read it; without entries if it is missing or does not count. Changes nothing. Raises StorageError."""
+        """Read it; without entries if it is missing or does not count. Changes nothing.
+
+        Raises StorageError, also if it is another directory's.
+        """
         inventory = cls(files, directory, directory_id)
         if not files.exists(inventory._path):
             return inventory
@@ -90,9 +93,11 @@ class Inventory:
             self._files.fsync_directory(parent_directory(self._path))
 
     def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
-        """Raise MalformedBytes if the inventory is another directory's, or the directory was used without it since."""
-        if content.directory_id != self._directory_id:
-            raise MalformedBytes(self._path, f"it is of the log directory {uuid_to_text(content.directory_id)}")
+        """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
+
+        Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
+        replica here for one that has lost its records.
+        """
         if self._files.exists(clean_path):
             epoch = content.shutdown_epoch
             counts = epoch is not None and read_whole(self._files, clean_path) == encode_clean_shutdown(epoch)
@@ -100,6 +105,12 @@ class Inventory:
             counts = content.is_running
         if not counts:
             raise MalformedBytes(self._path, "another program has used the log directory since it was written")
+        if content.directory_id != self._directory_id:
+            right = uuid_to_text(content.directory_id)
+            raise StorageError(
+                f"meta.properties says directory.id={uuid_to_text(self._directory_id)}, and {self._path} is of the log"
+                f" directory {right}. Put directory.id={right} back; if the inventory is not of this one, remove it"
+            )
 
     def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
         """Write the file anew, durably. Raises StorageError."""

@@ -17,6 +17,7 @@ is room.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 from uuid import UUID
 
 import structlog
@@ -43,6 +44,7 @@ from kraftlog.broker.log.formats.names import (
     PARTITION_METADATA_NAME,
     deleted_directory_name,
     directory_name,
+    is_any_stray_directory,
     is_deleted_directory,
     is_stray_directory,
     partition_in_name,
@@ -57,6 +59,9 @@ from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
+
+
+STRAYS_NAMED: Final = 5
 
 
 def _no_progress(_: RecoveryProgress) -> None:
@@ -130,7 +135,14 @@ class LogDirectory:
     ) -> None:
         """Open every log that is there. One that is damaged is left offline. Raises StorageError, FlushFailed."""
         self.records.start()
-        for name in self._files.list_directory(self.path):
+        names = self._files.list_directory(self.path)
+        strays = [name for name in names if is_any_stray_directory(name)]
+        if strays:
+            logger.warning(
+                "logs that were set aside are kept: delete those that nobody needs", path=self.path, count=len(strays),
+                first=strays[:STRAYS_NAMED],
+            )  # fmt: skip
+        for name in names:
             partition = partition_in_name(name)
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)

@@ -41,6 +41,8 @@ _OFFSET_DIGITS: Final = 20
 _NAME_BYTES_MAX: Final = 255
 _DELETED_DIRECTORY: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete\Z")
 
+_STRAY_DIRECTORY: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-stray\Z")
+
 
 def file_name(offset: int, suffix: str) -> str:
     """The name of a file of the segment that begins at `offset`."""
@@ -85,6 +87,11 @@ def is_stray_directory(name: str, partition: TopicPartition) -> bool:
     shortest = stray_directory_name(partition, UUID(int=0))
     at = len(shortest) - len("-stray")
     return name[: at - 32] + name[at:] == shortest[: at - 32] + shortest[at:]
+
+
+def is_any_stray_directory(name: str) -> bool:
+    """Whether it is the name of the directory of a stray log."""
+    return _STRAY_DIRECTORY.match(name) is not None
 
 
 def is_deleted_directory(name: str) -> bool:
