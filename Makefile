@@ -25,8 +25,9 @@ demo: $(INSTALLED)  ## the whole main job in one go
 test: $(INSTALLED)  ## every test, on all processors
 	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
-slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that the simulator must catch
+slow: $(INSTALLED)  ## the cases that `make test` leaves out, all others in reverse order, and the simulator's bugs
 	$(BIN)/pytest -q -m slow --numprocesses auto
+	$(BIN)/pytest -q --reverse --numprocesses 3 --dist worksteal
 	$(BIN)/kraftlog sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that generated code is current and that docs name what is there are tests

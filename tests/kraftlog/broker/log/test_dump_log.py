@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.kafka.record_batch import read_batches
+from tests.java import JARS, needs_kafka
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
     TRANSACTIONAL,
@@ -22,14 +22,7 @@ from tests.kraftlog.broker.log.builders import (
     open_directory,
     produced,
 )
-from tests.paths import ROOT
 
-JARS: Final = ROOT / "build" / "peers" / "kafka"
-TOOLS: Final = JARS / "kafka-tools-4.3.0.jar"
-
-needs_kafka = pytest.mark.skipif(
-    not TOOLS.exists(), reason=f"{TOOLS.relative_to(ROOT)} is missing; `make peers` fetches it"
-)
 pytestmark = needs_kafka
 
 

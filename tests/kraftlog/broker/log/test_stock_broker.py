@@ -16,6 +16,7 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.kafka.record_batch import read_batches
+from tests.java import needs_kafka
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
@@ -26,7 +27,6 @@ from tests.kraftlog.broker.log.builders import (
     append,
     batch,
 )
-from tests.kraftlog.broker.log.test_dump_log import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
 
 pytestmark = [needs_kafka, pytest.mark.process]
