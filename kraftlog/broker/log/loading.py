@@ -57,6 +57,8 @@ class FoundState:
     recovery_point: int = 0
     """Everything below was flushed."""
     log_start_offset: int = 0
+    high_watermark: int = 0
+    """Everything below was committed; the log may have lost some of it."""
     was_shut_down_cleanly: bool = False
 
 
@@ -68,6 +70,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerHistory
     log_start_offset: int
+    high_watermark: int
+    """From the log's start to its end."""
     epochs_are_saved_below: int
     """From here on the file of epochs may lack what batches show: there was no room to write it."""
     torn_bytes: int
@@ -116,10 +120,12 @@ class Loader:
         log_start_offset = self._settle_start()
         end_offset = self._segments[-1].end_offset
         self._settle_epochs(log_start_offset, end_offset)
+        high_watermark = min(max(self._found.high_watermark, log_start_offset), end_offset)
         producers = ProducerHistory(self._handles, self._directory)
-        producers.load(self._segments, end_offset, replay_from=self._replay_from)
+        producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
             epochs_are_saved_below=end_offset if self._save_epochs() else min(self._found.recovery_point, end_offset),
             torn_bytes=self._torn_bytes, names=names,
         )  # fmt: skip
