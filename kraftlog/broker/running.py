@@ -56,6 +56,7 @@ from kraftlog.broker.settings import (
     CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
     HIGH_WATERMARK_CHECKPOINT_INTERVAL,
+    PRODUCER_EXPIRATION_CHECK_INTERVAL,
     QUEUED_BYTES,
     REPLICA_FETCH_BACKOFF,
     REPLICA_FETCH_BYTES,
@@ -73,7 +74,7 @@ from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.store.store import MetadataStore
-from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION
 
 METADATA_NAME: Final = "metadata.db"
 
@@ -309,7 +310,8 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
     await broker.take_over(life.broker_epoch)
     for work in (assignments.run(), _maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
         broker.run(asyncio.create_task(work))
-    broker.run(asyncio.create_task(_check_isrs(broker)))
+    for work in (_check_isrs(broker), _forget_producers(broker)):
+        broker.run(asyncio.create_task(work))
 
 
 async def _maintain(broker: Broker) -> None:
@@ -317,6 +319,12 @@ async def _maintain(broker: Broker) -> None:
         await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
         broker.logs.maintain()
         broker.partitions.check_logs()
+
+
+async def _forget_producers(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL) / 1000)
+        broker.logs.forget_producers(int(broker.configs.broker_value(PRODUCER_EXPIRATION)))
 
 
 async def _checkpoint(broker: Broker) -> None:

@@ -7,6 +7,7 @@ So after a crash it claims nothing that the disk does not have.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
@@ -92,25 +93,26 @@ class DirectoryRecords:
         Raises CorruptLog if its topic id is not readable, and the inventory does not have it either.
         """
         entry = self._settle_topic_id(partition, names)
-        recovery_point = self._checkpoints.recovery_points.get(partition, 0)
-        log_start_offset = self._checkpoints.log_starts.get(partition, 0)
-        is_clean = self._was_shut_down_cleanly
+        checkpointed = Known(
+            recovery_point=self._checkpoints.recovery_points.get(partition, 0),
+            log_start_offset=self._checkpoints.log_starts.get(partition, 0),
+            high_watermark=self._checkpoints.high_watermarks.get(partition, 0),
+            was_shut_down_cleanly=self._was_shut_down_cleanly,
+        )
         if entry is None:
-            return Known(
-                recovery_point=recovery_point, log_start_offset=log_start_offset, was_shut_down_cleanly=is_clean
-            )
+            return checkpointed
+        found = replace(
+            checkpointed, recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry
+        )
         # After a crash the checkpoints may be a minute older.
-        is_behind = not is_clean and log_start_offset <= entry.log_start_offset
-        if not is_behind and (log_start_offset, recovery_point) != (entry.log_start_offset, entry.recovery_point):
+        is_behind = not self._was_shut_down_cleanly and checkpointed.log_start_offset <= found.log_start_offset
+        if not is_behind and replace(checkpointed, entry=entry) != found:
             logger.warning(
                 "checkpoints differ from the inventory, which holds", log=directory_name(partition), path=self._path,
-                log_start_offset=log_start_offset, inventory_log_start_offset=entry.log_start_offset,
-                recovery_point=recovery_point, inventory_recovery_point=entry.recovery_point,
+                log_start_offset=checkpointed.log_start_offset, inventory_log_start_offset=found.log_start_offset,
+                recovery_point=checkpointed.recovery_point, inventory_recovery_point=found.recovery_point,
             )  # fmt: skip
-        return Known(
-            recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry,
-            was_shut_down_cleanly=is_clean,
-        )  # fmt: skip
+        return found
 
     def _settle_topic_id(self, partition: TopicPartition, names: Collection[str]) -> LogEntry | None:
         """Find out which topic a log is of; returns what the inventory has of it."""

@@ -59,6 +59,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerHistory
     log_start_offset: int
+    high_watermark: int
+    """From the log's start to its end."""
     epochs_are_saved_below: int
     """From here on the file of epochs may lack what batches show: there was no room to write it."""
     torn_bytes: int
@@ -113,10 +115,12 @@ class Loader:
         if reason:
             raise DamagedLog(self._directory, reason)
         self._settle_epochs(log_start_offset, end_offset)
+        high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
         producers = ProducerHistory(self._handles, self._directory)
-        producers.load(self._segments, end_offset, replay_from=self._replay_from)
+        producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
             epochs_are_saved_below=end_offset if self._save_epochs() else min(self._known.recovery_point, end_offset),
             torn_bytes=self._torn_bytes, names=names,
         )  # fmt: skip

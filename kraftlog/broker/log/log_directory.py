@@ -147,20 +147,19 @@ class LogDirectory:
             partition = partition_in_name(name)
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)
-        self._restore_high_watermarks()
+        self._lower_high_watermarks()
         self.records.begin(self.logs)
 
-    def _restore_high_watermarks(self) -> None:
-        """What was committed at the last checkpoint is committed, as far as the log has it still (DB-24).
+    def _lower_high_watermarks(self) -> None:
+        """Take what a crash has taken from the logs from the checkpoint, too (DB-24).
 
-        What a crash has taken is taken from the checkpoint at once. Consider one of 10, and a log that ends at 6 after
-        the power was lost: it gets two other records, and the power is lost again. These are not committed.
+        Consider one of 10, and a log that ends at 6 after the power was lost: it gets two other records, and the power
+        is lost again. These are not committed.
         """
         kept = {}
         for partition, offset in self.records.high_watermarks.items():
             log = self.logs.get(partition)
             if log is not None:
-                log.advance_high_watermark(min(offset, log.log_end_offset))
                 kept[partition] = min(offset, log.log_end_offset)
         self.records.save_high_watermarks(kept)
 

@@ -14,7 +14,7 @@ import structlog
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.uuids import random_uuid, uuid_to_text
-from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
+from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
@@ -26,9 +26,6 @@ from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
-
-PRODUCER_EXPIRATION_MS = DAY_MS
-"""Kafka's `producer.id.expiration.ms`."""
 
 
 class LogManager:
@@ -246,17 +243,11 @@ class LogManager:
     # --- from time to time --------------------------------------------------------------------------------------------
 
     def maintain(self) -> int:
-        """Delete what retention no longer keeps, forget old producers, flush what is due; returns deleted segments.
+        """Delete what retention no longer keeps, flush what is due; returns how many segments were deleted.
 
         Kafka looks every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
         """
-        was_on_trial = self._clock.is_on_trial
-        now_ms = self._clock.now_ms(self._runtime.wall_clock_ms(), self._runtime.now_ms())
-        if self._clock.is_on_trial and not was_on_trial:
-            logger.warning(
-                "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
-                clock_ms=self._runtime.wall_clock_ms(), retention_clock_ms=now_ms,
-            )  # fmt: skip
+        now_ms = self._retention_now_ms()
         deleted = 0
         for directory in self.online:
             try:
@@ -270,10 +261,31 @@ class LogManager:
                     deleted += log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
                     logger.warning("retention has to wait", directory=log.directory, reason=str(error))
-                log.producers.states.expire(now_ms, PRODUCER_EXPIRATION_MS)
                 if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
         return deleted
+
+    def forget_producers(self, expiration_ms: int) -> int:
+        """Forget the producers of each log that have appended nothing to it for so long; returns how many (DB-70).
+
+        Kafka looks every `producer.id.expiration.check.interval.ms`.
+        """
+        now_ms = self._retention_now_ms()
+        return sum(
+            log.producers.states.expire(now_ms, expiration_ms)
+            for directory in self.online for log in directory.logs.values()
+        )  # fmt: skip
+
+    def _retention_now_ms(self) -> int:
+        """The time to delete and forget by."""
+        was_on_trial = self._clock.is_on_trial
+        now_ms = self._clock.now_ms(self._runtime.wall_clock_ms(), self._runtime.now_ms())
+        if self._clock.is_on_trial and not was_on_trial:
+            logger.warning(
+                "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
+                clock_ms=self._runtime.wall_clock_ms(), retention_clock_ms=now_ms,
+            )  # fmt: skip
+        return now_ms
 
     def checkpoint(self) -> None:
         """Write the checkpoints of every directory, so that a start after a crash reads little."""

@@ -63,7 +63,7 @@ class PartitionLog:
         self.producers: ProducerHistory = loaded.producers
         self.log_start_offset = loaded.log_start_offset
         """The first offset that may be read."""
-        self.high_watermark = loaded.log_start_offset
+        self.high_watermark = loaded.high_watermark
         """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
         self.last_append_ms = 0
         """When there was an append, by the clock that its caller gave."""
@@ -105,9 +105,14 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it are only records of transactions that have ended, and are committed (DB-72)."""
+        """Below it are only records of transactions that have ended, and are committed (DB-72).
+
+        It is not below the log's start, though an open transaction may begin there.
+        """
         unstable = self.producers.states.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is committed; a lower one than before changes nothing."""
@@ -160,15 +165,14 @@ class PartitionLog:
         the disk has failed; then the log is as it was.
         """
         self._health.check()
-        header = check_produced(data, self.config, origin, now_ms)
+        header, known = check_produced(data, self.config, origin, now_ms, self.producers.states.duplicate_of)
+        if known is not None:
+            return Appended(
+                known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
+                self.log_start_offset, is_duplicate=True,
+            )  # fmt: skip
         marker: EndMarker | None = None
         if header.producer_id >= 0:
-            known = self.producers.states.duplicate_of(header) if not header.is_control else None
-            if known is not None:
-                return Appended(
-                    known.first_offset, known.last_offset, self._append_time(known.timestamp_ms), self.log_start_offset,
-                    is_duplicate=True,
-                )  # fmt: skip
             marker = self._marker_of(data, header)
             self.producers.states.check(header, origin, marker)
         base_offset, stored = self._segments.last.end_offset, writable(data)
@@ -203,6 +207,14 @@ class PartitionLog:
     def _append_time(self, now_ms: int) -> int:
         return now_ms if self.config.has_log_append_time else NO_TIMESTAMP
 
+    def _stored_append_time(self, offset: int) -> int:
+        """The time that a batch which is in the log was given; -1 if it keeps its own, or was deleted."""
+        if not self.config.has_log_append_time or offset < self.log_start_offset:
+            return NO_TIMESTAMP
+        with self._health:
+            found = self._segments.locate(offset)
+        return NO_TIMESTAMP if found is None else found[1].header.max_timestamp_ms
+
     def _marker_of(self, data: Buffer, header: BatchHeader) -> EndMarker | None:
         if not header.is_control or header.producer_id < 0:
             return None
@@ -227,12 +239,11 @@ class PartitionLog:
                     latest_epoch = header.leader_epoch
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
-                    self.producers.append(segment, header, marker)
+                    self.producers.append(segment, header, marker, now_ms)
         except (StorageError, FlushFailed) as error:
             raise self._health.refusal(error) from error
         self.last_append_ms = now_ms
         self.durability.appended(now_ms)
-        self.producers.states.end_offset = segment.end_offset
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """This broker leads the partition in a new epoch, which begins at the log's end (DB-68)."""
@@ -251,7 +262,7 @@ class PartitionLog:
         file = self._handles.get(closed.path)
         if file.size() != closed.size_bytes:  # it was preallocated, or has a part of an append that found no room
             file.truncate(closed.size_bytes)
-        self.producers.snapshot(self.producers.states.end_offset)
+        self.producers.snapshot(base_offset)
         self.durability.before_roll(closed, base_offset)
         self._segments.add(base_offset, self.config, now_ms)
         self.durability.rolled(closed, base_offset)
@@ -277,7 +288,7 @@ class PartitionLog:
         if self.config.preallocates:
             self._handles.get(last.path).truncate(last.size_bytes)
         last.close_indexes()
-        self.producers.snapshot(self.producers.states.end_offset)
+        self.producers.snapshot(self.log_end_offset)
         self.durability.flush_whole()
 
     # --- truncating and deleting --------------------------------------------------------------------------------------
@@ -327,7 +338,7 @@ class PartitionLog:
         self._host.records.about_to_start_over(self.partition, offset)
         self._segments.start_over(offset, self.last_append_ms)
         self.epochs.clear()
-        self.producers.remove_all(offset)
+        self.producers.remove_all()
         self.log_start_offset = self.high_watermark = offset
         self._settle_after_cut()
 
@@ -345,7 +356,7 @@ class PartitionLog:
         end_offset = self.log_end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_end(end_offset)
-        self.producers.truncate(self._segments.from_offset(0), end_offset)
+        self.producers.truncate(self._segments.from_offset(0), end_offset, self.high_watermark)
         self._handles.files.fsync_directory(self.directory)
         self.durability.cut(end_offset)
         self._host.note(self)

@@ -286,7 +286,7 @@ def producers_not_followed() -> list[Any]:
 
     def forgetful(self: PartitionLog, *arguments: Any) -> int:
         end_offset = append_as_follower(self, *arguments)
-        self.producers.states.load((), end_offset)
+        self.producers.states.load((), 0)
         return end_offset
 
     return [instead(PartitionLog, "append_as_follower", forgetful)]

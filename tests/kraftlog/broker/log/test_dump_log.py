@@ -86,6 +86,11 @@ def test_kafka_dump_log_reads_producers_and_aborted_transactions(directory: Path
     snapshots, aborted = sorted(directory.glob("*.snapshot")), sorted(directory.glob("*.txnindex"))
     printed = dump(*snapshots)
     assert len(snapshots) == 3
+    shown = dump(snapshots[-1])
+    assert re.findall(r"producerId: 900 .*firstSequence: (\d+) lastSequence: (\d+) ", shown) == [
+        ("0", "4"),
+        ("5", "24"),
+    ]
     known = dict(re.findall(r"producerId: (\d+) (.*)", printed))
     assert known.keys() == {"900", "901", "902"}
     assert re.search(r"firstSequence: 5 lastSequence: 24 ", known["900"])

@@ -257,12 +257,13 @@ class DirectoryAgainstList(RuleBasedStateMachine):
         for data in self.written:
             header = read_header(data)
             if header.producer_id >= 0:
-                expected.append(header)
+                expected.append(header, None, 0)
         for producer in self.sequences:
             known, found = expected.state_of(producer), self.log.producers.states.state_of(producer)
             if known is not None:
                 assert found is not None
-                assert (found.epoch, found.batches[-1]) == (known.epoch, known.batches[-1])
+                assert found.epoch == known.epoch
+                assert [*found.batches][-len(known.batches) :] == [*known.batches]
 
 
 TestDirectoryAgainstList = DirectoryAgainstList.TestCase
