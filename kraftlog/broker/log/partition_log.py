@@ -339,13 +339,14 @@ class PartitionLog:
         self._health.check()
         if self.durability.pending is not None:
             return NOTHING  # it may be writing the file of epochs; the next round is soon
-        found = deletable(
-            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark, now_ms=now_ms,
-        )  # fmt: skip
+        found = self._deletable(now_ms)
         if not found.segment_count:
             return found
         with self._health:
+            while self._segments.check_largest(found.segment_count):
+                found = self._deletable(now_ms)  # an index was wrong about how old a segment is
+            if not found.segment_count:
+                return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
             base_offset = self._segments.base_offset_of(found.segment_count)
@@ -355,6 +356,12 @@ class PartitionLog:
             self.durability.removed_below(base_offset)
             self.producers.remove_below(base_offset)
         return found
+
+    def _deletable(self, now_ms: int) -> Deletable:
+        return deletable(
+            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark, now_ms=now_ms,
+        )  # fmt: skip
 
     def _advance_start(self, offset: int) -> None:
         self.log_start_offset = offset

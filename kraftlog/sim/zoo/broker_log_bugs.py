@@ -137,8 +137,9 @@ def end_from_index() -> list[Any]:
 
     def careless(self: Loader, segment: Segment) -> bool:
         is_sound = find_end(self, segment)
-        if segment.offsets.file.entry_count:
-            segment.end_offset = segment.offsets.lookup(segment.end_offset).offset + 1
+        entry = segment.offsets.lookup(segment.end_offset)
+        if entry is not None:
+            segment.end_offset = entry.offset + 1
         return is_sound
 
     return [instead(Loader, "_find_end", careless)]
