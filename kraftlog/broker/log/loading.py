@@ -342,7 +342,7 @@ class Loader:
                 for _, header in segment.batches(0):
                     if header.leader_epoch > self._epochs.latest:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
-        self._epochs.truncate_end(end_offset + 1)  # an epoch without records may begin at the end
+        self._epochs.truncate_end(end_offset)  # also one without records: its leader may have known it alone
         self._epochs.truncate_start(log_start_offset)
 
 

@@ -387,6 +387,10 @@ class LogDirectory:
         if log_starts != self._log_starts:
             self._save_log_starts(log_starts)
 
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return self._runtime.wall_clock_ms()
+
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         """Make durable that the log is known to be flushed, and committed, up to here only."""
         if self._recovery_points.get(partition, 0) > offset:

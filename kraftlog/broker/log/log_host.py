@@ -24,6 +24,10 @@ class LogHost(Protocol):
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
         ...
 
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        ...
+
     def lower_recovery_point(self, partition: TopicPartition, offset: int) -> None:
         """Make durable that the log is known to be flushed up to here only. Raises StorageError."""
         ...

@@ -62,16 +62,15 @@ class PartitionLog:
         """The first offset that may be read."""
         self.high_watermark = loaded.log_start_offset
         """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
-        self.last_append_ms = 0
-        """When there was an append, by the clock that its caller gave."""
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
-            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
-        )
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
+            host.wall_clock_ms(),
+        )  # fmt: skip
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
             handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset
@@ -195,7 +194,6 @@ class PartitionLog:
                     self.producers.append(segment, header, marker)
         except (StorageError, FlushFailed) as error:
             raise self._health.refusal(error) from error
-        self.last_append_ms = now_ms
         self.durability.appended(now_ms)
         self.producers.states.end_offset = segment.end_offset
 
@@ -266,7 +264,7 @@ class PartitionLog:
         """
         with self._health:
             if end_offset >= self.log_end_offset:
-                self.epochs.truncate_end(end_offset)
+                self.epochs.truncate_end(self.log_end_offset)
                 return
             if end_offset <= self._segments.first.base_offset:
                 self._host.lower_recovery_point(self.partition, min(end_offset, self.recovery_point))
@@ -291,7 +289,7 @@ class PartitionLog:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
         self._host.save_log_start(self.partition, offset)
-        self._segments.start_over(offset, self.last_append_ms)
+        self._segments.start_over(offset, self._host.wall_clock_ms())
         self.epochs.clear()
         self.producers.remove_all(offset)
         self.log_start_offset = self.high_watermark = offset

@@ -62,8 +62,8 @@ class Segment:
     """The batches from `base_offset` to before `end_offset`."""
 
     def __init__(
-        self, handles: FileHandles, directory: str, base_offset: int, *, size_bytes: int = 0,
-        end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0, created_ms: int = 0,
+        self, handles: FileHandles, directory: str, base_offset: int, *, created_ms: int, size_bytes: int = 0,
+        end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0,
     ) -> None:  # fmt: skip
         """A segment whose file exists; the default values are those of a new one."""
         self.base_offset = base_offset

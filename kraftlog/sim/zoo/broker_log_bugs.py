@@ -116,7 +116,7 @@ def index_entries_twice() -> list[Any]:
     read_segment = Loader._read_segment
 
     def careless(self: Loader, base_offset: int, suffixes: Sequence[str]) -> Any:
-        old = Segment(self._handles, self._directory, base_offset)
+        old = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
         entries = []
         for path, packing in ((old.offsets.file.path, OFFSET_ENTRY), (old.times.file.path, TIME_ENTRY)):
             size = self._size_of(path) if self._files.exists(path) else 0
