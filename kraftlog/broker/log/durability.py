@@ -26,7 +26,7 @@ class Durability:
 
     def __init__(
         self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
-        producers: ProducerHistory, epochs_are_saved_below: int,
+        producers: ProducerHistory, epochs_are_saved_below: int, now_ms: int,
     ) -> None:  # fmt: skip
         """Of a log that was just opened: what a start has read is durable, but for what a full disk had no room for."""
         self.recovery_point = segments.last.end_offset
@@ -43,7 +43,7 @@ class Durability:
         self._flushing_base_offset = self._named_base_offset
         self._pending: PendingFlush | None = None
         # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
-        self._waiting_since_ms = 0 if self._unflushed else None
+        self._waiting_since_ms = now_ms if self._unflushed else None
         self._flushing_since_ms: int | None = None
         self._flushing_producer_files: set[str] = set()
 

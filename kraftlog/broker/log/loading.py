@@ -211,9 +211,8 @@ class Loader:
     def _find_end(self, segment: Segment) -> bool:
         """Find the offset at which the last segment ends; whether its bytes end there."""
         end_offset, end_position = segment.base_offset, 0
-        start = segment.offsets.lookup(segment.base_offset + RELATIVE_OFFSET_MAX).position
         try:
-            for position, header in segment.batches(start):
+            for position, header in segment.batches_before(segment.base_offset + RELATIVE_OFFSET_MAX):
                 end_offset, end_position = header.last_offset + 1, position + header.size_bytes
                 if self._epochs.latest < header.leader_epoch and self._are_epochs_known:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
@@ -358,7 +357,7 @@ class Loader:
                 for _, header in segment.batches(0):
                     if header.leader_epoch > self._epochs.latest:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
-        self._epochs.truncate_end(end_offset + 1)  # an epoch without records may begin at the end
+        self._epochs.truncate_end(end_offset)  # also one without records: its leader may have known it alone
         self._epochs.truncate_start(log_start_offset)
 
 

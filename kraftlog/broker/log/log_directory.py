@@ -311,6 +311,10 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return self._runtime.wall_clock_ms()
+
     def note(self, log: PartitionLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         try:

@@ -28,6 +28,10 @@ class LogHost(Protocol):
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
         ...
 
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        ...
+
     @property
     def records(self) -> DirectoryRecords:
         """What the directory's files say of the log, which changes before the log's own files do."""

@@ -65,16 +65,15 @@ class PartitionLog:
         """The first offset that may be read."""
         self.high_watermark = loaded.high_watermark
         """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
-        self.last_append_ms = 0
-        """When there was an append, by the clock that its caller gave."""
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
-            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
-        )
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
+            host.wall_clock_ms(),
+        )  # fmt: skip
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
             handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset
@@ -242,7 +241,6 @@ class PartitionLog:
                     self.producers.append(segment, header, marker, now_ms)
         except (StorageError, FlushFailed) as error:
             raise self._health.refusal(error) from error
-        self.last_append_ms = now_ms
         self.durability.appended(now_ms)
 
     def assign_epoch(self, leader_epoch: int) -> None:
@@ -313,7 +311,7 @@ class PartitionLog:
         """
         with self._health:
             if end_offset >= self.log_end_offset:
-                self.epochs.truncate_end(end_offset)
+                self.epochs.truncate_end(self.log_end_offset)
                 return
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
@@ -336,7 +334,7 @@ class PartitionLog:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
         self._host.records.about_to_start_over(self.partition, offset)
-        self._segments.start_over(offset, self.last_append_ms)
+        self._segments.start_over(offset, self._host.wall_clock_ms())
         self.epochs.clear()
         self.producers.remove_all()
         self.log_start_offset = self.high_watermark = offset
@@ -385,13 +383,14 @@ class PartitionLog:
         self._health.check()
         if self.durability.pending is not None:
             return NOTHING  # it may be writing the file of epochs; the next round is soon
-        found = deletable(
-            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark, now_ms=now_ms,
-        )  # fmt: skip
+        found = self._deletable(now_ms)
         if not found.segment_count:
             return found
         with self._health:
+            while self._segments.check_largest(found.segment_count):
+                found = self._deletable(now_ms)  # an index was wrong about how old a segment is
+            if not found.segment_count:
+                return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
                 self._handles.files.fsync_directory(self.directory)
@@ -404,6 +403,12 @@ class PartitionLog:
             self.durability.removed_below(base_offset)
             self.producers.remove_below(base_offset)
         return found
+
+    def _deletable(self, now_ms: int) -> Deletable:
+        return deletable(
+            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark, now_ms=now_ms,
+        )  # fmt: skip
 
     def _advance_start(self, offset: int) -> None:
         self.log_start_offset = offset

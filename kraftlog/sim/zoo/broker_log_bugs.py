@@ -118,7 +118,7 @@ def index_entries_twice() -> list[Any]:
     read_segment = Loader._read_segment
 
     def careless(self: Loader, base_offset: int, suffixes: Sequence[str]) -> Any:
-        old = Segment(self._handles, self._directory, base_offset)
+        old = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
         entries = []
         for path, packing in ((old.offsets.file.path, OFFSET_ENTRY), (old.times.file.path, TIME_ENTRY)):
             size = self._size_of(path) if self._files.exists(path) else 0
@@ -139,8 +139,9 @@ def end_from_index() -> list[Any]:
 
     def careless(self: Loader, segment: Segment) -> bool:
         is_sound = find_end(self, segment)
-        if segment.offsets.file.entry_count:
-            segment.end_offset = segment.offsets.lookup(segment.end_offset).offset + 1
+        entry = segment.offsets.lookup(segment.end_offset)
+        if entry is not None:
+            segment.end_offset = entry.offset + 1
         return is_sound
 
     return [instead(Loader, "_find_end", careless)]
@@ -161,9 +162,9 @@ def aborts_not_entered() -> list[Any]:
     """The index of a segment that it reads again stays without those that a crash has taken."""
     replay = ProducerHistory._replay
 
-    def careless(self: ProducerHistory, segment: Segment, start_offset: int) -> None:
+    def careless(self: ProducerHistory, segment: Segment, start_offset: int, end_offset: int) -> None:
         with mock.patch.object(ProducerHistory, "_enter", lambda self, segment, aborted: None):
-            replay(self, segment, start_offset)
+            replay(self, segment, start_offset, end_offset)
 
     return [instead(ProducerHistory, "_replay", careless)]
 
