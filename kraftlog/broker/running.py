@@ -45,6 +45,7 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
 from kraftlog.broker.partitions.partition import NO_EPOCH
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.replication.isr_changes import IsrChanges
 from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
@@ -213,7 +214,7 @@ async def _serving(
             )
         )
         broker.ports.update(network.ports)
-        life = _lifecycle(broker, client, directory, callbacks)
+        life = _lifecycle(broker, client, directory, callbacks, runtime)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
         await broker.unless_ended(asyncio.create_task(_take_over(broker, client, life)))
@@ -278,20 +279,22 @@ def _limits(settings: BrokerSettings) -> Limits:
 
 
 def _lifecycle(
-    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks
+    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks, runtime: AsyncioRuntime
 ) -> BrokerLifecycle:
     settings = broker.settings
+    online = broker.logs.online
     return BrokerLifecycle(
         client,
         broker_id=settings.broker_id,
         listeners=[settings.advertised_as(name, port) for name, port in broker.ports.items()],
         rack=settings.rack,
-        log_dirs=[uuid_to_text(of.directory_id) for of in broker.logs.online],
+        log_dirs=[uuid_to_text(of.directory_id) for of in online],
         heartbeat_interval_ms=settings.whole(HEARTBEAT_INTERVAL),
         metadata_offset=broker.applied_end_offset,
         directory=directory,
         offline_log_dirs=broker.offline_directories,
         tell=callbacks.tell,
+        epochs=RegisteredEpochs(PosixFileSystem(), str(settings.directory), online, runtime),
     )
 
 

@@ -56,7 +56,8 @@ class Target:
     lost_data: Collection[int] = ()
     """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
     begins_anew: Collection[int] = ()
-    """Brokers whose replica has no records: not the last known leader any more, either (CT-27)."""
+    """Brokers whose replica has no records, or only those of an older copy: not the last known leader any more, and not
+    the last member of an ISR, either (CT-27, CT-38)."""
     election: Election = Election.ONLINE
 
 
@@ -115,7 +116,7 @@ def change_partition(
     _complete_reassignment(plan)
     _find_eligible(plan, before, target.lost_data, conditions)
     _elect(plan, target.election, conditions)
-    _settle(plan, before, conditions)
+    _settle(plan, before, target.begins_anew, conditions)
     plan.last_known_elr = _without(plan.last_known_elr, target.begins_anew)
     changes: dict[str, Any] = {}
     for name in _LISTS:
@@ -260,11 +261,12 @@ def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
         yield from sorted(plan.replicas, key=lambda broker_id: broker_id in plan.adding_replicas)
 
 
-def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
+def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:
     """What follows from the election: the last known leader, and which replicas stay in an ISR that would be empty."""
     if not conditions.elr_enabled:
         # Nothing else would record which replicas have the data when they return (CT-52).
-        plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
+        staying = _without(before.isr, begins_anew)
+        plan.isr = plan.isr or [broker_id for broker_id in staying if broker_id in plan.replicas]
         return
     # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
     # which none is active. The value is lowered to 1, and broker 2 returns. It is elected, and its ISR is 2 alone:
