@@ -11,7 +11,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.leader_and_isr import is_in_older_directory
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
-from kraftlog.controller.rules.partition_change import Election, Target
+from kraftlog.controller.rules.partition_change import Election, Target, directory_of
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
@@ -19,6 +19,7 @@ from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+from statemachine.words.ids import DAMAGED_DIRECTORY
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
 from statemachine.words.repeats import repeats
@@ -137,6 +138,10 @@ class _Voting:
         )
 
     def _note(self, partition: PartitionRecord, leader: int) -> str:
+        if directory_of(partition, leader) == DAMAGED_DIRECTORY:
+            return (
+                f"broker {leader} leads, and its log is damaged: the broker's own log names the offsets that are lost"
+            )
         older = self._changes.brokers[leader].older_log_dirs
         if leader in partition.isr or not is_in_older_directory(partition, leader, older):
             return ""
