@@ -118,6 +118,7 @@ class Loader:
         high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
         producers = ProducerHistory(self._handles, self._directory)
         producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
+        producers.sync()
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
             high_watermark=high_watermark,

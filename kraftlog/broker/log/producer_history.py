@@ -161,6 +161,14 @@ class ProducerHistory:
             self._indexes.add(path)
             self._waiting.pop(0)
 
+    def sync(self) -> None:
+        """Make what a start has entered durable: the batches that it is made from are not read again."""
+        for path in sorted(self.unflushed):
+            self._handles.get(path).fsync()
+        if self.unflushed:
+            self._handles.files.fsync_directory(self._directory)
+        self.unflushed.clear()
+
     def snapshot(self, offset: int) -> None:
         """Write a snapshot of the states, which are those of `offset`: no batch with a producer id is between the last
         one and that. Without room there is none.
