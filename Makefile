@@ -76,9 +76,10 @@ sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then a bro
 	$(BIN)/kraftlog sim --world broker-log --seeds 300 --json sim-broker-log.json
 	$(BIN)/kraftlog sim --world replication --seeds 500 --json sim-replication.json
 
-chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers; as root with namespaces for partitions and a full disk
+chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers, 600 damaged files; as root with namespaces for partitions and a full disk
 	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json
 	$(BIN)/kraftlog chaos brokers --minutes 10 --json chaos-brokers.json
+	$(BIN)/kraftlog chaos damage --damages 600 --json chaos-damage.json
 
 soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
 	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg
