@@ -19,6 +19,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
+from tests.statemachine.states import close_databases
 
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""
@@ -49,6 +50,13 @@ def logging_as_before() -> Iterator[None]:
     yield
     structlog.configure(**before)
     logging.lastResort = last_resort
+
+
+@pytest.fixture(autouse=True)
+def databases_are_closed() -> Iterator[None]:
+    """Those that the test has made with `tests.statemachine.states.database_of`."""
+    yield
+    close_databases()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
