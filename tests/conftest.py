@@ -21,6 +21,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 from tests.java import why_no_java
+from tests.statemachine.states import close_databases
 
 hypothesis.settings.register_profile(
     "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -56,6 +57,13 @@ def logging_as_before() -> Iterator[None]:
     yield
     structlog.configure(**before)
     logging.lastResort = last_resort
+
+
+@pytest.fixture(autouse=True)
+def databases_are_closed() -> Iterator[None]:
+    """Those that the test has made with `tests.statemachine.states.database_of`."""
+    yield
+    close_databases()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
