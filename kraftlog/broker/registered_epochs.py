@@ -67,14 +67,15 @@ class RegisteredEpochs:
         self._files = files
         self._memory_path = join(own_path, MEMORY_NAME)
         self._own_path = own_path
-        self._directories = tuple(directories)
+        self.directories = tuple(directories)
+        """Those that were online when the process started."""
         self._runtime = runtime
 
     def named(self) -> list[int]:
         """What a registration names for each of the directories."""
         remembered = self._remembered()
         return [
-            named_epoch(registered_epoch(self._files, of.path), remembered, of.directory_id) for of in self._directories
+            named_epoch(registered_epoch(self._files, of.path), remembered, of.directory_id) for of in self.directories
         ]
 
     async def note(self, broker_epoch: int, older_log_dirs: Collection[bytes]) -> None:
@@ -91,7 +92,7 @@ class RegisteredEpochs:
 
     def say_older(self, older_log_dirs: Collection[bytes]) -> None:
         """Log which directories are older copies, and what to do."""
-        for directory in self._directories:
+        for directory in self.directories:
             if directory.directory_id.bytes in older_log_dirs:
                 logger.error(
                     "a log directory is an older copy: what it has is not in sync, and does not lead by itself. Start"
@@ -107,7 +108,7 @@ class RegisteredEpochs:
         """
         failed: list[tuple[EpochDirectory, StorageError | FlushFailed]] = []
         remembered = self._remembered()
-        for directory in self._directories:
+        for directory in self.directories:
             if directory.offline_reason:
                 continue
             try:

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.controller.operations.leader_and_isr import is_in_older_directory
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
 from kraftlog.controller.rules.partition_change import Election, Target, directory_of
-from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.types import NO_LEADER
@@ -146,8 +145,8 @@ class _Voting:
         if leader in partition.isr or not is_in_older_directory(partition, leader, older):
             return ""
         return (
-            f"broker {leader} leads, and its log directory was an older copy when it registered: what was acknowledged"
-            " after the copy was made is lost"
+            f"broker {leader} leads, and its log directory was an older copy when it registered: if it has not been in"
+            " sync since, what was acknowledged after the copy was made is lost"
         )
 
     def answer(self, topic_name: str, partition_id: int, error: ApiError | None = None, note: str = "") -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from kraftlog.controller.rules.partition_change import Target, directory_of
-from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftlog.controller.rules.partition_change import Target
+from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 
 def partitions_without(
@@ -57,14 +56,6 @@ def partitions_without(
             if record is not None:
                 records.append(record)
     return records
-
-
-def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_dirs: Collection[bytes]) -> bool:
-    """Whether a broker's replica is in one of these log directories, or may be, as its directory is not known."""
-    if not older_log_dirs or broker_id not in partition.replicas:
-        return False
-    directory = directory_of(partition, broker_id)
-    return directory in older_log_dirs or directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 def leaders_where_none(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:

@@ -67,6 +67,8 @@ class Conditions:
 
     can_lead: Callable[[int], bool]
     """Whether a broker is active and has the directory of its replica online (CT-50)."""
+    is_older: Callable[[int], bool] = lambda broker_id: False
+    """Whether the directory of a broker's replica was an older copy when it registered (CT-38)."""
     metadata_version: int
     can_lead_damaged: Callable[[int], bool] = lambda broker_id: False
     """Whether a broker is active and has said that the log of its replica is damaged (DB-88)."""
@@ -231,7 +233,7 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
                 broker_id for broker_id in plan.eligible_leader_replicas if broker_id != clean
             ]
         return
-    unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election)), None)
+    unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election, conditions)), None)
     if unclean is None and election is Election.UNCLEAN:
         unclean = next(filter(conditions.can_lead_damaged, plan.replicas), None)
     if unclean is None:
@@ -248,17 +250,20 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
 # in sync. It stops, and the topic allows unclean elections. Brokers 2 and 3 are active. Broker 2 lacks the last
 # records; broker 3 may have begun to fetch a second ago and have nothing. Broker 2 is elected here. Kafka takes the
 # first active one in the order of replicas, which is 3, as the target of a reassignment comes first in that order.
-def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
+def _unclean_candidates(plan: _Plan, election: Election, conditions: Conditions) -> Iterable[int]:
     """Replicas that may lead though they may lack records: the last known leader, then, if requested, any replica.
 
-    Those that a reassignment adds come last: they may have no records at all. Kafka has no such preference.
+    Older copies come last but for those that a reassignment adds: these may have no records at all. Kafka has no such
+    preference.
     """
     if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
         # No replica is known to have everything. The last leader has most; like any other, it must be active
         # (CT-57: Kafka's own check of that was the wrong way around).
         yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
     if election is Election.UNCLEAN:
-        yield from sorted(plan.replicas, key=lambda broker_id: broker_id in plan.adding_replicas)
+        yield from sorted(
+            plan.replicas, key=lambda broker_id: (broker_id in plan.adding_replicas, conditions.is_older(broker_id))
+        )
 
 
 def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:

@@ -79,9 +79,14 @@ class PartitionChanges:
             directory = target.directories.get(broker_id) or directory_of(partition, broker_id)
             return directory == DAMAGED_DIRECTORY and self._is_active(broker_id)
 
+        def is_older(broker_id: int) -> bool:
+            broker = self.brokers.get(broker_id)
+            return broker is not None and is_in_older_directory(partition, broker_id, broker.older_log_dirs)
+
         conditions = Conditions(
             can_lead=can_lead,
             can_lead_damaged=can_lead_damaged,
+            is_older=is_older,
             metadata_version=self._metadata_version,
             min_isr=self._topic(partition.topic_id).min_isr,
             elr_enabled=self._elr_enabled,
@@ -102,6 +107,14 @@ class PartitionChanges:
     def _directory_of_new(self, broker_id: int) -> bytes:
         broker = self.brokers.get(broker_id)
         return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
+
+
+def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_dirs: Collection[bytes]) -> bool:
+    """Whether a broker's replica is in one of these log directories, or may be, as its directory is not known."""
+    if not older_log_dirs or broker_id not in partition.replicas:
+        return False
+    directory = directory_of(partition, broker_id)
+    return directory in older_log_dirs or directory in _UNKNOWN_DIRECTORIES
 
 
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:

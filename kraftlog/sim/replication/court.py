@@ -39,6 +39,14 @@ class KnownRot(Protocol):
         ...
 
 
+class KnownOlderDisks(Protocol):
+    """Which disks are older copies."""
+
+    def is_leaving(self, broker_id: int) -> bool:
+        """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
+        ...
+
+
 class Watched(Protocol):
     """The world, as judges see it."""
 
@@ -50,6 +58,11 @@ class Watched(Protocol):
     @property
     def rot(self) -> KnownRot:
         """What has changed on the disks."""
+        ...
+
+    @property
+    def older_disks(self) -> KnownOlderDisks:
+        """Which of them are older copies."""
         ...
 
     def note(self, text: str) -> None:
@@ -278,7 +291,8 @@ class Court:
         if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
             return
         for broker_id in judge.state.isr:
-            if not self._world.rot.is_known(broker_id, TopicPartition(topic.name, key[1])):
+            is_known = self._world.rot.is_known(broker_id, TopicPartition(topic.name, key[1]))
+            if not is_known and not self._world.older_disks.is_leaving(broker_id):
                 self._check_has(topic, key, broker_id, base_offset, batch, judge)
 
     def _check_has(

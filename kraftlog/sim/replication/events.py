@@ -65,6 +65,9 @@ REQUIRED: Final = (
     "fence: NONE",
     "throttle: NONE",
     "unregister: NONE",
+    "a disk became an older copy",
+    "an older copy of a disk was found",
+    "an operator had an older copy, or another replica, elected",
 )  # fmt: skip
 
 

@@ -40,6 +40,9 @@ FAULT_KINDS: Final = (
 ROT: Final = "disk: bytes of a log change"
 """A kind that is drawn by itself, and last: so the other draws of a seed have stayed what they were."""
 
+OLDER_COPY: Final = "disk: an older copy is put back"
+"""As above, and after it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicParameters:
@@ -132,6 +135,8 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
     )
     if random.random() < 0.2 and ROT not in overrides.without_faults:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
+    if random.random() < 0.25 and OLDER_COPY not in overrides.without_faults:
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, OLDER_COPY))
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

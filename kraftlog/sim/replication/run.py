@@ -78,6 +78,7 @@ def _run(world: World) -> None:
     administrator.end_throttles()
     if not _wait(world, PUT_BACK_AFTER, lambda: not world.court.unsettled()):
         world.rot.put_back()
+        world.older_disks.elect_where_stuck(administrator)
     if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: not world.court.unsettled()):
         raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
     world.judge_now()

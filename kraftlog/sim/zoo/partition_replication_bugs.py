@@ -21,7 +21,7 @@ from kraftlog.broker.replication.leading import IsrChange, Leading
 from kraftlog.broker.replication.ports import Followable
 from kraftlog.broker.replication.replica_fetcher import ReplicaFetcher
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.controller.operations import alter_partition
+from kraftlog.controller.operations import alter_partition, brokers
 from kraftlog.controller.rules import partition_change
 from kraftlog.sim.zoo.mutation import WORLD_OF_REPLICATION, instead, mutation
 from kraftpb.v1 import admin_pb2
@@ -295,3 +295,12 @@ def producers_not_followed() -> list[Any]:
 def _without_reasons(*reasons: str) -> Any:
     why_not: Callable[..., Any] = Leading._why_not
     return instead(Leading, "_why_not", lambda *arguments: (why for why in why_not(*arguments) if why not in reasons))
+
+
+# --- an older disk ----------------------------------------------------------------------------------------------------
+
+
+@mutation("the controller takes an older disk for the last one", "CT-38", world=REPLICATION)
+def older_disk_not_seen() -> list[Any]:
+    """As the last member of an ISR, or the last known leader, it leads, and others cut what was acknowledged since."""
+    return [instead(brokers, "_older_log_dirs", lambda *_: [])]

@@ -27,7 +27,7 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from raft.core.types import NO_LEADER, Offset
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
-from tests.statemachine.builders import CLUSTER_ID, an_id, registration
+from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration, topic
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata, metadata
 
@@ -150,6 +150,11 @@ def leaves(state: Metadata) -> list[MetadataRecord]:
     return records
 
 
+def uncleanly() -> ElectLeadersRequest:
+    asked = PartitionReferences(partitions=[PartitionReference(topic=TOPIC, partition_id=0)])
+    return ElectLeadersRequest(election_type=ElectLeadersRequest.UNCLEAN, partitions=asked)
+
+
 def elected(state: Metadata) -> int:
     """Broker 1 is unfenced and may be elected; the leader after that."""
     state.append(leaders_where_none(state, state.partitions_led_by(NO_LEADER)))
@@ -164,9 +169,7 @@ def test_ct38_the_last_member_of_an_isr_does_not_lead_by_itself(replicas: tuple[
     after = the_partition(state)
     assert (list(after.isr), list(after.eligible_leader_replicas), list(after.last_known_elr)) == ([], [], [])
     assert elected(state) == NO_LEADER
-    asked = PartitionReferences(partitions=[PartitionReference(topic=TOPIC, partition_id=0)])
-    request = ElectLeadersRequest(election_type=ElectLeadersRequest.UNCLEAN, partitions=asked)
-    state.append(elect_leaders(state, request)[0])
+    state.append(elect_leaders(state, uncleanly())[0])
     assert (the_partition(state).leader, list(the_partition(state).isr)) == (1, [1])
 
 
@@ -193,6 +196,17 @@ def test_ct38_a_replica_whose_directory_is_not_known_counts_as_older() -> None:
     state = a_cluster(lost, fenced=[2])
     leaves(state)
     assert list(the_partition(state).last_known_elr) == []
+
+
+def test_ct38_an_unclean_election_prefers_any_other_replica() -> None:
+    state, first, _ = used_twice()
+    found = registered(state, request(3, [first]))
+    assert found.older_log_dirs
+    unfenced(state)
+    lost = a_partition((1, 2), (), leader=NO_LEADER)
+    state.append([broker(2), topic(TOPIC, NUMBER), MetadataRecord(partition=lost)])
+    records, response = elect_leaders(state, uncleanly())
+    assert (records[0].partition_change.leader, response.partitions[0].error_message) == (2, "")
 
 
 def test_ct38_an_unclean_election_that_the_topic_allows_is_held() -> None:
