@@ -246,6 +246,7 @@ class LogManager:
                 if directory.offline_reason:
                     break
                 try:
+                    log.remove_old_log_without_room()
                     deleted += log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
                     logger.warning("retention has to wait", directory=log.directory, reason=str(error))
