@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
@@ -474,3 +475,34 @@ def test_a_start_removes_what_a_deletion_has_left() -> None:
     assert not again.directories[0].logs
     again.maintain()
     assert not [name for name in files.list_directory("a") if name.endswith("-delete")]
+
+
+def test_a_full_disk_is_said_once_for_all_logs_and_again_after_there_was_room() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    logs = [
+        directory.create_log(TopicPartition("clicks", number), TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
+        for number in range(3)
+    ]
+
+    def refused_everywhere() -> None:
+        files.space_limit = files.used_bytes() + 20
+        for log in logs * 5:
+            with pytest.raises(ApiError, match="no space left"):
+                append(log, batch(1))
+        files.space_limit = None
+
+    with capture_logs() as said:
+        refused_everywhere()
+        directory.checkpoint()
+        refused_everywhere()
+        directory.checkpoint()
+    (line,) = said
+    assert "a log directory is full" in line["event"]
+    assert "retention.ms" in line["event"]
+    assert (line["path"], line["log_level"]) == ("data", "error")
+    with capture_logs() as said:
+        directory.checkpoint()
+        refused_everywhere()
+    assert [line["event"][:27] for line in said] == ["a log directory has room ag", "a log directory is full: wh"]
+    assert said[0]["refused"] == 30
