@@ -33,6 +33,7 @@ from kraftlog.broker.log.formats.names import (
     partition_in_name,
 )
 from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot
+from kraftlog.broker.log.old_log import OLD_SUFFIX, OldFile
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.replay_verification import Progress
@@ -47,6 +48,10 @@ MAKES_EPOCHS: Final = "makes it again from the batches"
 KEEPS_EPOCHS: Final = "uses it as it is: delete it while the broker is stopped, and it is made again from the batches"
 
 CUT_COMMITTED: Final = "records below the high watermark that the leader did not have; yours to delete"
+OLD_LOG: Final = (
+    "of the log before it started over for a leader; the broker removes it when that one's epoch is committed"
+)
+FINISHES: Final = "sets the segments aside if the log start says so, else removes this file"
 
 T = TypeVar("T")
 
@@ -174,6 +179,7 @@ class _LogDirectory:
             self._add(log.name, FileStatus.DAMAGED, f"the log ends at offset {end_offset}", reason, TAKES_OFFLINE)
         self._epochs(log, runs, flushed)
         self._cuts(log)
+        self._old_logs(log)
         self._snapshots(log, end_offset)
 
     def _topic_id(self, log: Path) -> None:
@@ -191,6 +197,16 @@ class _LogDirectory:
             cut = CutFile.named(path.name)
             if cut is not None and cut.is_committed:
                 self._add(f"{log.name}/{path.name}", found=CUT_COMMITTED)
+
+    def _old_logs(self, log: Path) -> None:
+        """What a follower had before it started over."""
+        for path in sorted(log.iterdir()):
+            old = OldFile.named(path.name)
+            if old is not None and old.suffix == OLD_SUFFIX:
+                self._add(f"{log.name}/{path.name}", found=OLD_LOG)
+            elif old is not None:
+                reason = f"the log was about to begin anew at offset {old.offset}"
+                self._add(f"{log.name}/{path.name}", FileStatus.MENDED, "unfinished", reason, FINISHES)
 
     def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:
         """Whether each batch has the epoch that the file has for its offset."""

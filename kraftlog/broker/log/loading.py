@@ -33,6 +33,7 @@ from kraftlog.broker.log.formats.names import (
     offset_in_name,
 )
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
+from kraftlog.broker.log.old_log import finish_start_over
 from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.segment import Segment
@@ -94,6 +95,7 @@ class Loader:
 
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
+        finish_start_over(self._handles, self._directory, self._known.log_start_offset)
         names = self._files.list_directory(self._directory)
         self._refuse_damaged(names)
         self._tidy(names)

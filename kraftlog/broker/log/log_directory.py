@@ -51,6 +51,7 @@ from kraftlog.broker.log.formats.names import (
     partition_in_name,
     stray_directory_name,
 )
+from kraftlog.broker.log.full_disk import FullDisk
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
 from kraftlog.broker.log.inventory import decode_clean_shutdown
 from kraftlog.broker.log.loading import Loader, RecoveryProgress
@@ -90,7 +91,8 @@ class LogDirectory:
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
-        self.commits = GroupCommit(runtime, self.fail, self.note)
+        self._full_disk = FullDisk(path)
+        self.commits = GroupCommit(runtime, self.refusal, self.note)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._files = files
         self._handles = handles
@@ -300,6 +302,7 @@ class LogDirectory:
         self.check_online()
         try:
             self.records.write_checkpoints(self.logs)
+            self._full_disk.checkpoint_written()
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -439,7 +442,9 @@ class LogDirectory:
 
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""
-        if not isinstance(error, OutOfSpace):
+        if isinstance(error, OutOfSpace):
+            self._full_disk.refused(error)
+        else:
             self.fail(error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kraftbase.errors import CorruptLog
+from kraftbase.errors import ApiError, CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ class LogHost(Protocol):
         """Why the directory is not used any more; empty if it is."""
         ...
 
-    def fail(self, error: BaseException) -> None:
-        """A file could not be read or written: the directory is offline from now on."""
+    def refusal(self, error: BaseException) -> ApiError:
+        """What to answer when a file could not be read or written; the directory is offline then, unless it is full."""
         ...
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:

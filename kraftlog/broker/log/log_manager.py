@@ -11,7 +11,7 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, StorageError
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.broker.log.config import PartitionLogConfig
@@ -253,14 +253,15 @@ class LogManager:
             try:
                 directory.remove_deleted()
             except ApiError as error:
-                logger.warning("deleted partitions are not removed", path=directory.path, reason=str(error))
+                _warn("deleted partitions are not removed", error, path=directory.path)
             for log in list(directory.logs.values()):
                 if directory.offline_reason:
                     break
                 try:
+                    log.remove_old_log_without_room()
                     deleted += log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
-                    logger.warning("retention has to wait", directory=log.directory, reason=str(error))
+                    _warn("retention has to wait", error, directory=log.directory)
                 if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
         return deleted
@@ -293,7 +294,7 @@ class LogManager:
             try:
                 directory.checkpoint()
             except ApiError as error:
-                logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
+                _warn("checkpoints are not written", error, path=directory.path)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write what of each log is committed, so that a start need not find out again."""
@@ -301,7 +302,7 @@ class LogManager:
             try:
                 directory.checkpoint_high_watermarks()
             except ApiError as error:
-                logger.warning("high watermarks are not written", path=directory.path, reason=str(error))
+                _warn("high watermarks are not written", error, path=directory.path)
 
     def stop_due_flushes(self) -> None:
         """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
@@ -322,6 +323,12 @@ class LogManager:
                 is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
         return is_clean
+
+
+def _warn(event: str, error: ApiError, **where: str) -> None:
+    """Log what has to wait; of a full disk the directory has said it, once for all."""
+    if not isinstance(error.__cause__, OutOfSpace):
+        logger.warning(event, reason=str(error), **where)
 
 
 def _latest(log: PartitionLog | None) -> tuple[int, int]:

@@ -34,6 +34,7 @@ from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
 from kraftlog.broker.log.log_host import LogHost
 from kraftlog.broker.log.log_reader import LogReader
+from kraftlog.broker.log.old_log import OldLog
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
@@ -69,6 +70,7 @@ class PartitionLog:
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
+        self._old_log = OldLog(handles, directory, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
             handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
@@ -297,11 +299,18 @@ class PartitionLog:
             self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
         self.truncate(end_offset)
 
-    def forget_cut_records(self) -> None:
-        """Remove what was kept at truncations, if the high watermark shows that nobody can miss it."""
-        if len(self._cut_records):
+    def forget_kept_records(self) -> None:
+        """Remove what was kept when it was cut or started over, if the high watermark shows that nobody can miss it."""
+        if len(self._cut_records) or len(self._old_log):
             with self._health:
                 self._cut_records.forget(self.high_watermark, self.epochs)
+                self._old_log.forget(self.high_watermark, self.epochs)
+
+    def remove_old_log_without_room(self) -> None:
+        """Remove what it had before it started over, if less than a tenth of the disk is free."""
+        if len(self._old_log):
+            with self._health:
+                self._old_log.remove_without_room()
 
     def truncate(self, end_offset: int) -> None:
         """Cut the log to `end_offset`, or to before the batch that has it inside; durable when it returns.
@@ -315,6 +324,7 @@ class PartitionLog:
                 return
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
+                self._host.note(self)
                 return
             found = self._segments.locate(end_offset)
             cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
@@ -324,17 +334,28 @@ class PartitionLog:
                 self._segments.remove_last()
             self._segments.last.truncate(end_offset)
             self._settle_after_cut()
+            self._host.note(self)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and starts at `offset`. Durable. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
             self._start_over(offset)
+            self._host.note(self)
 
-    def _start_over(self, offset: int) -> None:
+    def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
+        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (R-20)."""
+        with self._health:
+            is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
+            self._start_over(offset, self._old_log if is_kept else None)
+            self._old_log.end()
+            self._host.note(self)
+
+    def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
         self._host.records.about_to_start_over(self.partition, offset)
-        self._segments.start_over(offset, self._host.wall_clock_ms())
+        self._segments.start_over(offset, self._host.wall_clock_ms(), old_log)
+        self.durability.removed_below(offset)
         self.epochs.clear()
         self.producers.remove_all()
         self.log_start_offset = self.high_watermark = offset
@@ -357,7 +378,6 @@ class PartitionLog:
         self.producers.truncate(self._segments.from_offset(0), end_offset, self.high_watermark)
         self._handles.files.fsync_directory(self.directory)
         self.durability.cut(end_offset)
-        self._host.note(self)
 
     def delete_records(self, offset: int) -> int:
         """Move the log's start to `offset`, or with HIGH_WATERMARK to that; durable. Returns the log's start.

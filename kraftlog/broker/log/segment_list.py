@@ -11,6 +11,7 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP
 from kraftlog.broker.log.formats.names import SEGMENT_SUFFIXES, file_name
+from kraftlog.broker.log.old_log import OldLog
 from kraftlog.broker.log.retention import SegmentFacts
 from kraftlog.broker.log.segment import BatchPlace, Segment
 from kraftlog.broker.log.timestamps import FoundRecord, first_not_older, newest
@@ -121,8 +122,17 @@ class SegmentList:
         self._handles.files.fsync_directory(self._directory)
         return segment
 
-    def start_over(self, base_offset: int, now_ms: int) -> None:
-        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable."""
+    def start_over(self, base_offset: int, now_ms: int, old_log: OldLog | None = None) -> None:
+        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable.
+
+        With `old_log` they are set aside.
+        """
+        if old_log is not None:
+            for segment in self._segments:
+                old_log.set_aside(segment)
+            self._segments.clear()
+            self._base_offsets.clear()
+            self._handles.files.fsync_directory(self._directory)
         while self._segments:
             self.remove_last()
         try:

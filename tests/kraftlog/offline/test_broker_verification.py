@@ -267,3 +267,17 @@ def test_records_that_were_cut_off_below_the_high_watermark_are_named_and_no_dam
     named = {report.file: report.found for report in verify_log_directory(tmp_path)}
     assert "clicks-0/00000000000000000005-7.cut" not in named
     assert "yours to delete" in named["clicks-0/00000000000000000005-7.cut-committed"]
+
+
+def test_an_old_log_is_named_and_a_start_over_that_was_interrupted_is_what_a_start_mends(tmp_path: Path) -> None:
+    make(tmp_path)
+    old = tmp_path / "clicks-0/00000000000000000000-7.old"
+    old.write_bytes(b"")
+    assert bad(tmp_path) == {}
+    named = {report.file: report.found for report in verify_log_directory(tmp_path)}
+    assert "before it started over" in named["clicks-0/00000000000000000000-7.old"]
+    (tmp_path / "clicks-0/00000000000000009000-7.start-over").write_bytes(b"")
+    (found,) = [report for report in verify_log_directory(tmp_path) if report.file.endswith(".start-over")]
+    assert (found.status, found.found) == (FileStatus.MENDED, "unfinished")
+    assert "begin anew at offset 9000" in found.reason
+    assert is_sound(verify_directory(tmp_path))

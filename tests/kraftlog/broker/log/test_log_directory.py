@@ -510,3 +510,34 @@ def test_strays_are_named_once_for_each_start() -> None:
         open_directory(files)
     (line,) = [line for line in lines if "set aside are kept" in line["event"]]
     assert (line["count"], line["first"]) == (1, [kept_as])
+
+
+def test_a_full_disk_is_said_once_for_all_logs_and_again_after_there_was_room() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    logs = [
+        directory.create_log(TopicPartition("clicks", number), TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
+        for number in range(3)
+    ]
+
+    def refused_everywhere() -> None:
+        files.space_limit = files.used_bytes() + 20
+        for log in logs * 5:
+            with pytest.raises(ApiError, match="no space left"):
+                append(log, batch(1))
+        files.space_limit = None
+
+    with capture_logs() as said:
+        refused_everywhere()
+        directory.checkpoint()
+        refused_everywhere()
+        directory.checkpoint()
+    (line,) = said
+    assert "a log directory is full" in line["event"]
+    assert "retention.ms" in line["event"]
+    assert (line["path"], line["log_level"]) == ("data", "error")
+    with capture_logs() as said:
+        directory.checkpoint()
+        refused_everywhere()
+    assert [line["event"][:27] for line in said] == ["a log directory has room ag", "a log directory is full: wh"]
+    assert said[0]["refused"] == 30
