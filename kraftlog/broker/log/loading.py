@@ -72,8 +72,9 @@ class Loader:
 
     def __init__(
         self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
-        on_progress: Callable[[RecoveryProgress], None],
+        on_progress: Callable[[RecoveryProgress], None], about_to_start_over: Callable[[int], None],
     ) -> None:  # fmt: skip
+        """`about_to_start_over` is called with an offset before the log gives up what it has, and begins there."""
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = directory
@@ -81,6 +82,7 @@ class Loader:
         self._known = known
         self._now_ms = now_ms
         self._on_progress = on_progress
+        self._about_to_start_over = about_to_start_over
         self._segments: list[Segment] = []
         self._epochs = LeaderEpochs()
         self._are_epochs_known = False
@@ -323,6 +325,7 @@ class Loader:
             reason = lost_end(self._known, self._segments[-1].end_offset)
             if reason:
                 raise DamagedLog(self._directory, reason)
+            self._about_to_start_over(start_offset)
             for segment in reversed(self._segments):
                 for suffix in SEGMENT_SUFFIXES:
                     self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))

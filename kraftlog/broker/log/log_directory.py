@@ -17,6 +17,7 @@ is room.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from uuid import UUID
 
 import structlog
@@ -179,7 +180,8 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None],
     ) -> PartitionLog:
         path = join(self.path, directory_name(partition))
-        loaded = Loader(self._handles, path, config, known, now_ms, on_progress).load()
+        about_to_start_over = partial(self.records.about_to_start_over, partition)
+        loaded = Loader(self._handles, path, config, known, now_ms, on_progress, about_to_start_over).load()
         log = PartitionLog(self._handles, path, partition, config, loaded, self)
         self.logs[partition] = log
         return log
