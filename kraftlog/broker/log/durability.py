@@ -121,9 +121,11 @@ class Durability:
             self._unflushed.append(closed)
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut at `end_offset`, durably."""
-        last_base_offset = self._segments.last.base_offset
-        self._unflushed = [segment for segment in self._unflushed if segment.base_offset < last_base_offset]
+        """The log was cut at `end_offset`, or begins anew there, durably."""
+        first_base_offset, last_base_offset = self._segments.first.base_offset, self._segments.last.base_offset
+        self._unflushed = [
+            segment for segment in self._unflushed if first_base_offset <= segment.base_offset < last_base_offset
+        ]
         self.recovery_point = min(self.recovery_point, end_offset)
         self.names_are_durable()
         self._flushing_base_offset = last_base_offset
@@ -133,7 +135,9 @@ class Durability:
             self._pending.end_offset = min(self._pending.end_offset, self.recovery_point)
             # A closed segment that is the last one again takes more, which this flush does not cover.
             self._pending.segments = tuple(
-                segment for segment in self._pending.segments if segment.base_offset < last_base_offset
+                segment
+                for segment in self._pending.segments
+                if first_base_offset <= segment.base_offset < last_base_offset
             )
 
     def removed_below(self, base_offset: int) -> None:

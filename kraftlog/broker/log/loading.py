@@ -77,7 +77,7 @@ class Loader:
         self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
         on_progress: Callable[[RecoveryProgress], None], about_to_start_over: Callable[[int], None],
     ) -> None:  # fmt: skip
-        """`about_to_start_over` notes, durably, that the log is about to begin anew at an offset."""
+        """`about_to_start_over` is called with an offset before the log gives up what it has, and begins there."""
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = directory

@@ -191,8 +191,8 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None],
     ) -> PartitionLog:
         path = join(self.path, directory_name(partition))
-        starts_over = partial(self.records.about_to_start_over, partition)
-        loaded = Loader(self._handles, path, config, known, now_ms, on_progress, starts_over).load()
+        about_to_start_over = partial(self.records.about_to_start_over, partition)
+        loaded = Loader(self._handles, path, config, known, now_ms, on_progress, about_to_start_over).load()
         log = PartitionLog(self._handles, path, partition, config, loaded, self)
         self.logs[partition] = log
         return log

@@ -413,8 +413,9 @@ class PartitionLog:
                 return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
-                self._handles.files.fsync_directory(self.directory)
-                self.durability.names_are_durable()
+            # The segment that becomes the first one may have been made since the last flush.
+            self._handles.files.fsync_directory(self.directory)
+            self.durability.names_are_durable()
             base_offset = self._segments.base_offset_of(found.segment_count)
             self._host.records.about_to_remove_below(self.partition, base_offset)
             self.durability.save_epochs()  # an epoch that begins below the start cannot be read from batches (DB-68)
