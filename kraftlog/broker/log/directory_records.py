@@ -137,10 +137,14 @@ class DirectoryRecords:
             raise CorruptLog(f"{error}. Put the file back as it was: it says which topic the records are of") from None
 
     def write_topic_id(self, partition: TopicPartition, topic_id: UUID) -> None:
-        """Write `partition.metadata` for a log that lacks it, or has a wrong one."""
+        """Write `partition.metadata` for a log that lacks it, or has a wrong one; without room the next start does."""
         path = join(join(self._path, directory_name(partition)), PARTITION_METADATA_NAME)
-        write_new_file(self._files, path, encode_partition_metadata(topic_id))
         self.topic_ids[partition] = topic_id
+        try:
+            write_new_file(self._files, path, encode_partition_metadata(topic_id))
+        except OutOfSpace as error:
+            logger.warning("a log's topic id is not written again", path=path, reason=str(error))
+            return
         logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
 
     def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:

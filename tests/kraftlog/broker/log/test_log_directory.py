@@ -160,6 +160,24 @@ def test_producers_and_checkpoints_wait_for_room() -> None:
     assert log_in(open_directory(files)).epochs.entries() == ((3, 0),)
 
 
+def test_a_lost_topic_id_that_found_no_room_at_a_start_is_written_by_the_next_one() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    append(log_in(directory), batch(3))
+    directory.close(broker_epoch=1)
+    path = "data/clicks-0/partition.metadata"
+    before = read_whole(files, path)
+    files.remove(path)
+    files.space_limit = files.used_bytes()
+    directory = open_directory(files)
+    assert not directory.offline_reason
+    assert log_in(directory).log_end_offset == 3
+    files.space_limit = None
+    files.end_process()
+    assert log_in(open_directory(files)).log_end_offset == 3
+    assert read_whole(files, path) == before
+
+
 def test_a_log_start_that_found_no_room_is_written_when_it_is_asked_for_again() -> None:
     files = MemoryFileSystem()
     directory = open_directory(files)
