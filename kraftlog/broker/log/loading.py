@@ -95,7 +95,9 @@ class Loader:
 
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
-        finish_start_over(self._handles, self._directory, self._known.log_start_offset)
+        start_offset = self._known.log_start_offset
+        if finish_start_over(self._handles, self._directory, start_offset, self._about_to_start_over):
+            self._known = Known(log_start_offset=start_offset)
         names = self._files.list_directory(self._directory)
         self._refuse_damaged(names)
         self._tidy(names)

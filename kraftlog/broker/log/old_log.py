@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 import structlog
@@ -144,11 +144,16 @@ def has_little_space(files: FileSystem, directory: str) -> bool:
     return space.free_bytes * SPACE_DIVISOR < space.total_bytes
 
 
-def finish_start_over(handles: FileHandles, directory: str, log_start_offset: int) -> None:
-    """Finish what a crash has interrupted, before a log is opened whose start is that on disk. Raises StorageError.
+def finish_start_over(
+    handles: FileHandles, directory: str, log_start_offset: int, about_to_start_over: Callable[[int], None]
+) -> bool:
+    """Finish what a crash has interrupted, before a log is opened whose start is that on disk; returns whether it did.
 
-    Nothing was appended to the new log yet: all that there is belongs to the old one.
+    Nothing was appended to the new log yet: all that there is belongs to the old one. `about_to_start_over` notes that
+    its segments go: if the old log started at the same offset, the crash may have come before that. Raises
+    StorageError.
     """
+    is_finished = False
     names = handles.files.list_directory(directory)
     found = [file for name in names if (file := OldFile.named(name)) and file.suffix == START_OVER_SUFFIX]
     for under_way in found:
@@ -156,6 +161,8 @@ def finish_start_over(handles: FileHandles, directory: str, log_start_offset: in
             logger.warning(
                 "a log starts over, which a crash had interrupted", directory=directory, offset=log_start_offset
             )
+            is_finished = True
+            about_to_start_over(log_start_offset)
             bases = [offset for name in names if (offset := offset_in_name(name, LOG_SUFFIX)) is not None]
             for base_offset in bases:
                 size = handles.get(join(directory, f"{base_offset:020d}{LOG_SUFFIX}")).size()
@@ -166,6 +173,7 @@ def finish_start_over(handles: FileHandles, directory: str, log_start_offset: in
             handles.files.fsync_directory(directory)
         handles.remove(join(directory, under_way.name))
         handles.files.fsync_directory(directory)
+    return is_finished
 
 
 def _set_aside(handles: FileHandles, directory: str, base_offset: int, file: OldFile, size_bytes: int) -> None:
