@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
@@ -23,6 +24,9 @@ from tests.statemachine.states import close_databases
 
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""
+
+settings.register_profile("kraftlog", deadline=None)  # how long an example takes is the machine's matter
+settings.load_profile("kraftlog")
 
 raised: Final[set[ErrorCode]] = set()
 NEVER_RAISED: Final = {
