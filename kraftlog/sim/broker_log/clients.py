@@ -127,11 +127,11 @@ class Producer:
         if self._random.random() < world.lost_answers_rate:
             world.marks.hit("an answer was lost")
             return
-        world.event_queue.after(self._random.randint(*DELAY_US), lambda: self._learn(sent, batch, code))
+        world.event_queue.after(self._random.randint(*DELAY_US), lambda: self._learn(sent, batch, attempt, code))
 
-    def _learn(self, sent: Sent, batch: Batch, code: ErrorCode) -> None:
-        if sent not in self._in_flight.sent or (sent.batch is not batch and code is not ErrorCode.NONE):
-            return
+    def _learn(self, sent: Sent, batch: Batch, attempt: int, code: ErrorCode) -> None:
+        if sent not in self._in_flight.sent or (sent.attempts != attempt and code is not ErrorCode.NONE):
+            return  # what was sent later counts
         if code is ErrorCode.NONE:
             self._in_flight.acknowledged(sent, batch)
         elif code in _AGAIN:
@@ -141,8 +141,6 @@ class Producer:
             self._in_flight.give_up()
         elif code is ErrorCode.INVALID_TIMESTAMP:
             self._in_flight.refused(sent)
-            if self._is_idempotent:
-                self._retry_soon()
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if self._in_flight.is_lost(sent):
                 self._world.marks.hit("a producer raised its epoch")

@@ -1,8 +1,8 @@
 """What a producer has in flight, and how it numbers that: as Kafka's idempotent producer does (`TransactionManager`).
 
-Records keep their place until they are acknowledged or refused for good. After a gap that nothing can fill, everything
-in flight gets numbers from 0 on in the next epoch, and is sent again: what is in the log already is then stored twice,
-so a broker must not see a gap where there is none.
+Records keep their place until they are acknowledged or refused for good. When the oldest ones get an
+OUT_OF_ORDER_SEQUENCE_NUMBER, what is before them is gone. Then everything in flight gets numbers from 0 on in the next
+epoch, and is sent again. What is in the log already is stored twice then: a broker must not see a gap that is none.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ class InFlight:
         self._epoch = 0
         self._next_sequence = 0
         self._next_number = 0
-        self._acknowledged_end = 0
 
     @property
     def has_room(self) -> bool:
@@ -73,22 +72,19 @@ class InFlight:
     def acknowledged(self, sent: Sent, batch: Batch) -> None:
         """Records are in the log, in that batch."""
         self.sent.remove(sent)
-        if batch.producer_epoch == sent.batch.producer_epoch:
-            self._acknowledged_end = max(self._acknowledged_end, batch.base_sequence + len(sent.records))
-        else:
+        if batch.producer_epoch != sent.batch.producer_epoch:
             self._raise_epoch()  # the present numbers have a gap now
 
     def refused(self, sent: Sent) -> None:
-        """Records never come into the log: those behind them get other numbers."""
+        """Records never come into the log, so there is a gap before the next ones."""
         self.sent.remove(sent)
-        self._raise_epoch()
 
     def is_lost(self, sent: Sent) -> bool:
-        """Whether an OUT_OF_ORDER_SEQUENCE_NUMBER says that something is gone: all before the batch is acknowledged.
+        """Whether an OUT_OF_ORDER_SEQUENCE_NUMBER says that something is gone: all before the batch has its answer.
 
-        Then everything has other numbers when this returns. Else what is before it may come yet.
+        Then everything has other numbers when this returns. Else what is before it may be in the log, or come yet.
         """
-        if sent.batch.base_sequence != self._acknowledged_end:
+        if sent is not self.sent[0]:
             return False
         self._raise_epoch()
         return True
@@ -97,7 +93,7 @@ class InFlight:
         if self._producer_id == NO_PRODUCER:
             return
         self._epoch += 1
-        self._next_sequence = self._acknowledged_end = 0
+        self._next_sequence = 0
         self._next_number = len(self.sent)
         for number, sent in enumerate(self.sent):
             sent.batch, sent.number = self._numbered(sent.records), number

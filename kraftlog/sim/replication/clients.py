@@ -168,8 +168,6 @@ class Producer(Client):
         elif code is ErrorCode.INVALID_TIMESTAMP:
             self._in_flight.refused(sent)
             del self._exchanges[sent]
-            if self._is_idempotent:
-                self._retry_soon()
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             if self._in_flight.is_lost(sent):
                 self.world.marks.hit("a producer raised its epoch")
