@@ -32,6 +32,8 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 ANSWER_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
 BACKOFF_US: Final = 200 * MICROSECONDS_PER_MS
 DELAY_US: Final = (50, 1_500)
+SLOWNESS: Final = (1, 1, 1, 40)
+"""Times as long some answers take as others, so that several are under way when a process ends."""
 HIGH_WATERMARK: Final = -1
 
 _AGAIN: Final = (
@@ -127,7 +129,13 @@ class Producer:
         if self._random.random() < world.lost_answers_rate:
             world.marks.hit("an answer was lost")
             return
-        world.event_queue.after(self._random.randint(*DELAY_US), lambda: self._learn(sent, batch, attempt, code))
+        process = world.process
+
+        def arrive() -> None:
+            if not process.has_ended:  # what was under way is lost with the connection
+                self._learn(sent, batch, attempt, code)
+
+        world.event_queue.after(self._random.randint(*DELAY_US) * self._random.choice(SLOWNESS), arrive)
 
     def _learn(self, sent: Sent, batch: Batch, attempt: int, code: ErrorCode) -> None:
         if sent not in self._in_flight.sent or (sent.attempts != attempt and code is not ErrorCode.NONE):
