@@ -76,7 +76,7 @@ class ProducerHistory:
         self.states.pass_high_watermark(high_watermark)
 
     def _load_newest(self, states: ProducerStates, first_offset: int, limit: int) -> int:
-        """Load the newest snapshot up to `limit`; returns its offset, or that of the first segment without one."""
+        """Load the newest snapshot up to `limit`; returns its offset, without one that of the first segment."""
         for offset in reversed(self._snapshots):
             if first_offset <= offset <= limit:
                 path = self._path_of(offset)

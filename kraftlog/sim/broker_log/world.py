@@ -21,6 +21,7 @@ from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
 from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
+from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
@@ -301,6 +302,7 @@ class World:
         promises.started(start)
         batches = read_log(self.disk.files, path)
         promises.found(batches, self.true_ms, has_lost_power=self._has_lost_power)
+        self._check_last_stable(broker, topic, index, batches, promises.name)
         kept = [batch for batch in batches if batch.last_offset >= max(promises.start, 0)]
         for batch in self.random.sample(kept, min(LOOK_UPS, len(kept))):
             self._compare_time(broker, topic, index, batch.max_timestamp_ms, kept, promises)
@@ -309,6 +311,13 @@ class World:
         aborted = [one for one in aborted_transactions(batches) if one.first_offset >= promises.start]
         for one in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
             self._compare_aborted(broker, topic, index, one, promises)
+
+    def _check_last_stable(self, broker: Broker, topic: Topic, index: int, batches: list[Batch], name: str) -> None:
+        partition = broker.partitions.with_id(topic.topic_id, index)
+        if partition is not None and partition.log is not None:
+            log = partition.log
+            view = StableView(log.log_start_offset, log.high_watermark, log.last_stable_offset)
+            check_last_stable(name, batches, view)
 
     def _compare_time(
         self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from kraftbase.files.files import join
+from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.rules import SOUND
+from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import FETCH, Broker
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
@@ -143,6 +145,11 @@ class Court:
             for partition, reason in directory.damaged.items():
                 if not self._world.rot.is_known(machine.broker_id, partition):
                     raise Violation(f"{SOUND}: {reason}")
+            for partition, log in directory.logs.items():
+                if not self._world.rot.is_known(machine.broker_id, partition):
+                    batches, _ = ReplicaFiles().read(machine.files, log.directory)
+                    name = f"{partition.topic}-{partition.partition_id} of broker {machine.broker_id}"
+                    _check_last_stable(name, batches, log)
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """What it has had in memory is gone; without power, maybe more."""
@@ -353,6 +360,8 @@ class Court:
             return
         path = join(directory.path, str(partition))
         batches, changed = self._files[machine.broker_id].read(machine.files, path)
+        if partition.log is not None:
+            _check_last_stable(judge.name, batches, partition.log)
         judge.promises.replica_has(machine.broker_id, changed)
         is_leader = leader is not None and (judge.state.leader, judge.state.leader_epoch) == (
             machine.broker_id, view.leader_epoch,
@@ -381,6 +390,11 @@ class Court:
             ):
                 found.append(f"{judge.name}, led by {state.leader}: {views}")
         return found
+
+
+def _check_last_stable(name: str, batches: list[Batch], log: PartitionLog) -> None:
+    view = StableView(log.log_start_offset, log.high_watermark, log.last_stable_offset)
+    check_last_stable(name, batches, view)
 
 
 def _is_from_follower(body: Message) -> bool:

@@ -38,7 +38,7 @@ FAULT_KINDS: Final = (
 """In the order in which seeds draw them. A new kind goes to the end."""
 
 ROT: Final = "disk: bytes of a log change"
-"""A kind that is drawn by itself, and last: so the other draws of a seed have stayed what they were."""
+"""A kind that is drawn by itself, behind all other draws of its time: so these have stayed what they were."""
 
 OLDER_COPY: Final = "disk: an older copy is put back"
 """As above, and after it."""
@@ -94,6 +94,7 @@ class ReplicationParameters:
     """Always, not only when a fault makes one slow: flushes run in the disk's thread."""
     has_codec: bool
     """Whether what brokers say to one another is encoded and decoded on its way, which takes long."""
+    has_transactions: bool = False
 
     def describe(self) -> dict[str, Any]:
         """For people and files."""
@@ -137,6 +138,7 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
     if random.random() < 0.25 and OLDER_COPY not in overrides.without_faults:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, OLDER_COPY))
+    drawn = replace(drawn, has_transactions=random.random() < 0.5)
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

@@ -16,6 +16,7 @@ from kraftlog.sim.replication.events import missing_events
 from kraftlog.sim.replication.faults import Faults
 from kraftlog.sim.replication.judges.rules import PEACE, RULES
 from kraftlog.sim.replication.parameters import draw
+from kraftlog.sim.replication.transactions import TransactionalProducer
 from kraftlog.sim.replication.world import World
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
@@ -23,6 +24,7 @@ from kraftlog.sim.worlds import command as worlds
 from kraftlog.sim.worlds.outcome import Outcome, Overrides
 from kraftlog.sim.worlds.runs import run_to_end
 
+FIRST_TRANSACTIONAL_ID: Final = 1_000
 STEP_US: Final = MICROSECONDS_PER_SECOND // 2
 START_MAX: Final = 40
 """Half seconds that it may take until all topics are there."""
@@ -72,6 +74,8 @@ def _run(world: World) -> None:
         Reader(world, name, index, random.choice(["", "", "rack-0", "rack-1"])).start()
     administrator.start()
     Faults(world, administrator).start()
+    if parameters.has_transactions:
+        TransactionalProducer(world, FIRST_TRANSACTIONAL_ID, names[0], 0).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)
     world.is_quiet = True
     world.heal()

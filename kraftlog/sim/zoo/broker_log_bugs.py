@@ -18,6 +18,7 @@ from kraftlog.broker.log.loading import Loader
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.producer_states import ProducerState
 from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.retention import RetentionClock
 from kraftlog.broker.log.segment import Segment
@@ -155,6 +156,13 @@ def producers_forgotten() -> list[Any]:
         self.states.load((), 0)
 
     return [instead(ProducerHistory, "load", load)]
+
+
+@mutation("a snapshot has one batch of a producer", "DB-75", world=LOG)
+def one_batch_in_snapshots() -> list[Any]:
+    """The others that were in flight are out of order after a start, and are stored again in another epoch."""
+    to_entries = ProducerState.to_entries
+    return [instead(ProducerState, "to_entries", lambda self: to_entries(self)[-1:])]
 
 
 @mutation("a start enters no aborted transactions", "DB-73", world=LOG)

@@ -9,6 +9,7 @@ import statemachine.replay.replay
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd, LeaderEpochs
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.partitions import delayed_fetch, reading
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.reading import Located, Reader, ReadFrom
@@ -290,6 +291,12 @@ def producers_not_followed() -> list[Any]:
         return end_offset
 
     return [instead(PartitionLog, "append_as_follower", forgetful)]
+
+
+@mutation("a start takes markers above the high watermark for committed", "DB-72", world=REPLICATION)
+def markers_taken_for_committed() -> list[Any]:
+    """A snapshot has the transactions that are open; those that have ended are not looked for."""
+    return [instead(ProducerHistory, "_restore_ended", lambda *_: None)]
 
 
 def _without_reasons(*reasons: str) -> Any:

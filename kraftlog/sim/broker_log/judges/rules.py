@@ -13,6 +13,7 @@ READ: Final = "what a reader saw is not lost (86)"
 KEPT: Final = "nothing is deleted early (87)"
 SOUND: Final = "no crash leaves damage (88)"
 GOES_ON: Final = "a broker goes on (89)"
+DECIDED: Final = "who reads committed records gets what is decided (90)"
 
-RULES: Final = (ACKNOWLEDGED, OFFSETS, INDEXES, ONCE, START, READ, KEPT, SOUND, GOES_ON)
-NUMBERS: Final = tuple(range(81, 90))
+RULES: Final = (ACKNOWLEDGED, OFFSETS, INDEXES, ONCE, START, READ, KEPT, SOUND, GOES_ON, DECIDED)
+NUMBERS: Final = tuple(range(81, 91))

@@ -39,6 +39,8 @@ def ended(directory: LogDirectory, how: str) -> None:
         directory.close(broker_epoch=1)
     else:
         directory.logs[CLICKS].roll(NOW_MS)
+        directory.logs[CLICKS].flush()
+        directory.checkpoint()  # so that the start reads from the new segment on
 
 
 # --- the last five batches --------------------------------------------------------------------------------------------
