@@ -7,6 +7,8 @@ from random import Random
 from typing import Final, cast
 
 from kraftbase.errors import FlushFailed, StorageError
+from kraftbase.files.files import join, read_whole
+from kraftlog.broker.log.formats.names import partition_in_name
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -53,6 +55,8 @@ class World:
         self.event_queue = EventQueue()
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
+        self.rotten_indexes: set[str] = set()
+        """Paths of indexes of which a bit has changed: what they say counts only by what look-ups find."""
         self.mend_slow_disk()
         self.trace = Trace(echo=echo)
         self.metadata = Metadata(parameters.partitions)
@@ -245,6 +249,30 @@ class World:
         self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
         self._begin_trouble()
 
+    def rot_index(self, random: Random) -> bool:
+        """A bit of an index changes, on the disk; returns False if no index has an entry there."""
+        files = self.disk.files
+        found = []
+        for number in range(self.parameters.directories):
+            for name in files.list_directory(f"logs-{number}") if files.exists(f"logs-{number}") else ():
+                directory = join(f"logs-{number}", name)
+                if partition_in_name(name) is None:
+                    continue
+                found += [
+                    (join(directory, index), min(len(durable.data), len(read_whole(files, join(directory, index)))))
+                    for index, durable in files.durable_files(directory).items()
+                    if index.endswith((".index", ".timeindex")) and files.exists(join(directory, index))
+                ]
+        found = [(path, size) for path, size in found if size]
+        if not found:
+            return False
+        path, size = random.choice(found)
+        position = random.randrange(size)
+        byte = read_whole(files, path)[position]
+        files.damage(path, position, bytes([byte ^ 1 << random.randrange(8)]))
+        self.rotten_indexes.add(path)
+        return True
+
     def make_room(self) -> None:
         """The disk is not full any more."""
         self._note_hindered_flushes()
@@ -300,7 +328,7 @@ class World:
     def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
-        batches = read_log(self.disk.files, path)
+        batches = read_log(self.disk.files, path, self.rotten_indexes)
         promises.found(batches, self.true_ms, has_lost_power=self._has_lost_power)
         self._check_last_stable(broker, topic, index, batches, promises.name)
         kept = [batch for batch in batches if batch.last_offset >= max(promises.start, 0)]
