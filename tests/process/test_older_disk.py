@@ -85,8 +85,8 @@ def test_ct38_an_older_copy_on_the_last_one_to_stop_does_not_lead(
     brokers: dict[int, BrokerProcess], ask: Callable[..., Any], voter: LocalCluster, run: Run, is_clean: bool,
     min_isr: int,
 ) -> None:  # fmt: skip
-    """With min.insync.replicas=2 another one is eligible. With 1 the last one may have acknowledged something
-    by itself, as far as the controller knows: the operator decides, and the election prefers the others."""
+    """With min.insync.replicas=2 another one is eligible. With 1 the last one may have acknowledged something alone, as
+    far as the controller knows: the operator decides, and the election prefers the others."""
     topic = f"replicated-{is_clean}-{min_isr}"
     ask(
         "topics", "create", topic, "--replica-assignment", "71:72:73,72:73:71,73:71:72",
