@@ -26,7 +26,7 @@ from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, Fl
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
-from kraftlog.broker.log.directory_records import DirectoryRecords
+from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
@@ -302,7 +302,7 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def note(self, log: PartitionLog) -> None:
+    def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         try:
             if self.logs.get(log.partition) is log:

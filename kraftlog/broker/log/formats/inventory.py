@@ -21,13 +21,13 @@ from uuid import UUID
 
 from kraftbase.checksum import crc32c
 from kraftbase.errors import ConfigurationError
-from kraftbase.files.files import SECTOR_BYTES
 from kraftbase.uuids import uuid_from_text, uuid_to_text
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
 VERSION: Final = 1
 _CRC_DIGITS: Final = 8
+_SECTOR_BYTES: Final = 512  # a disk writes one whole or not at all
 
 
 class ClosedSegment(NamedTuple):
@@ -192,12 +192,12 @@ def _is_torn(data: bytes, position: int, end: int) -> bool:
     if _decode_line(data[position : written_end - 1] + b"\n") is not None:
         return False  # all of it is there, but for the end of the line
     while position < written_end:
-        sector_end = min(written_end, (position // SECTOR_BYTES + 1) * SECTOR_BYTES)
+        sector_end = min(written_end, (position // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
         if data.count(0, position, sector_end) == sector_end - position:
             return True
         position = sector_end
     is_whole = data[written_end - 1 : written_end] == b"\n"
-    return not is_whole and (written_end == len(data) or written_end % SECTOR_BYTES == 0)
+    return not is_whole and (written_end == len(data) or written_end % _SECTOR_BYTES == 0)
 
 
 def _decode_line(line: bytes) -> list[Any] | None:
