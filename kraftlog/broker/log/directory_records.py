@@ -13,7 +13,7 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.errors import CorruptLog, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.damage import DamagedLog
@@ -73,13 +73,22 @@ class DirectoryRecords:
         Raises StorageError, also for damaged log start offsets if there is no inventory.
         """
         records = cls(files, path, Inventory.read(files, path, directory_id))
-        records._checkpoints.read(has_inventory=bool(records._inventory.entries))
+        try:
+            records._checkpoints.read(has_inventory=bool(records._inventory.entries))
+        except StorageError:
+            records.release()
+            raise
         return records
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """What of each log was committed at the last checkpoint."""
         return self._checkpoints.high_watermarks
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those that the inventory has, in whatever state their logs are."""
+        return list(self._inventory.entries)
 
     def entry(self, partition: TopicPartition) -> LogEntry | None:
         """What the inventory has of a partition."""
@@ -144,8 +153,8 @@ class DirectoryRecords:
             write_new_file(self._files, path, encode_partition_metadata(topic_id))
         except OutOfSpace as error:
             logger.warning("a log's topic id is not written again", path=path, reason=str(error))
-            return
-        logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
+        else:
+            logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
 
     def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:
         """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
@@ -158,10 +167,10 @@ class DirectoryRecords:
                 self.write_topic_id(partition, topic_id)  # as Kafka does with a log that has none
             return
         if entry.topic_id == topic_id:
+            self.write_topic_id(partition, topic_id)  # first: a damaged log is no stray, either
             reason = missing_segments(entry, {} if segments is None else segments)
             if reason:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
-            self.write_topic_id(partition, topic_id)
 
     def start(self) -> None:
         """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`."""

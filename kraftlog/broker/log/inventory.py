@@ -98,13 +98,10 @@ class Inventory:
         Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
         replica here for one that has lost its records.
         """
-        if self._files.exists(clean_path):
-            epoch = content.shutdown_epoch
-            counts = epoch is not None and read_whole(self._files, clean_path) == encode_clean_shutdown(epoch)
-        else:
-            counts = content.is_running
-        if not counts:
-            raise MalformedBytes(self._path, "another program has used the log directory since it was written")
+        clean = read_whole(self._files, clean_path) if self._files.exists(clean_path) else None
+        reason = why_it_does_not_count(content, content.directory_id, clean)
+        if reason:
+            raise MalformedBytes(self._path, reason)
         if content.directory_id != self._directory_id:
             right = uuid_to_text(content.directory_id)
             raise StorageError(
@@ -178,6 +175,21 @@ class Inventory:
     def release(self) -> None:
         """Close the file."""
         self._close()
+
+
+def why_it_does_not_count(content: InventoryContent, directory_id: UUID, clean_shutdown: bytes | None) -> str:
+    """Why an inventory says nothing about its directory; empty if it counts.
+
+    `clean_shutdown`: the content of `.kafka_cleanshutdown`, None if there is none.
+    """
+    if content.directory_id != directory_id:
+        return f"it is of the log directory {uuid_to_text(content.directory_id)}"
+    if clean_shutdown is None:
+        counts = content.is_running
+    else:
+        epoch = content.shutdown_epoch
+        counts = epoch is not None and clean_shutdown == encode_clean_shutdown(epoch)
+    return "" if counts else "another program has used the log directory since it was written"
 
 
 def decode_clean_shutdown(data: bytes) -> int | None:

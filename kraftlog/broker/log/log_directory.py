@@ -28,7 +28,7 @@ from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_
 from kraftlog.broker.log.accepted_loss import DamagedFiles
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
-from kraftlog.broker.log.directory_records import DirectoryRecords
+from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
@@ -318,7 +318,7 @@ class LogDirectory:
         """The machine's clock."""
         return self._runtime.wall_clock_ms()
 
-    def note(self, log: PartitionLog) -> None:
+    def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         try:
             if self.logs.get(log.partition) is log:

@@ -8,8 +8,7 @@ from kraftbase.errors import ApiError, CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
 
 if TYPE_CHECKING:
-    from kraftlog.broker.log.directory_records import DirectoryRecords
-    from kraftlog.broker.log.partition_log import PartitionLog
+    from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 
 
 class LogHost(Protocol):
@@ -37,7 +36,7 @@ class LogHost(Protocol):
         """What the directory's files say of the log, which changes before the log's own files do."""
         ...
 
-    def note(self, log: PartitionLog) -> None:
+    def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         ...
 

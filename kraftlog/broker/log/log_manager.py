@@ -224,6 +224,17 @@ class LogManager:
                     continue
                 if finding is Finding.STRAY:
                     self._set_stray_aside(directory, partition)
+        self._forget_missing_strays(topic_id_of)
+
+    def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+        """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
+        for directory in self.online:
+            for partition in directory.records.partitions:
+                if self.directory_of(partition) is None and topic_id_of(partition) is None:
+                    try:
+                        directory.forget_missing(partition)
+                    except ApiError as error:
+                        logger.error("a log is not forgotten", log=directory_name(partition), reason=str(error))
 
     def _set_stray_aside(self, directory: LogDirectory, partition: TopicPartition) -> None:
         name = directory_name(partition)

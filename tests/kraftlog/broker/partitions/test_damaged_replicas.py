@@ -216,3 +216,46 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
     assert len([name for name in names if name.endswith("-stray")]) == 1
     world.logs.maintain()
     assert not [name for name in world.files.list_directory("data") if name.endswith("-delete")]
+
+
+def lose_segment(world: BrokerWorld) -> None:
+    world.files.end_process()
+    world.files.remove(FIRST)
+    world.files.fsync_directory("data/clicks-0")
+
+
+def test_db89_a_sole_replica_that_lacks_a_segment_answers_nothing_and_keeps_what_it_has(tmp_path: Path) -> None:
+    """DB-89."""
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(1)), acks=1)
+    world.runtime.run()
+    lose_segment(world)
+    left = world.files.list_directory("data/clicks-0")
+    again = started_again(tmp_path, world, replicas())
+    assert is_damaged(again)
+    again.send((0, batch(1)), acks=1)
+    assert again.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert [name for name in again.files.list_directory("data/clicks-0") if name in left] == left
+
+
+def test_db89_a_replica_that_lacks_a_segment_is_copied_anew_when_others_are_in_sync(tmp_path: Path) -> None:
+    """DB-89, DB-88."""
+    world = leading(tmp_path)
+    lose_segment(world)
+    again = started_again(tmp_path, world, replicas(on=OTHERS, isr=[ME, 2], leader=2, epoch=1))
+    assert is_damaged(again)
+    assert again.placed == [("clicks-0", LOST_ID)]
+    out_of_it = replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=LOST_DIRECTORY)
+    out_of_it.partition.partition_epoch = 2
+    again.commit(out_of_it)
+    assert again.replica().online_log().log_end_offset == 0
+
+
+def test_db89_what_is_missing_of_a_topic_that_was_made_again_is_no_damage(tmp_path: Path) -> None:
+    """DB-89."""
+    world = leading(tmp_path)
+    lose_segment(world)
+    (tmp_path / "new").mkdir()
+    again = BrokerWorld(tmp_path / "new", [topic("clicks", 2), replicas(2)], files=world.files)
+    assert not is_damaged(again)
+    assert again.replica(number=2).online_log().log_end_offset == 0
