@@ -25,8 +25,9 @@ demo: $(INSTALLED)  ## the whole main job in one go
 test: $(INSTALLED)  ## every test, on all processors
 	$(BIN)/pytest -q --numprocesses 3 --dist worksteal
 
-slow: $(INSTALLED)  ## the cases that `make test` leaves out, and every bug that the simulator must catch
+slow: $(INSTALLED)  ## the cases that `make test` leaves out, all others in reverse order, and the simulator's bugs
 	$(BIN)/pytest -q -m slow --numprocesses auto
+	$(BIN)/pytest -q --reverse --numprocesses 3 --dist worksteal
 	$(BIN)/kraftlog sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that generated code is current and that docs name what is there are tests
@@ -75,9 +76,10 @@ sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then a bro
 	$(BIN)/kraftlog sim --world broker-log --seeds 300 --json sim-broker-log.json
 	$(BIN)/kraftlog sim --world replication --seeds 500 --json sim-replication.json
 
-chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers; as root with namespaces for partitions and a full disk
+chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers, 600 damaged files; as root with namespaces for partitions and a full disk
 	$(BIN)/kraftlog chaos --minutes 10 --json chaos.json
 	$(BIN)/kraftlog chaos brokers --minutes 10 --json chaos-brokers.json
+	$(BIN)/kraftlog chaos damage --damages 600 --json chaos-damage.json
 
 soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
 	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg

@@ -13,12 +13,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+import hypothesis
 import pytest
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
+from tests.java import why_no_java
+from tests.statemachine.states import close_databases
+
+hypothesis.settings.register_profile(
+    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any speed")  # its limits are times, which a busy machine exceeds
 
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""
@@ -51,9 +59,17 @@ def logging_as_before() -> Iterator[None]:
     logging.lastResort = last_resort
 
 
+@pytest.fixture(autouse=True)
+def databases_are_closed() -> Iterator[None]:
+    """Those that the test has made with `tests.statemachine.states.database_of`."""
+    yield
+    close_databases()
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """A flag for `tests.transcripts`."""
+    """A flag for `tests.transcripts`, and the order of the tests."""
     parser.addoption("--rewrite-transcripts", action="store_true", help="write what happens into the transcripts")
+    parser.addoption("--reverse", action="store_true", help="run the tests from the last to the first")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,8 +87,16 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files that start processes, and mostly wait for them, among the others.
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what starts Spark where there is no Java for it."""
+    if item.get_closest_marker("spark"):
+        reason = why_no_java()
+        if reason is not None:
+            pytest.skip(reason)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Spread the files that start processes, and mostly wait for them, among the others; with `--reverse`, backwards.
 
     Each process of tests begins with a part of this order. In that of the names one would have nearly all that wait,
     and all of them would wait at the end.
@@ -88,6 +112,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             place[path] = (count + len(files[path]) / 2) / all_count
             count += len(files[path])
     items[:] = [item for path in sorted(files, key=place.__getitem__) for item in files[path]]
+    if config.getoption("reverse"):
+        items.reverse()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

@@ -14,7 +14,7 @@ failed, StorageError for everything else, naming the path.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 SECTOR_BYTES = 512
 """The smallest unit that a disk writes whole or not at all."""
@@ -77,6 +77,14 @@ class File(Protocol):
         ...
 
 
+class Space(NamedTuple):
+    """The room on a file system, in bytes."""
+
+    free_bytes: int
+    """What this process may still write."""
+    total_bytes: int
+
+
 class Lock(Protocol):
     """A lock that is held until it is closed or the process ends."""
 
@@ -129,6 +137,10 @@ class FileSystem(Protocol):
 
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""
+        ...
+
+    def space(self, path: str) -> Space:
+        """The room on the file system that a directory is on."""
         ...
 
     def try_lock(self, path: str) -> Lock | None:

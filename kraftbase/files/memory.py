@@ -16,7 +16,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
-from kraftbase.files.files import SECTOR_BYTES, parent_directory
+from kraftbase.files.files import SECTOR_BYTES, Space, parent_directory
+
+_UNLIMITED_BYTES = 1 << 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +308,13 @@ class MemoryFileSystem:
         self._begin_sync("fsync_directory", path)
         self.durable_version += 1
         self._directories[path].sync()
+
+    def space(self, path: str) -> Space:
+        """The room below `space_limit`; a lot without one."""
+        if path not in self._directories:
+            raise StorageError(f"cannot look at the room of {path}: there is no such directory")
+        total = _UNLIMITED_BYTES if self.space_limit is None else self.space_limit
+        return Space(max(0, total - self.used_bytes()), total)
 
     def try_lock(self, path: str) -> MemoryLock | None:
         """Take the lock of that name; None if another holds it."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
-from kraftbase.files.files import parent_directory
+from kraftbase.files.files import Space, parent_directory
 
 FILE_MODE = 0o600
 READ_ONLY_MODE = 0o400
@@ -186,6 +186,12 @@ class PosixFileSystem:
             raise FlushFailed(f"fsync of the directory {path} failed: {error.strerror}") from error
         finally:
             os.close(descriptor)
+
+    def space(self, path: str) -> Space:
+        """The room on the file system that a directory is on; what is kept for root is not free."""
+        with _errors_of(path, "look at the room of"):
+            found = os.statvfs(path)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def try_lock(self, path: str) -> PosixFile | None:
         """Take the exclusive flock of a file, which is made if it is missing; None if another process holds it.

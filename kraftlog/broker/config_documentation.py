@@ -67,7 +67,7 @@ _OF_BROKERS_ONLY: Final[Mapping[str, str]] = {
     "num.partitions": "The partitions of a new topic that asks for no number.",
     "num.recovery.threads.per.data.dir": "Threads that recover the logs of a directory at the start.",
     "num.replica.fetchers": "Connections by which a follower reads from each leader's broker.",
-    "producer.id.expiration.ms": "How long an idle producer is remembered, in milliseconds.",
+    "producer.id.expiration.ms": "How long a producer that appends nothing is remembered, in milliseconds.",
     "remote.fetch.max.wait.ms": "How long a fetch waits for remote records, in milliseconds.",
     "remote.list.offsets.request.timeout.ms": "How long a look-up of remote offsets may take, in milliseconds.",
     "remote.log.index.file.cache.total.size.bytes": "Bytes of remote indexes that are kept on disk.",

@@ -27,6 +27,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from statemachine.query.descriptions import BrokerListener
 
 HEARTBEAT_INTERVAL_MS: Final = 2_000
@@ -74,6 +75,7 @@ class BrokerLifecycle:
         directory: BrokerDirectory | None = None,
         offline_log_dirs: Callable[[], Sequence[str]] = tuple,
         tell: Callable[[str], None] | None = None,
+        epochs: RegisteredEpochs | None = None,
     ) -> None:
         """`metadata_offset` returns the end offset of the metadata that the broker has applied; without one, the broker
         reports that of the node that answers the client's reads. `log_dirs` are the ids of its log directories; without
@@ -81,8 +83,8 @@ class BrokerLifecycle:
         that directory, and under another it could not lead them. In `data_dir` it keeps its cluster and how it was shut
         down; without one each start counts as one after a crash. `directory` is the same, opened and claimed by the
         caller. `offline_log_dirs` returns the ids of the log directories that have failed. `tell` is called with a
-        message when the broker has to wait for longer than a moment, and when the wait has ended. The client stays the
-        caller's."""
+        message when the broker has to wait for longer than a moment, and when the wait has ended. `epochs` has
+        the epoch of its last registration in each of `log_dirs` (CT-38). The client stays the caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -96,6 +98,7 @@ class BrokerLifecycle:
         self._incarnation_id = uuid_to_text(random_uuid())
         self._directory = directory
         self._offline_log_dirs = offline_log_dirs
+        self._epochs = epochs
         self._cluster_id: str | None = None
         self._previous_broker_epoch: int | None = None
         self._task: asyncio.Task[None] | None = None
@@ -239,7 +242,7 @@ class BrokerLifecycle:
             self._cluster_id = await self._client.cluster_id()
         if self._directory is not None:
             self._directory.claim(self._cluster_id, uuid_from_text(self._log_dirs[0]))
-        self.broker_epoch = await self._client.register_broker(
+        answer = await self._client.registration(
             self.broker_id,
             self._listeners,
             rack=self._rack,
@@ -247,8 +250,12 @@ class BrokerLifecycle:
             incarnation_id=self._incarnation_id,
             log_dirs=self._log_dirs,
             previous_broker_epoch=self._previous_broker_epoch,
+            log_dir_epochs=() if self._epochs is None else self._epochs.named(),
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
+        if self._epochs is not None:  # before any heartbeat: what is acknowledged once it is unfenced is of this epoch
+            await self._epochs.note(answer.broker_epoch, answer.older_log_dirs)
+        self.broker_epoch = answer.broker_epoch
         self.last_broker_epoch = self.broker_epoch
         self._was_registered = True
         self._is_registered.set()

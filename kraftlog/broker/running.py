@@ -45,6 +45,7 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
 from kraftlog.broker.partitions.partition import NO_EPOCH
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.replication.isr_changes import IsrChanges
 from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
@@ -56,6 +57,7 @@ from kraftlog.broker.settings import (
     CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
     HIGH_WATERMARK_CHECKPOINT_INTERVAL,
+    PRODUCER_EXPIRATION_CHECK_INTERVAL,
     QUEUED_BYTES,
     REPLICA_FETCH_BACKOFF,
     REPLICA_FETCH_BYTES,
@@ -73,7 +75,7 @@ from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.store.store import MetadataStore
-from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION
 
 METADATA_NAME: Final = "metadata.db"
 
@@ -212,7 +214,7 @@ async def _serving(
             )
         )
         broker.ports.update(network.ports)
-        life = _lifecycle(broker, client, directory, callbacks)
+        life = _lifecycle(broker, client, directory, callbacks, runtime)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
         await broker.unless_ended(asyncio.create_task(_take_over(broker, client, life)))
@@ -277,20 +279,22 @@ def _limits(settings: BrokerSettings) -> Limits:
 
 
 def _lifecycle(
-    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks
+    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks, runtime: AsyncioRuntime
 ) -> BrokerLifecycle:
     settings = broker.settings
+    online = broker.logs.online
     return BrokerLifecycle(
         client,
         broker_id=settings.broker_id,
         listeners=[settings.advertised_as(name, port) for name, port in broker.ports.items()],
         rack=settings.rack,
-        log_dirs=[uuid_to_text(of.directory_id) for of in broker.logs.online],
+        log_dirs=[uuid_to_text(of.directory_id) for of in online],
         heartbeat_interval_ms=settings.whole(HEARTBEAT_INTERVAL),
         metadata_offset=broker.applied_end_offset,
         directory=directory,
         offline_log_dirs=broker.offline_directories,
         tell=callbacks.tell,
+        epochs=RegisteredEpochs(PosixFileSystem(), str(settings.directory), online, runtime),
     )
 
 
@@ -309,7 +313,8 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
     await broker.take_over(life.broker_epoch)
     for work in (assignments.run(), _maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
         broker.run(asyncio.create_task(work))
-    broker.run(asyncio.create_task(_check_isrs(broker)))
+    for work in (_check_isrs(broker), _forget_producers(broker)):
+        broker.run(asyncio.create_task(work))
 
 
 async def _maintain(broker: Broker) -> None:
@@ -317,6 +322,12 @@ async def _maintain(broker: Broker) -> None:
         await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
         broker.logs.maintain()
         broker.partitions.check_logs()
+
+
+async def _forget_producers(broker: Broker) -> None:
+    while True:
+        await asyncio.sleep(broker.settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL) / 1000)
+        broker.logs.forget_producers(int(broker.configs.broker_value(PRODUCER_EXPIRATION)))
 
 
 async def _checkpoint(broker: Broker) -> None:

@@ -28,6 +28,7 @@ CONNECTIONS_MAX_IDLE: Final = "connections.max.idle.ms"
 HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
 HIGH_WATERMARK_CHECKPOINT_INTERVAL: Final = "replica.high.watermark.checkpoint.interval.ms"
 INTER_BROKER_LISTENER: Final = "inter.broker.listener.name"
+PRODUCER_EXPIRATION_CHECK_INTERVAL: Final = "producer.id.expiration.check.interval.ms"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
 REPLICA_FETCH_BACKOFF: Final = "replica.fetch.backoff.ms"
 REPLICA_FETCH_BYTES: Final = "replica.fetch.max.bytes"
@@ -75,6 +76,9 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     ),
     INTER_BROKER_LISTENER: StaticConfig(
         Text(), "", "The listener over which brokers fetch from each other; empty: the first one."
+    ),
+    PRODUCER_EXPIRATION_CHECK_INTERVAL: StaticConfig(
+        Whole(1, _INT_MAX), "600000", "How often the broker looks for producers that have been idle for too long."
     ),
     REPLICA_FETCH_BACKOFF: StaticConfig(
         Whole(0, _INT_MAX), "1000", "How long a follower waits after an error before it fetches again."

@@ -1,4 +1,5 @@
-"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos brokers`: with brokers. `soak`, `full-disks`: bounds."""
+"""`kraftlog chaos`: faults for some minutes. `kraftlog chaos brokers`: with brokers. `damage`: damaged files of a
+stopped broker. `soak`, `full-disks`: bounds."""
 
 from __future__ import annotations
 
@@ -10,12 +11,14 @@ from rich.console import Console
 
 from kraftlog.chaos import storm
 from kraftlog.chaos.brokers import command as brokers
+from kraftlog.chaos.damage import command as damage
 from kraftlog.chaos.session import FAILED, DirectoryNotEmpty
 from kraftlog.chaos.soak import command as soak
 from kraftlog.chaos.soak import full_disks_command as full_disks
 
 COMMANDS: Final[dict[str, Callable[[Sequence[str], Console], int]]] = {
     "brokers": brokers.main,
+    "damage": damage.main,
     "soak": soak.main,
     "full-disks": full_disks.main,
 }

@@ -44,7 +44,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         "kraftlog chaos",
         "Faults on a cluster of real processes.",
         minutes="how long faults are made",
-        epilog="Other runs: kraftlog chaos brokers, kraftlog chaos soak, kraftlog chaos full-disks; each has --help.",
+        epilog="Other runs: kraftlog chaos brokers, damage, soak and full-disks; each has --help.",
     )
     parser.add_argument("--voters", type=int, default=5, help="how many voters there are, in addition to one observer")
     parser.add_argument("--network", choices=("auto", "namespaces", "proxy"), default="auto", help="how links are cut")

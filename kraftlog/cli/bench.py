@@ -231,6 +231,26 @@ def cost(
 
 
 @app.command()
+def starts(
+    against: Annotated[
+        Path,
+        typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of the other version."),
+    ],
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 5,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare how long a broker takes to open its logs with another version.
+
+    1,000 partitions of three segments, after a clean shutdown and after a kill, and one partition of 2,000 segments.
+    """
+    from kraftlog.bench.starts.run import run
+
+    if not run(against.resolve(), pairs, directory, json, _console()):
+        raise typer.Exit(1)
+
+
+@app.command()
 def peers(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many times each system runs.")] = 5,
     operations: Annotated[int, typer.Option("--ops", min=1, help="One at a time: how many in each round.")] = 200,

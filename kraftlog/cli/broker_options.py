@@ -17,6 +17,16 @@ BrokerServers = Annotated[
         help="Any brokers of the cluster, kraftlog's or Kafka's; the client finds the others through them.",
     ),
 ]
+OptionalBrokerServers = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        envvar="KRAFTLOG_BROKERS",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="Any brokers of the cluster, kraftlog's or Kafka's; the client finds the others through them.",
+    ),
+]
+"""For a group of commands of which not all ask a broker."""
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic. It must exist.")]
 ChecksumOption = Annotated[
     bool,

@@ -1,23 +1,29 @@
-"""`kraftlog log-dirs`: what is in the log directories of brokers."""
+"""`kraftlog log-dirs`: what is in the log directories of brokers, and how a damaged log goes on."""
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kraftlog.cli.broker_options import INT32_MAX, BrokerServers
-from kraftlog.cli.options import Output, OutputOption, endpoints
-from kraftlog.cli.output import print_rows
+from kraftlog.cli.broker_options import INT32_MAX, OptionalBrokerServers
+from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument
+from kraftlog.cli.output import note, print_rows
+
+app = typer.Typer(rich_markup_mode=None)
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("log-dirs")(log_dirs)
+def add_to(main: typer.Typer) -> None:
+    """Add the commands."""
+    main.add_typer(app, name="log-dirs")
 
 
+@app.callback(invoke_without_command=True)
 def log_dirs(
-    bootstrap_server: BrokerServers,
+    context: typer.Context,
+    bootstrap_server: OptionalBrokerServers = None,
     broker: Annotated[
         list[int] | None,
         typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="Only of this broker; may be given again."),
@@ -32,9 +38,48 @@ def log_dirs(
     OffsetLag is how many offsets a replica is behind the high watermark; for one that is moved here (IsFuture), behind
     the one that it replaces. The exit code is 1 if a broker does not answer, or a directory has an error.
     """
+    if context.invoked_subcommand is not None:
+        return
+    if bootstrap_server is None:
+        raise typer.BadParameter("it is missing; name a broker", param_hint="--bootstrap-server")
     from kraftlog.clients.log_dirs import COLUMNS, has_failed, log_dir_rows
 
     rows = log_dir_rows(endpoints(bootstrap_server), broker or (), topic or ())
     print_rows(COLUMNS, rows, output)
     if has_failed(rows):
         raise typer.Exit(1)
+
+
+@app.command("accept-loss")
+def accept_loss(
+    partition: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="Such as orders-0.")],
+    directory: Annotated[
+        Path,
+        typer.Option(
+            "--directory",
+            parser=path_argument,
+            metavar="DIR",
+            help="The directory of the stopped broker, or the one of its log directories that has the partition.",
+        ),
+    ],
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Show what of a damaged log is lost, and with --execute have the log go on without that.
+
+    For a replica whose records no other replica has. Every valid batch is kept, and a segment with damage is kept
+    beside the log as .lost. At its next start the broker leads the partition again, and other replicas cut what it
+    lacks. If another replica is alive, `kraftlog elect --type unclean` makes that one lead instead.
+    """
+    from kraftlog.offline import accepted_loss
+
+    named = accepted_loss.partition_named(partition)
+    work = accepted_loss.accept_loss if execute else accepted_loss.examine
+    report = asyncio.run(work(directory, named))
+    print_rows(accepted_loss.COLUMNS, [report.row()], output)
+    if not report.damage:
+        note("The log is not damaged; nothing was changed.")
+    elif execute:
+        note(f"The log goes on without {report.lost_count} offsets. Start the broker.")
+    else:
+        note("Nothing was changed. Put the files back if you can; with --execute the log goes on without what is lost.")

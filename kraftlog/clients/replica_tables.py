@@ -78,16 +78,20 @@ def _shown(of: Row) -> Row:
 
 def replica_database(found: Replicas) -> sqlite3.Connection:
     """The tables `TABLES` in memory, on a connection that can only read."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
     rows = {"replicas": _replicas(found), "partitions": _partitions(found), "brokers": _brokers(found)}
-    for table, columns in TABLES.items():
-        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-        places = ", ".join("?" * len(columns))
-        connection.executemany(
-            f"INSERT INTO {table} VALUES ({places})",  # noqa: S608
-            ([_stored(row[column]) for column in columns] for row in rows[table]),
-        )
-    connection.execute("PRAGMA query_only = 1")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        for table, columns in TABLES.items():
+            connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            places = ", ".join("?" * len(columns))
+            connection.executemany(
+                f"INSERT INTO {table} VALUES ({places})",  # noqa: S608
+                ([_stored(row[column]) for column in columns] for row in rows[table]),
+            )
+        connection.execute("PRAGMA query_only = 1")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

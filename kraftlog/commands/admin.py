@@ -255,4 +255,5 @@ def _broker(broker: BrokerDescription) -> dict[str, Any]:
         "Rack": broker.rack,
         "Fenced": broker.fenced,
         "InControlledShutdown": broker.in_controlled_shutdown,
+        "OlderLogDirs": list(broker.older_log_dirs),
     }

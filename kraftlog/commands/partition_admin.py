@@ -153,7 +153,10 @@ async def elect(
 
 
 def outcome_row(outcome: PartitionOutcome, done: str, harmless: dict[ErrorCode, str]) -> dict[str, Any]:
-    """A row with what was done: `done`, what a harmless error is called, or "failed" with Kafka's name for why."""
+    """A row with what was done: `done`, what a harmless error is called, or "failed" with Kafka's name for why.
+
+    The reason is also what there is to know of something that was done.
+    """
     is_done = outcome.code is ErrorCode.NONE
     is_failed = not is_done and outcome.code not in harmless
     return {
@@ -161,7 +164,7 @@ def outcome_row(outcome: PartitionOutcome, done: str, harmless: dict[ErrorCode, 
         "Partition": outcome.partition_id,
         "Result": done if is_done else harmless.get(outcome.code, FAILED),
         "Error": outcome.code.name if is_failed else None,
-        "Reason": None if is_done else outcome.message,
+        "Reason": outcome.message or None,
     }
 
 

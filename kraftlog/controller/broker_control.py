@@ -8,7 +8,7 @@ takes over in the middle finishes what is left (`resume_unfinished`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -21,6 +21,7 @@ from kraftlog.controller.operations.brokers import (
     register_broker,
     unfence_record,
     unregister_broker,
+    was_unfenced,
 )
 from kraftlog.controller.operations.directories import failed_directories, partitions_without_directories
 from kraftlog.controller.operations.heartbeats import Transition, broker_heartbeat, carried_out
@@ -54,7 +55,12 @@ def register(
     found = register_broker(state, request, context.cluster_id, next_offset, has_session)
     pages = None
     if was_there and found.is_new_incarnation:
-        pages = leader_and_isr_updates(state, request.broker_id, may_have_lost_data=found.had_unclean_shutdown)
+        pages = leader_and_isr_updates(
+            state,
+            request.broker_id,
+            may_have_lost_data=found.had_unclean_shutdown,
+            older_log_dirs=found.older_log_dirs,
+        )
     result = OperationResult(register_broker=found.response)
     if pages is not None:
         return _removal([request.broker_id], found.records, result, pages, context)
@@ -216,6 +222,11 @@ def _unfinished_removals(
     """Brokers that are fenced, or in controlled shutdown, leave the partitions that they may still be in."""
     fenced = [broker.broker_id for broker in going if broker.fenced]
     lost_data = {broker.broker_id for broker in going if broker.fenced and broker.unclean_shutdown}
+    older = {
+        broker.broker_id: frozenset(broker.older_log_dirs)
+        for broker in going
+        if broker.older_log_dirs and not was_unfenced(broker)
+    }
     broker_ids = [broker.broker_id for broker in going]
 
     def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
@@ -223,7 +234,13 @@ def _unfinished_removals(
         # they had left on their own.
         records: list[MetadataRecord] = []
         for broker_id in broker_ids:
-            changes = partitions_without(state, broker_id, page, may_have_lost_data=broker_id in lost_data)
+            changes = partitions_without(
+                state,
+                broker_id,
+                page,
+                may_have_lost_data=broker_id in lost_data,
+                older_log_dirs=older.get(broker_id, ()),
+            )
             page = _after(page, changes)
             records += changes
         return records
@@ -235,7 +252,7 @@ def _unfinished_removals(
             if not broker.fenced and _is_unfenced(state, broker.broker_id, broker.broker_epoch):
                 context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
 
-    counted_on = where(state, counting_on(broker_ids, lost_data))
+    counted_on = where(state, counting_on(broker_ids, lost_data, older))
     pages = PartitionPages([*(led_by(state, broker_id) for broker_id in broker_ids), counted_on], decide)
     removal = _removal(fenced, [], OperationResult(), pages, context)
     return removal._replace(on_done=on_done)
@@ -261,12 +278,15 @@ def leader_and_isr_updates(
     broker_id: int,
     *,
     may_have_lost_data: bool = False,
+    older_log_dirs: Collection[bytes] = (),
     closing: Callable[[], list[MetadataRecord]] = list,
 ) -> PartitionPages:
     """A broker leaves the ISR and the leadership of all its partitions."""
     return PartitionPages(
         [led_by(state, broker_id), assigned_to(state, broker_id)],
-        lambda page: partitions_without(state, broker_id, page, may_have_lost_data=may_have_lost_data),
+        lambda page: partitions_without(
+            state, broker_id, page, may_have_lost_data=may_have_lost_data, older_log_dirs=older_log_dirs
+        ),
         closing,
     )
 

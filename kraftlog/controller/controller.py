@@ -23,6 +23,7 @@ import structlog
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.said_once import SaidOnce
 from kraftlog.controller.broker_control import note_contact
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.decisions import Decision, DecisionContext
@@ -104,6 +105,7 @@ class Controller:
         self._periodic_tasks = PeriodicTasks(self, self._context)
         self._pending = PendingOperations(log, machine, runtime)
         self._paged_writes = PagedWrites(self, self._pending, runtime)
+        self._waits = SaidOnce()
         self._epoch: Epoch | None = None
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
@@ -189,10 +191,12 @@ class Controller:
         try:
             self._append_first(decision)
         except ApiError as error:
-            logger.warning("a task of the controller has to wait", reason=str(error))
+            if self._waits.begins():
+                logger.warning("a task of the controller has to wait", reason=str(error))
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self.renounce()
             return False
+        self._waits.ends()
         self._paged_writes.begin(decision)
         self.schedule()
         return True
@@ -288,6 +292,7 @@ class Controller:
             return
         self._overlay.clear()  # of what was kept while another controller changed the store
         self._epoch = leader_and_epoch.epoch
+        self._waits.ends()
         logger.info("controller active", epoch=leader_and_epoch.epoch)
         try:
             for records in activation_records(self.state, has_open_transaction=self._machine.has_open_transaction):

@@ -30,7 +30,7 @@ from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.clients.broker_errors import require_confluent_kafka
 from kraftlog.demo import records
 from kraftlog.demo.command import run_command
-from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster import LEADER_TIMEOUT_SECONDS, LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from kraftlog.local.status import describe_all, status_table
@@ -154,6 +154,7 @@ class Demo:
         await broker.stop()
         observer = cluster.endpoint(max(cluster.node_ids))
         async with AdminClient([observer]) as reader:
+            await reader.wait_for(client.last_end_offset)  # the observer may not have the topics yet
             started = time.monotonic()
             while led_now := await _led_by(reader, broker.broker_id):
                 if time.monotonic() - started > FENCED_SECONDS_MAX:
@@ -205,7 +206,7 @@ class Demo:
     async def _see_every_commit(self, cluster: LocalCluster, counter: CommitCounter) -> None:
         self._say("what the listener got")
         leader = await cluster.wait_for_leader()
-        high_watermark = (await cluster.describe(leader)).high_watermark
+        high_watermark = (await cluster.describe(leader, LEADER_TIMEOUT_SECONDS)).high_watermark
         await counter.wait_for(high_watermark)
         self._check(
             counter.gaps == 0 and counter.next_offset >= high_watermark,
@@ -264,6 +265,7 @@ class Demo:
     async def _export(self, cluster: LocalCluster) -> Path:
         self._say("exporting the committed log as Parquet")
         directory = self._directory / "export"
+        await cluster.wait_until_level()  # the export has what the node knows that answers first
         summary = await export_from(cluster.bootstrap_servers, directory)
         await cluster.wait_until_applied(summary.end_offset)
         self._console.print(f"  offsets {summary.start_offset} to {summary.end_offset} in {summary.files} files")

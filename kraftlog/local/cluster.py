@@ -186,6 +186,11 @@ class LocalCluster:
         message = f"not every node has applied offset {end_offset - 1}"
         await _poll(applied, timeout_seconds, ErrorCode.REQUEST_TIMED_OUT, message)
 
+    async def wait_until_level(self) -> None:
+        """Return when every running node's state machine has applied what the leader has committed by now."""
+        leader = await self.wait_for_leader()
+        await self.wait_until_applied((await self.describe(leader, LEADER_TIMEOUT_SECONDS)).high_watermark)
+
     async def _descriptions(self, node_ids: Iterable[NodeId]) -> list[log_pb2.DescribeNodeResponse]:
         calls = (self.describe(node_id, 1.0) for node_id in node_ids if self.is_running(node_id))
         answers = await asyncio.gather(*calls, return_exceptions=True)

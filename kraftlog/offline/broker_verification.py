@@ -6,8 +6,10 @@ with the batches. Nothing is written, locked or created.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
+from uuid import UUID
 
 from kraftlog.broker.log.cut_records import CutFile
 from kraftlog.broker.log.formats.checkpoints import (
@@ -16,6 +18,7 @@ from kraftlog.broker.log.formats.checkpoints import (
     decode_offsets,
     decode_partition_metadata,
 )
+from kraftlog.broker.log.formats.inventory import LogEntry
 from kraftlog.broker.log.formats.names import (
     CLEAN_SHUTDOWN_NAME,
     DAMAGED_SUFFIX,
@@ -33,8 +36,10 @@ from kraftlog.broker.log.formats.names import (
     partition_in_name,
 )
 from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot
+from kraftlog.broker.log.old_log import OLD_SUFFIX, OldFile
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus
+from kraftlog.offline.inventory_verification import FoundInventory, missing_logs, read_inventory, verify_log
 from kraftlog.offline.replay_verification import Progress
 from kraftlog.offline.segment_verification import TAKES_OFFLINE, EpochRun, SegmentVerification
 from statemachine.query.partition_descriptions import TopicPartition
@@ -42,11 +47,17 @@ from statemachine.query.partition_descriptions import TopicPartition
 REMOVES: Final = "removes it"
 READS_ALL: Final = "reads all segments"
 FINDS_OUT: Final = "finds out from other replicas what is committed"
+TAKES_STARTS: Final = "takes the log starts from the inventory"
+GOES_ON: Final = "goes on behind them: a topic that was once compacted has such gaps"
 REFUSES_DIRECTORY: Final = "does not use the log directory"
 MAKES_EPOCHS: Final = "makes it again from the batches"
 KEEPS_EPOCHS: Final = "uses it as it is: delete it while the broker is stopped, and it is made again from the batches"
 
 CUT_COMMITTED: Final = "records below the high watermark that the leader did not have; yours to delete"
+OLD_LOG: Final = (
+    "of the log before it started over for a leader; the broker removes it when that one's epoch is committed"
+)
+FINISHES: Final = "sets the segments aside if the log start says so, else removes this file"
 
 T = TypeVar("T")
 
@@ -85,11 +96,17 @@ class _LogDirectory:
         self._total_bytes = 0
         self._reports: list[FileReport] = []
         self._was_clean = (directory / CLEAN_SHUTDOWN_NAME).exists()
+        self._inventory = FoundInventory()
 
     def verify(self) -> list[FileReport]:
-        self._meta()
+        self._inventory = read_inventory(self._directory, self._meta())
+        if self._inventory.report is not None:
+            self._take(self._inventory.report)
         recovery_points = self._offsets(RECOVERY_POINTS_NAME, FileStatus.MENDED, READS_ALL)
-        log_starts = self._offsets(LOG_STARTS_NAME, FileStatus.DAMAGED, REFUSES_DIRECTORY)
+        if self._inventory.entries:
+            log_starts = self._offsets(LOG_STARTS_NAME, FileStatus.MENDED, TAKES_STARTS)
+        else:
+            log_starts = self._offsets(LOG_STARTS_NAME, FileStatus.DAMAGED, REFUSES_DIRECTORY)
         self._offsets(HIGH_WATERMARKS_NAME, FileStatus.MENDED, FINDS_OUT)
         if self._was_clean:
             self._add(CLEAN_SHUTDOWN_NAME, found="the broker was shut down cleanly")
@@ -102,26 +119,39 @@ class _LogDirectory:
         for log in logs:
             partition = partition_in_name(log.name)
             if partition is not None:
-                self._log(log, recovery_points.get(partition, 0), log_starts.get(partition, 0))
-        self._missing({directory_name(one) for one in recovery_points | log_starts} - {log.name for log in logs})
+                known = self._inventory.entries.get(partition)
+                recovery_point, log_start_offset = recovery_points.get(partition, 0), log_starts.get(partition, 0)
+                if known is not None:
+                    recovery_point, log_start_offset = known.recovery_point, known.log_start_offset
+                self._log(log, recovery_point, log_start_offset, known)
+        names = {log.name for log in logs}
+        for report in missing_logs(self._inventory, names):
+            self._take(report)
+        names |= {directory_name(one) for one in self._inventory.entries}
+        self._missing({directory_name(one) for one in recovery_points | log_starts} - names)
         return self._reports
+
+    def _take(self, report: FileReport) -> None:
+        self._reports.append(replace(report, file=self._shown + report.file))
 
     def _add(
         self, name: str, status: FileStatus = FileStatus.SOUND, found: str = "", reason: str = "", next_start: str = ""
     ) -> None:
         self._reports.append(FileReport(self._shown + name, status, found, reason, next_start))
 
-    def _meta(self) -> None:
+    def _meta(self) -> UUID | None:
+        """The directory's id."""
         path = self._directory / META_NAME
         if not path.exists():
             self._add(META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is")
-            return
+            return None
         try:
-            cluster_id, node_id, _ = decode_meta(path.read_bytes(), str(path))
+            cluster_id, node_id, directory_id = decode_meta(path.read_bytes(), str(path))
         except MalformedBytes as error:
             self._add(META_NAME, FileStatus.DAMAGED, "damaged", str(error), REFUSES_DIRECTORY)
-        else:
-            self._add(META_NAME, found=f"broker {node_id} of cluster {cluster_id}")
+            return None
+        self._add(META_NAME, found=f"broker {node_id} of cluster {cluster_id}")
+        return directory_id
 
     def _offsets(self, name: str, status: FileStatus, next_start: str) -> dict[TopicPartition, int]:
         """A checkpoint file; `status` if it does not read back."""
@@ -142,13 +172,14 @@ class _LogDirectory:
 
     # --- one partition ------------------------------------------------------------------------------------------------
 
-    def _log(self, log: Path, recovery_point: int, log_start_offset: int) -> None:
+    def _log(self, log: Path, recovery_point: int, log_start_offset: int, entry: LogEntry | None) -> None:
         shown = f"{self._shown}{log.name}"
         for path in sorted(log.glob(f"*{DAMAGED_SUFFIX}")):
             name = f"{log.name}/{path.name}"
             reaction = "copies the log anew if another replica is in sync, else leaves the partition offline"
             self._add(name, FileStatus.DAMAGED, "set aside at an earlier start", "", reaction)
-        self._topic_id(log)
+        if entry is None:
+            self._topic_id(log)
         paths = [path for path in sorted(log.iterdir()) if offset_in_name(path.name, LOG_SUFFIX) is not None]
         runs: list[EpochRun] = []
         end_offset = 0
@@ -164,16 +195,22 @@ class _LogDirectory:
                 verdict.log.status = FileStatus.DAMAGED
                 verdict.log.reason = f"the segment before ends at offset {end_offset}"
                 verdict.log.next_start = TAKES_OFFLINE
+            elif index and base_offset > end_offset and entry is None:
+                self._add(log.name, found=f"no offsets {end_offset} to {base_offset - 1}", next_start=GOES_ON)
             self._reports += [verdict.log, *verdict.others]
             runs += verdict.epochs
             end_offset = verdict.end_offset
             self._done_bytes += path.stat().st_size
             self._progress(self._done_bytes, self._total_bytes)
-        if end_offset < max(flushed, log_start_offset):
+        if entry is not None:
+            for report in verify_log(log, entry, end_offset):
+                self._take(report)
+        elif end_offset < max(flushed, log_start_offset):
             reason = f"the checkpoints say that it reaches {max(flushed, log_start_offset)}"
             self._add(log.name, FileStatus.DAMAGED, f"the log ends at offset {end_offset}", reason, TAKES_OFFLINE)
         self._epochs(log, runs, flushed)
         self._cuts(log)
+        self._old_logs(log)
         self._snapshots(log, end_offset)
 
     def _topic_id(self, log: Path) -> None:
@@ -191,6 +228,16 @@ class _LogDirectory:
             cut = CutFile.named(path.name)
             if cut is not None and cut.is_committed:
                 self._add(f"{log.name}/{path.name}", found=CUT_COMMITTED)
+
+    def _old_logs(self, log: Path) -> None:
+        """What a follower had before it started over."""
+        for path in sorted(log.iterdir()):
+            old = OldFile.named(path.name)
+            if old is not None and old.suffix == OLD_SUFFIX:
+                self._add(f"{log.name}/{path.name}", found=OLD_LOG)
+            elif old is not None:
+                reason = f"the log was about to begin anew at offset {old.offset}"
+                self._add(f"{log.name}/{path.name}", FileStatus.MENDED, "unfinished", reason, FINISHES)
 
     def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:
         """Whether each batch has the epoch that the file has for its offset."""

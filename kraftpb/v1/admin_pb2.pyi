@@ -560,6 +560,7 @@ class RegisterBrokerRequest(_message.Message):
     LOG_DIRS_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    LOG_DIR_EPOCHS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     cluster_id: _builtins.str
     incarnation_id: _builtins.bytes
@@ -574,6 +575,12 @@ class RegisterBrokerRequest(_message.Message):
     def log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]: ...
     @_builtins.property
     def features(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]: ...
+    @_builtins.property
+    def log_dir_epochs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """For each of log_dirs, in their order, the epoch of the last registration that the directory knows of; -1: of none.
+        Empty: the broker does not keep its epoch in its log directories.
+        """
+
     def __init__(
         self,
         *,
@@ -585,10 +592,11 @@ class RegisterBrokerRequest(_message.Message):
         log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
         features: _abc.Iterable[_metadata_pb2.SupportedFeature] | None = ...,
         previous_broker_epoch: _builtins.int | None = ...,
+        log_dir_epochs: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_previous_broker_epoch", b"_previous_broker_epoch", "_rack", b"_rack", "cluster_id", b"cluster_id", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_previous_broker_epoch", b"_previous_broker_epoch", "_rack", b"_rack", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "features", b"features", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "log_dirs", b"log_dirs", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id", "_previous_broker_epoch", b"_previous_broker_epoch", "_rack", b"_rack", "broker_id", b"broker_id", "cluster_id", b"cluster_id", "features", b"features", "incarnation_id", b"incarnation_id", "listeners", b"listeners", "log_dir_epochs", b"log_dir_epochs", "log_dirs", b"log_dirs", "previous_broker_epoch", b"previous_broker_epoch", "rack", b"rack"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cluster_id: _TypeAlias = _typing.Literal["cluster_id"]  # noqa: Y015
     _WhichOneofArgType__cluster_id: _TypeAlias = _typing.Literal["_cluster_id", b"_cluster_id"]  # noqa: Y015
@@ -610,15 +618,21 @@ class RegisterBrokerResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    OLDER_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_epoch: _builtins.int
+    @_builtins.property
+    def older_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Those of log_dirs that are older copies: the broker was unfenced in a later registration than they know of."""
+
     def __init__(
         self,
         *,
         broker_epoch: _builtins.int = ...,
+        older_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "older_log_dirs", b"older_log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

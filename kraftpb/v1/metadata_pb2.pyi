@@ -269,6 +269,8 @@ class RegisterBrokerRecord(_message.Message):
     FEATURES_FIELD_NUMBER: _builtins.int
     UNCLEAN_SHUTDOWN_FIELD_NUMBER: _builtins.int
     CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    LAST_UNFENCED_EPOCH_FIELD_NUMBER: _builtins.int
+    OLDER_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
@@ -279,6 +281,10 @@ class RegisterBrokerRecord(_message.Message):
     """It was registered before, was not shut down cleanly, and may have lost data (KIP-966). Not in Kafka's record: it is
     for a controller that takes over before the broker is out of every ISR and ELR.
     """
+    last_unfenced_epoch: _builtins.int
+    """The epoch of its last registration in which it was unfenced, -1 if none; not set: the broker does not keep its epoch
+    in its log directories. Not in Kafka's record, and in no digest: a node of the version before has no such field.
+    """
     @_builtins.property
     def end_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]: ...
     @_builtins.property
@@ -288,6 +294,10 @@ class RegisterBrokerRecord(_message.Message):
     @_builtins.property
     def cordoned_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Those of log_dirs that take no new replicas (KIP-1066)."""
+
+    @_builtins.property
+    def older_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Those of log_dirs that were older copies when it registered: their epoch was lower. As above."""
 
     def __init__(
         self,
@@ -303,13 +313,20 @@ class RegisterBrokerRecord(_message.Message):
         features: _abc.Iterable[Global___SupportedFeature] | None = ...,
         unclean_shutdown: _builtins.bool = ...,
         cordoned_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        last_unfenced_epoch: _builtins.int | None = ...,
+        older_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "rack", b"rack"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "last_unfenced_epoch", b"last_unfenced_epoch", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "log_dirs", b"log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "last_unfenced_epoch", b"last_unfenced_epoch", "log_dirs", b"log_dirs", "older_log_dirs", b"older_log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__last_unfenced_epoch: _TypeAlias = _typing.Literal["last_unfenced_epoch"]  # noqa: Y015
+    _WhichOneofArgType__last_unfenced_epoch: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch"]  # noqa: Y015
     _WhichOneofReturnType__rack: _TypeAlias = _typing.Literal["rack"]  # noqa: Y015
     _WhichOneofArgType__rack: _TypeAlias = _typing.Literal["_rack", b"_rack"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__last_unfenced_epoch) -> _WhichOneofReturnType__last_unfenced_epoch | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
 
 Global___RegisterBrokerRecord: _TypeAlias = RegisterBrokerRecord  # noqa: Y015

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from kraftbase.errors import OutOfSpace
+from kraftbase.said_once import SaidOnce
 from raft.core.messages import LogStartHolder
 from raft.core.replica_view import ReplicaView
 from raft.core.types import NodeId, Offset, OffsetAndEpoch
@@ -64,6 +65,7 @@ class LogStartKeeper:
         self._next_offsets: dict[tuple[ReaderKind, str], Offset] = {}
         self._reported: set[tuple[ReaderKind, str]] = set()
         self._timer: Timer | None = None
+        self._no_room = SaidOnce()
 
     def start(self) -> None:
         """Start to check at intervals."""
@@ -92,12 +94,15 @@ class LogStartKeeper:
         view = self._view()
         decision = decide(self._config, view)
         while decision.start is not None:
-            logger.info("log start", offset=decision.start.offset, before=self._log.log_start_offset)
+            before = self._log.log_start_offset
             try:
                 self._log.advance_start(decision.start)
             except OutOfSpace as error:
-                logger.error("the log start stays: no room to write down another one", reason=str(error))
+                if self._no_room.begins():
+                    logger.error("the log start stays: no room to write down another one", reason=str(error))
                 return
+            self._no_room.ends()
+            logger.info("log start", offset=decision.start.offset, before=before)
             if self._config.policy is LogStartPolicy.REPLICATED:
                 self._report_passed(view, decision.start.offset)
             self._on_advanced(decision.start)

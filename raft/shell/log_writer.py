@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
+from kraftbase.said_once import SaidOnce
 from raft.core.actions import AppendLeaderChange, AppendRecords
 from raft.core.types import Batch, Offset, OffsetAndEpoch
 from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
@@ -27,6 +28,7 @@ class LogWriter:
         self._on_fatal = on_fatal
         self._last_timestamp_ms = _last_timestamp_ms(log)
         self.unwritten = UnwrittenAppends()
+        self._no_room = SaidOnce()
 
     # --- room ---------------------------------------------------------------------------------------------------------
 
@@ -38,12 +40,18 @@ class LogWriter:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
 
     def has_room(self, batches: Sequence[Batch]) -> bool:
-        """Reserve room for a leader's batches; False, and a log line, if there is none."""
+        """Reserve room for a leader's batches; False if there is none, and a log line when that begins."""
         try:
             self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
         except OutOfSpace as error:
-            logger.error("cannot follow the leader: no room for its batches", reason=str(error))
+            if self._no_room.begins():
+                logger.error(
+                    "cannot follow the leader: no room for its batches; make room, and it goes on by itself",
+                    reason=str(error),
+                )  # fmt: skip
             return False
+        if self._no_room.ends():
+            logger.info("there is room to follow the leader again")
         return True
 
     def _reserve(self, byte_count: int) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, NoReturn
 
 from kraftbase.checksum import crc32c
 from kraftbase.errors import ApiError, InvariantViolation, StorageError
-from kraftbase.files.files import Lock, join, parent_directory
+from kraftbase.files.files import Lock, Space, join, parent_directory
 from raft.core.types import Offset
 from raft.storage.batch import CRC_BYTES, decode_batch
 from raft.storage.frame import BATCH_KIND, HEAD, HEAD_BYTES, MAGIC, NO_CRC, Frame, decode_frame
@@ -288,6 +288,10 @@ class UnchangedFiles:
             raise StorageError(f"cannot remove {path}: there is no such file")
         self._made.discard(path)
         self._removed.add(path)
+
+    def space(self, path: str) -> Space:
+        """Refused."""
+        _refuse_change(path)
 
     def try_lock(self, path: str) -> Lock | None:
         """Refused."""

@@ -141,8 +141,9 @@ class RunWriter:
                 self._obstacle.passing_reason = None
                 self._end(None)
             case StoreUnavailable():
+                if self._obstacle.passing_reason is None:
+                    logger.error("committed records wait to be applied", reason=str(error))
                 self._obstacle.passing_reason = str(error)
-                logger.error("committed records wait to be applied", reason=str(error))
                 if isinstance(error, WriteAheadLogHeld):
                     self._wait()
                 else:

@@ -81,8 +81,9 @@ class SnapshotLoader:
 
     def _ended(self, error: BaseException | None) -> None:
         if isinstance(error, StoreUnavailable | OutOfSpace):
+            if self._obstacle.passing_reason is None:
+                logger.error("a snapshot waits to be loaded", reason=str(error))
             self._obstacle.passing_reason = str(error)
-            logger.error("a snapshot waits to be loaded", reason=str(error))
             self._runtime.call_later(LOADING_PAUSE_MS, self._try)
             return
         if error is None:

@@ -38,6 +38,7 @@ def broker_to_record(broker: BrokerDescription) -> RegisterBrokerRecord:
             SupportedFeature(name=found.name, min_level=found.min_level, max_level=found.max_level)
             for found in broker.features
         ],
+        older_log_dirs=map(id_to_bytes, broker.older_log_dirs),
     )
 
 
@@ -53,6 +54,7 @@ def broker_from_record(record: RegisterBrokerRecord) -> BrokerDescription:
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(map(id_to_text, record.log_dirs)),
         features=tuple(FeatureLevels(found.name, found.min_level, found.max_level) for found in record.features),
+        older_log_dirs=tuple(map(id_to_text, record.older_log_dirs)),
     )
 
 

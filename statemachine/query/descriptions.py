@@ -80,6 +80,8 @@ class BrokerDescription:
     in_controlled_shutdown: bool
     log_dirs: tuple[str, ...]
     features: tuple[FeatureLevels, ...] = ()
+    older_log_dirs: tuple[str, ...] = ()
+    """Those of its log directories that were older copies when it registered (CT-38)."""
 
 
 @dataclass(frozen=True, slots=True)

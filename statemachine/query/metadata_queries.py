@@ -127,7 +127,7 @@ def list_brokers(connection: sqlite3.Connection) -> list[BrokerDescription]:
     """All registered brokers by id."""
     rows = connection.execute(
         "SELECT broker_id, broker_epoch, incarnation_id, listeners, rack, fenced, in_controlled_shutdown, log_dirs,"
-        " features FROM brokers ORDER BY broker_id"
+        " features, older_log_dirs FROM brokers ORDER BY broker_id"
     )
     return [
         BrokerDescription(
@@ -140,6 +140,7 @@ def list_brokers(connection: sqlite3.Connection) -> list[BrokerDescription]:
             in_controlled_shutdown=bool(row[6]),
             log_dirs=tuple(json.loads(row[7])),
             features=tuple(FeatureLevels(**feature) for feature in json.loads(row[8])),
+            older_log_dirs=tuple(json.loads(row[9])),
         )
         for row in rows
     ]

@@ -34,7 +34,7 @@ class PartitionOutcome:
     code: ErrorCode
     """NONE: it was done."""
     message: str
-    """Why it was not done, and what to do; empty if it was."""
+    """Why it was not done, and what to do. If it was, what there is to know of it; mostly empty."""
 
 
 # --- ISRs -------------------------------------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ class Changes:
         if table is TOPICS:
             self._new_topics.add(key)
         if table.kind is not None:
-            self._effects += (b"set", table.name.encode(), record.SerializeToString(deterministic=True))  # type: ignore[attr-defined]
+            self._effects += (b"set", table.name.encode(), table.digested(record))
 
     def remove(self, table: Table[R], key: Key) -> None:
         """Remove the record with that key."""

@@ -219,6 +219,8 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     if record.HasField("fenced"):
         broker.fenced = record.fenced
         broker.unclean_shutdown &= record.fenced  # what it may have lost is cleared before it is unfenced
+        if not record.fenced and broker.HasField("last_unfenced_epoch"):
+            broker.last_unfenced_epoch = broker.broker_epoch
     if record.HasField("in_controlled_shutdown"):
         broker.in_controlled_shutdown = record.in_controlled_shutdown
     if record.HasField("log_dirs"):

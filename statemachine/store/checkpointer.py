@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from kraftbase.said_once import SaidOnce
 from raft.shell.runtime import OnDone, Runtime, Timer
 from statemachine.store.store_port import StorePort
 from statemachine.store.write_ahead_log import START_OVER_BYTES_MIN, WARN_BYTES
@@ -45,6 +46,7 @@ class Checkpointer:
         self._store = store
         self._runtime = runtime
         self._is_running = False
+        self._failures = SaidOnce()
         self._after_attempt: list[Callable[[], None]] = []
         """What waits for the end of the present attempt."""
         self._must_be_still = False
@@ -179,10 +181,11 @@ class Checkpointer:
     def _end(self, error: BaseException | None) -> None:
         match error:
             case None:
-                pass
+                self._failures.ends()
             case sqlite3.Error():
-                reason = str(error)
-                logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=reason)
+                if self._failures.begins():
+                    reason = str(error)
+                    logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=reason)
                 self._leave_it()
             case _:
                 self._fault = error

@@ -10,6 +10,7 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from kraftbase.errors import StorageError
+from kraftbase.said_once import SaidOnce
 from raft.core.types import LeaderAndEpoch, Offset
 from raft.shell.runtime import Runtime, Timer
 from statemachine.store.scrub import RottenDatabase
@@ -71,6 +72,7 @@ class SnapshotGenerator:
         """Those who have asked for one of at least that much."""
         self._timer: Timer | None = None
         self._has_failed = False
+        self._failures = SaidOnce()
         self._is_shut_down = False
         self._on_closed: Callable[[], None] = lambda: None
         self._on_taken: Callable[[], None] = lambda: None
@@ -151,6 +153,7 @@ class SnapshotGenerator:
         if taken is not None:
             self._bytes_at_last = bytes_before
             self._has_failed = False
+            self._failures.ends()
             self._last_end_offset = taken.snapshot_id.offset
             self._on_taken()
             if taken.is_new:
@@ -178,8 +181,8 @@ class SnapshotGenerator:
         failure = StorageError(f"the snapshot could not be taken: {error}")
         waiting, self._waiting = self._waiting, []
         if not self._is_shut_down:
-            if not waiting:
-                logger.error("no snapshot was taken", reason=str(failure))
+            if not waiting and self._failures.begins():
+                logger.error("no snapshot was taken; it is tried again", reason=str(failure))
             self._has_failed = True
             self._wait(RETRY_MS)
         for _, on_taken in waiting:

@@ -15,7 +15,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -68,13 +68,25 @@ class MetadataStore:
         """Whether each run that is applied leaves a delta to take."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
-        self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
+        try:
+            self._queries = QueryLane("kraftlog-query", path, self._read_seconds_max)
+        except BaseException:
+            self._stop_using()
+            raise
         self._statements = StatementLane(path)
 
     def _start_using(self, database: Database) -> None:
-        self._tables = MetadataTables(database.conn, name=str(self.path))
-        self._reader = open_reader(self.path)
-        self._write_ahead_log = WriteAheadLog(self.path)
+        with ExitStack() as opened:
+            opened.callback(database.conn.close)
+            self._tables = MetadataTables(database.conn, name=str(self.path))
+            self._reader = opened.enter_context(closing(open_reader(self.path)))
+            self._write_ahead_log = WriteAheadLog(self.path)
+            opened.pop_all()
+
+    def _stop_using(self) -> None:
+        self._reader.close()
+        self._tables.connection.close()
+        self._write_ahead_log.close()
 
     @classmethod
     def open(
@@ -101,7 +113,11 @@ class MetadataStore:
             cls._set_aside(path, str(error))
             database = open_database(path, cluster_id)
         store = cls(path, cluster_id, database, read_max_ms)
-        store._start_over_at_open()
+        try:
+            store._start_over_at_open()
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @staticmethod
@@ -119,9 +135,7 @@ class MetadataStore:
 
     def _close_connections(self) -> None:
         self._queries.close_connection()
-        self._reader.close()
-        self._tables.connection.close()
-        self._write_ahead_log.close()
+        self._stop_using()
 
     def _open_again(self, database: Database) -> None:
         self._start_using(database)

@@ -42,6 +42,8 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
         features_to_json(record.features),
         int(record.unclean_shutdown),
         ids_to_json(tuple(record.cordoned_log_dirs)),
+        record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
+        ids_to_json(tuple(record.older_log_dirs)),
     )
 
 
@@ -60,6 +62,8 @@ def _broker_from_row(row: Row) -> RegisterBrokerRecord:
         features=features_from_json(row[8]),
         unclean_shutdown=bool(row[9]),
         cordoned_log_dirs=ids_from_json(row[10]),
+        last_unfenced_epoch=row[11],
+        older_log_dirs=ids_from_json(row[12]),
     )
 
 
@@ -78,8 +82,11 @@ BROKERS: Final = Table[RegisterBrokerRecord](
         "features",
         "unclean_shutdown",
         "cordoned_log_dirs",
+        "last_unfenced_epoch",
+        "older_log_dirs",
     ),
     kind="register_broker",
+    undigested=("last_unfenced_epoch", "older_log_dirs"),
     key_of=lambda record: (record.broker_id,),
     to_row=_broker_to_row,
     from_row=_broker_from_row,

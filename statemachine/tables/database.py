@@ -34,11 +34,18 @@ EMPTY_DIGEST: Final = "00" * 16
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT)
 
 MIGRATIONS: Final = Migrations("kraftlog")
-KNOWN_MIGRATIONS: Final = ("0004_tables", "0005_row_sums", "0006_records_of_a_kafka", "0007_log_directories")
+KNOWN_MIGRATIONS: Final = (
+    "0004_tables",
+    "0005_row_sums",
+    "0006_records_of_a_kafka",
+    "0007_log_directories",
+    "0008_older_log_directories",
+)
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
 configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
-records that only Kafka uses; 0006 had no view of log directories."""
+records that only Kafka uses; 0006 had no view of log directories; 0007 did not know which registration's disks a
+broker has."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -99,6 +106,15 @@ def add_log_directories(database: Database) -> None:
     """A view more."""
     if not database["log_directories"].exists():
         database.execute(LOG_DIRECTORIES_VIEW)
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[4])
+def add_older_log_directories(database: Database) -> None:
+    """Of a broker that registered before, nothing is known."""
+    known = {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}
+    for column in ("last_unfenced_epoch INTEGER", "older_log_dirs TEXT NOT NULL DEFAULT '[]'"):
+        if column.split()[0] not in known:
+            database.execute(f"ALTER TABLE brokers ADD COLUMN {column}")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

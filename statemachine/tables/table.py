@@ -64,6 +64,8 @@ class Table(Generic[R]):
     """Of an index: the condition on its rows."""
     partition_of: Callable[[R], Key] | None = None
     """The key of the partition that a row is derived from, if it is."""
+    undigested: tuple[str, ...] = ()
+    """Fields of its records that no digest covers, because nodes of the version before do not keep them."""
 
     def __repr__(self) -> str:
         return f"Table({self.name} by {', '.join(self.key)})"
@@ -190,6 +192,17 @@ class Table(Generic[R]):
             raise TypeError(f"{self} has no records of its own")
         fields: dict[str, Any] = {self.kind: value}
         return MetadataRecord(**fields)
+
+    def digested(self, value: R) -> bytes:
+        """The bytes of a record that digests cover."""
+        message: Any = value
+        if self.undigested:
+            message = type(message)()
+            message.CopyFrom(value)
+            for name in self.undigested:
+                message.ClearField(name)
+        encoded: bytes = message.SerializeToString(deterministic=True)
+        return encoded
 
 
 def _marks(count: int) -> str:

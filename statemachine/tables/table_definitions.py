@@ -57,7 +57,9 @@ TABLE_STATEMENTS: Final = (
         log_dirs TEXT NOT NULL,
         features TEXT NOT NULL,
         unclean_shutdown INTEGER NOT NULL,
-        cordoned_log_dirs TEXT NOT NULL DEFAULT '[]'
+        cordoned_log_dirs TEXT NOT NULL DEFAULT '[]',
+        last_unfenced_epoch INTEGER,
+        older_log_dirs TEXT NOT NULL DEFAULT '[]'
     ) STRICT
     """,
     """

@@ -141,15 +141,23 @@ def holding(broker_id: int) -> Condition[PartitionRecord]:
     )
 
 
-def counting_on(broker_ids: Collection[int], lost_data: Collection[int]) -> Condition[PartitionRecord]:
-    """Of partitions: one of `broker_ids` is in sync, or one of `lost_data` is eligible to lead."""
-    in_sync, eligible = frozenset(broker_ids), frozenset(lost_data)
+def counting_on(
+    broker_ids: Collection[int], lost_data: Collection[int], older: Collection[int] = ()
+) -> Condition[PartitionRecord]:
+    """Of partitions: one of `broker_ids` is in sync, one of `lost_data` is eligible to lead, or one of `older` is that
+    or the last known leader."""
+    in_sync, eligible, known = frozenset(broker_ids), frozenset({*lost_data, *older}), frozenset(older)
 
     def holds(partition: PartitionRecord) -> bool:
-        return not (in_sync.isdisjoint(partition.isr) and eligible.isdisjoint(partition.eligible_leader_replicas))
+        return not (
+            in_sync.isdisjoint(partition.isr)
+            and eligible.isdisjoint(partition.eligible_leader_replicas)
+            and known.isdisjoint(partition.last_known_elr)
+        )
 
-    sql = f"({_has_one('isr', len(in_sync))} OR {_has_one('eligible_leader_replicas', len(eligible))})"
-    return Condition(sql, (*in_sync, *eligible), holds)
+    columns = {"isr": in_sync, "eligible_leader_replicas": eligible, "last_known_elr": known}
+    sql = " OR ".join(_has_one(column, len(those)) for column, those in columns.items())
+    return Condition(f"({sql})", (*in_sync, *eligible, *known), holds)
 
 
 def _has_one(column: str, count: int) -> str:

@@ -40,6 +40,7 @@ MIN_ISR: Final = "min.insync.replicas"
 MIN_ISR_DEFAULT: Final = "1"
 NUM_PARTITIONS: Final = "num.partitions"
 NUM_PARTITIONS_DEFAULT: Final = "1"
+PRODUCER_EXPIRATION: Final = "producer.id.expiration.ms"
 REPLICATION_FACTOR: Final = "default.replication.factor"
 REPLICATION_FACTOR_DEFAULT: Final = "1"
 REMOTE_COPY_DISABLE: Final = "remote.log.copy.disable"
@@ -170,7 +171,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     NUM_PARTITIONS: Definition(_INT_FROM_1, NUM_PARTITIONS_DEFAULT),
     "num.recovery.threads.per.data.dir": Definition(_INT_FROM_1, "2"),
     "num.replica.fetchers": Definition(_INT_FROM_1, "1"),
-    "producer.id.expiration.ms": Definition(_INT_FROM_1, "86400000"),
+    PRODUCER_EXPIRATION: Definition(_INT_FROM_1, "86400000"),
     "remote.fetch.max.wait.ms": Definition(_INT_FROM_1, "500"),
     "remote.list.offsets.request.timeout.ms": Definition(_LONG_FROM_1, "30000"),
     "remote.log.index.file.cache.total.size.bytes": Definition(_LONG_FROM_1, "1073741824"),

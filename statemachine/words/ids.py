@@ -20,6 +20,8 @@ UNASSIGNED_DIRECTORY: Final = (1).to_bytes(ID_BYTES, "big")
 """The directory of a replica whose broker has more than one and has not reported which one it took."""
 LOST_DIRECTORY: Final = (2).to_bytes(ID_BYTES, "big")
 """The directory of a replica whose broker knows only that the one it was in has failed."""
+DAMAGED_DIRECTORY: Final = (3).to_bytes(ID_BYTES, "big")
+"""Our own: of a replica that is the only one with its records, and whose log is damaged: it leads uncleanly or not."""
 
 
 @lru_cache(maxsize=16_384)

@@ -13,6 +13,7 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands import cluster_admin
 from raft.node import Node
 from tests.kraftlog.whole_nodes import WholeNodes
+from tests.raft.nodes import PATIENT
 from tests.statemachine.waiting import until
 
 WAIT_SECONDS = 60
@@ -25,7 +26,7 @@ class AcknowledgingNodes(WholeNodes):
         super().__init__(base, voter_count=3)
         self.nodes: dict[int, Node] = {}
         self.acknowledged: set[str] = set()
-        self.settings: dict[str, Any] = {}
+        self.settings: dict[str, Any] = {"quorum": PATIENT}
         """Fields of every node's configuration."""
 
     def path(self, node_id: int) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -95,12 +96,17 @@ def test_without_kafka_it_is_skipped_with_the_reason(tmp_path: Path) -> None:
     assert "make peers" in finished.output
 
 
-def test_a_file_that_is_no_report_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_report_is_an_error_of_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka, and the Java for it, are found; neither is started."""
     file = tmp_path / "wrong.json"
     file.write_text('{"sequences": [{"seed": 1, "steps": [{"step": "Nothing"}]}]}')
     jars = tmp_path / "kafka"
     jars.mkdir()
     (jars / "kafka_2.13-4.3.0.jar").touch()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(0o755)
+    monkeypatch.setenv("PATH", os.pathsep.join((str(java.parent), os.environ["PATH"])))
     finished = kraftlog("difftest", "--steps", file, "--peers", tmp_path)
     assert (finished.code, finished.output) == (1, "")
     assert finished.errors.startswith("error: INVALID_REQUEST: ")

@@ -14,19 +14,18 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from tests.java import JARS, needs_kafka
 from tests.kraftlog.command_line import environment, running_brokers
 from tests.paths import ROOT
 from tests.process.conftest import addresses, running
 
-JARS: Final = ROOT / "build" / "peers" / "kafka"
 SPARK_JARS: Final = ROOT / "build" / "peers" / "spark"
-TOOLS: Final = JARS / "kafka-tools-4.3.0.jar"
 COUNT: Final = 1_000
 TIMEOUT_SECONDS: Final = 120.0
 
 pytestmark = [
     pytest.mark.process,
-    pytest.mark.skipif(not TOOLS.exists(), reason=f"{TOOLS.relative_to(ROOT)} is missing; `make peers` fetches it"),
+    needs_kafka,
 ]
 
 

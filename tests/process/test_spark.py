@@ -21,6 +21,7 @@ def test_what_spark_counts_is_what_every_nodes_sqlite_holds(ask, cluster: LocalC
         assert ask("topics", "create", f"counted-{number}", "--partitions", 3, "--replication-factor", 2).code == 0
     assert ask("topics", "delete", "counted-1").code == 0
     assert ask("topics", "create", "counted-1", "--replication-factor", 1, "--config", "retention.ms=1").code == 0
+    asyncio.run(cluster.wait_until_level())
     exported = ask("export", "--to", tmp_path / "export", "--output", "json").json()
     asyncio.run(cluster.wait_until_applied(exported["EndOffset"]))
     reported = kraftlog("report", "--from", tmp_path / "export", "--output", "json", timeout=350)

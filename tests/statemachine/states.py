@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,10 +20,14 @@ from tests.statemachine.builders import CLUSTER_ID
 
 
 class Metadata(MetadataState):
-    """A state that takes records: `commit` puts them into the database, `append` into the overlay."""
+    """A state that takes records: `commit` puts them into the database, `append` into the overlay.
+
+    Its connection is closed when nothing refers to the state.
+    """
 
     def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self.connection.close)
         create_in(self.connection, CLUSTER_ID)
         self._store = SimpleNamespace(reader=self.connection, applied_end_offset=0)
         self.overlay = Overlay(cast(Any, self._store))
@@ -51,3 +56,17 @@ def metadata(*records: MetadataRecord, version: int = METADATA_VERSION_LATEST) -
     """A cluster of that metadata.version with `records` committed."""
     level = MetadataRecord(feature_level=FeatureLevelRecord(name=METADATA_VERSION, level=version))
     return Metadata().commit(level, *records)
+
+
+_kept: list[Metadata] = []
+
+
+def database_of(*records: MetadataRecord) -> sqlite3.Connection:
+    """The database of such a cluster, open until the test has ended."""
+    _kept.append(metadata(*records))
+    return _kept[-1].connection
+
+
+def close_databases() -> None:
+    """Close what `database_of` has opened."""
+    _kept.clear()

@@ -117,11 +117,38 @@ class AdminClient:
         previous_broker_epoch: int | None = None,
         timeout_ms: int | None = None,
     ) -> int:
-        """Register a broker and return its epoch; it is fenced until it sends heartbeats. Raises ApiError.
+        """As `registration`, and return the broker's epoch. Raises ApiError."""
+        answer = await self.registration(
+            broker_id,
+            listeners,
+            rack=rack,
+            cluster_id=cluster_id,
+            incarnation_id=incarnation_id,
+            log_dirs=log_dirs,
+            previous_broker_epoch=previous_broker_epoch,
+            timeout_ms=timeout_ms,
+        )
+        return answer.broker_epoch
+
+    async def registration(
+        self,
+        broker_id: int,
+        listeners: Iterable[BrokerListener | tuple[str, str, int]],
+        *,
+        rack: str | None = None,
+        cluster_id: str | None = None,
+        incarnation_id: str | None = None,
+        log_dirs: Sequence[str] | None = None,
+        previous_broker_epoch: int | None = None,
+        log_dir_epochs: Sequence[int] = (),
+        timeout_ms: int | None = None,
+    ) -> admin_pb2.RegisterBrokerResponse:
+        """Register a broker; it is fenced until it sends heartbeats. Raises ApiError.
 
         It may take `timeout_ms` if that is less than the client's. Ids that are not given are generated.
         `previous_broker_epoch` is what a broker found on its disk after a clean shutdown; without it, a broker that was
-        registered before may have lost records (KIP-966).
+        registered before may have lost records (KIP-966). `log_dir_epochs` are what a broker that keeps its epoch in
+        its log directories found in each of them, -1 for none; the answer names those that are older copies (CT-38).
         """
         request = admin_pb2.RegisterBrokerRequest(
             broker_id=broker_id,
@@ -138,9 +165,10 @@ class AdminClient:
                 for found in SUPPORTED
             ],
             previous_broker_epoch=previous_broker_epoch,
+            log_dir_epochs=log_dir_epochs,
         )
         result = await self._change(admin_pb2.Operation(register_broker=request), timeout_ms)
-        return result.register_broker.broker_epoch
+        return result.register_broker
 
     async def broker_heartbeat(
         self,

@@ -50,6 +50,19 @@ ADMINISTRATOR: Final = "__admin_client"
 """The client id with which Kafka lets everybody write to internal topics."""
 
 NO_OFFSET: Final = -1
+WITHOUT_LOG_START: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""After every other error, such as OUT_OF_ORDER_SEQUENCE_NUMBER, the answer says where the log starts, as Kafka's."""
 NO_LEADER: Final = LeaderIdAndEpoch()
 """In most answers: nobody may change it."""
 
@@ -208,7 +221,7 @@ class ProduceApi:
             current_leader = self._current_leader(request, topic, part.index, leaders)
         return PartitionProduceResponse(
             index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=str(error),
-            current_leader=current_leader,
+            log_start_offset=_start_of(part.partition, code), current_leader=current_leader,
         )  # fmt: skip
 
     def _current_leader(
@@ -338,3 +351,10 @@ class _PendingProduce:
         if self._timer is not None:
             self._timer.cancel()
         self._api.answer(self._request, self._topics, self._reply)
+
+
+def _start_of(partition: Partition | None, code: int) -> int:
+    """What the answer says after an error of where the log starts."""
+    if partition is None or partition.log is None or code in WITHOUT_LOG_START:
+        return NO_OFFSET
+    return partition.log.log_start_offset

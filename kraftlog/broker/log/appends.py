@@ -8,7 +8,7 @@ codec of its producer (DB-85).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -20,7 +20,7 @@ from kraftlog.broker.log.formats.batch_header import (
     read_headers,
     unpack_header,
 )
-from kraftlog.broker.log.producer_states import Origin
+from kraftlog.broker.log.producer_states import Origin, ProducerBatch
 from kraftlog.broker.log.segment import BatchPlace
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
@@ -52,8 +52,15 @@ class Appended(NamedTuple):
         return self.last_offset + 1
 
 
-def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now_ms: int) -> BatchHeader:
-    """The header of the one batch in the records of a request (DB-84). Raises ApiError, then nothing is to be written.
+def check_produced(
+    data: Buffer, config: PartitionLogConfig, origin: Origin, now_ms: int,
+    duplicate_of: Callable[[BatchHeader], ProducerBatch | None],
+) -> tuple[BatchHeader, ProducerBatch | None]:  # fmt: skip
+    """The header of the one batch in the records of a request (DB-84), and the batch in the log that it duplicates.
+
+    Raises ApiError, then nothing is to be written. A duplicate need not agree with settings and clocks as they are now:
+    it did when it was stored. A producer that was told otherwise would send its records again under other sequences,
+    or tell its user that they are not in the log (DB-71).
 
     INVALID_RECORD for no whole batch, several, another format than magic 2, a header that contradicts itself or is not
     for a client to write, and records without keys for a compacted topic. CORRUPT_MESSAGE for a length or magic that
@@ -73,6 +80,20 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the records' magic is {header.magic}, which no format has")
     if LENGTH_END + header.batch_length != size:
         _check_size(header, size)
+    known = duplicate_of(header) if header.producer_id >= 0 and not header.is_control else None
+    if known is None:
+        _check_limits(size, config)
+    if not has_right_crc(header, data):
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
+    _check_header(header, size, origin)
+    if known is None:
+        _check_timestamps(header, config, now_ms)
+        if config.is_compacted and not header.is_compressed:
+            _check_keys(data, header)
+    return header, known
+
+
+def _check_limits(size: int, config: PartitionLogConfig) -> None:
     if size > config.max_message_bytes:
         raise ApiError(
             ErrorCode.MESSAGE_TOO_LARGE,
@@ -83,13 +104,6 @@ def check_produced(data: Buffer, config: PartitionLogConfig, origin: Origin, now
             ErrorCode.RECORD_LIST_TOO_LARGE,
             f"the batch has {size} bytes, more than the topic's segment.bytes of {config.segment_bytes}",
         )
-    if not has_right_crc(header, data):
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
-    _check_header(header, size, origin)
-    _check_timestamps(header, config, now_ms)
-    if config.is_compacted and not header.is_compressed:
-        _check_keys(data, header)
-    return header
 
 
 def _check_size(header: BatchHeader, size: int) -> None:

@@ -115,14 +115,11 @@ class CutRecords:
         Consider a cut at offset 10 in epoch 7, which begins at 12 in the leader's log. With offset 12 committed, no
         replica can be elected cleanly that has another record there.
         """
-        for file in [of for of in self._files if not of.is_committed and _is_over(of, high_watermark, epochs)]:
-            self._files.remove(file)
-            self._remove(file)
+        for file in list(self._files):
+            if not file.is_committed and epochs.is_committed(file.leader_epoch, high_watermark):
+                self._files.remove(file)
+                self._remove(file)
 
     def _remove(self, file: CutFile) -> None:
         with contextlib.suppress(StorageError):  # the next start sees it again
             self._handles.remove(join(self._directory, file.name))
-
-
-def _is_over(file: CutFile, high_watermark: int, epochs: LeaderEpochs) -> bool:
-    return any(epoch >= file.leader_epoch and start < high_watermark for epoch, start in epochs.entries())

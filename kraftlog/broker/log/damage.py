@@ -8,29 +8,28 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.names import DAMAGED_SUFFIX
 
 
+def _remedy(directory: str) -> str:
+    partition = directory.rsplit("/", 1)[-1]
+    return (
+        "The partition is offline on this broker, and nothing of it was deleted. If another replica leads it, restart"
+        " this broker, which copies it anew; if none does, put the files back as they were, or see what `kraftlog"
+        f" log-dirs accept-loss {partition}` would give up"
+    )
+
+
 class DamagedSegment(CorruptLog):
     """A segment has damage that no crash leaves. `path` is its log; the partition is offline on this broker."""
 
     def __init__(self, path: str, position: int, what: str) -> None:
-        super().__init__(
-            f"{path} is damaged at byte {position}: {what}. The partition is offline on this broker, and nothing of it"
-            " was deleted. If another replica leads it, restart this broker, which copies it anew; if none does, put"
-            " the segment back as it was"
-        )
+        super().__init__(f"{path} is damaged at byte {position}: {what}. {_remedy(parent_directory(path))}")
         self.path = path
 
 
 class DamagedLog(CorruptLog):
-    """A log lacks what the inventory, or a checkpoint, says that it has."""
+    """A log lacks what the inventory, or a checkpoint, says that it has; the partition is offline on this broker."""
 
     def __init__(self, directory: str, reason: str) -> None:
-        partition = directory.rsplit("/", 1)[-1]
-        super().__init__(
-            f"the log in {directory} is damaged: {reason}. Nothing of it was deleted. If another replica leads the"
-            " partition, restart this broker, which copies the log anew. If none can, put the files back as they were,"
-            f" or see what `kraftlog log-dirs accept-loss {partition}` would give up"
-        )
-        self.reason = reason
+        super().__init__(f"the log in {directory} is damaged: {reason}. {_remedy(directory)}")
 
 
 def set_segment_aside(handles: FileHandles, path: str) -> None:

@@ -7,12 +7,13 @@ So after a crash it claims nothing that the disk does not have.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.errors import CorruptLog, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.damage import DamagedLog
@@ -67,18 +68,27 @@ class DirectoryRecords:
 
     @classmethod
     def read(cls, files: FileSystem, path: str, directory_id: UUID) -> DirectoryRecords:
-        """Read the inventory and the checkpoints, while `.kafka_cleanshutdown` is as the last broker left it.
+        """Read the inventory and the checkpoints. Changes nothing.
 
         Raises StorageError, also for damaged log start offsets if there is no inventory.
         """
         records = cls(files, path, Inventory.read(files, path, directory_id))
-        records._checkpoints.read(has_inventory=bool(records._inventory.entries))
+        try:
+            records._checkpoints.read(has_inventory=bool(records._inventory.entries))
+        except StorageError:
+            records.release()
+            raise
         return records
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """What of each log was committed at the last checkpoint."""
         return self._checkpoints.high_watermarks
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those that the inventory has, in whatever state their logs are."""
+        return list(self._inventory.entries)
 
     def entry(self, partition: TopicPartition) -> LogEntry | None:
         """What the inventory has of a partition."""
@@ -92,25 +102,26 @@ class DirectoryRecords:
         Raises CorruptLog if its topic id is not readable, and the inventory does not have it either.
         """
         entry = self._settle_topic_id(partition, names)
-        recovery_point = self._checkpoints.recovery_points.get(partition, 0)
-        log_start_offset = self._checkpoints.log_starts.get(partition, 0)
-        is_clean = self._was_shut_down_cleanly
+        checkpointed = Known(
+            recovery_point=self._checkpoints.recovery_points.get(partition, 0),
+            log_start_offset=self._checkpoints.log_starts.get(partition, 0),
+            high_watermark=self._checkpoints.high_watermarks.get(partition, 0),
+            was_shut_down_cleanly=self._was_shut_down_cleanly,
+        )
         if entry is None:
-            return Known(
-                recovery_point=recovery_point, log_start_offset=log_start_offset, was_shut_down_cleanly=is_clean
-            )
+            return checkpointed
+        found = replace(
+            checkpointed, recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry
+        )
         # After a crash the checkpoints may be a minute older.
-        is_behind = not is_clean and log_start_offset <= entry.log_start_offset
-        if not is_behind and (log_start_offset, recovery_point) != (entry.log_start_offset, entry.recovery_point):
+        is_behind = not self._was_shut_down_cleanly and checkpointed.log_start_offset <= found.log_start_offset
+        if not is_behind and replace(checkpointed, entry=entry) != found:
             logger.warning(
                 "checkpoints differ from the inventory, which holds", log=directory_name(partition), path=self._path,
-                log_start_offset=log_start_offset, inventory_log_start_offset=entry.log_start_offset,
-                recovery_point=recovery_point, inventory_recovery_point=entry.recovery_point,
+                log_start_offset=checkpointed.log_start_offset, inventory_log_start_offset=found.log_start_offset,
+                recovery_point=checkpointed.recovery_point, inventory_recovery_point=found.recovery_point,
             )  # fmt: skip
-        return Known(
-            recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry,
-            was_shut_down_cleanly=is_clean,
-        )  # fmt: skip
+        return found
 
     def _settle_topic_id(self, partition: TopicPartition, names: Collection[str]) -> LogEntry | None:
         """Find out which topic a log is of; returns what the inventory has of it."""
@@ -142,8 +153,8 @@ class DirectoryRecords:
             write_new_file(self._files, path, encode_partition_metadata(topic_id))
         except OutOfSpace as error:
             logger.warning("a log's topic id is not written again", path=path, reason=str(error))
-            return
-        logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
+        else:
+            logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
 
     def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:
         """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
@@ -156,10 +167,18 @@ class DirectoryRecords:
                 self.write_topic_id(partition, topic_id)  # as Kafka does with a log that has none
             return
         if entry.topic_id == topic_id:
+            self.write_topic_id(partition, topic_id)  # first: a damaged log is no stray, either
             reason = missing_segments(entry, {} if segments is None else segments)
             if reason:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
-            self.write_topic_id(partition, topic_id)
+
+    def start(self) -> None:
+        """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`."""
+        self._inventory.start()
+        path = join(self._path, CLEAN_SHUTDOWN_NAME)
+        if self._files.exists(path):
+            self._files.remove(path)
+            self._files.fsync_directory(self._path)
 
     # --- what the logs have become ------------------------------------------------------------------------------------
 
@@ -259,6 +278,20 @@ class DirectoryRecords:
             self._inventory.save({partition: None})
         except OutOfSpace as error:
             logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
+
+    def accepted(self, partition: TopicPartition, end_offset: int, *, is_empty: bool) -> int:
+        """A damaged log goes on with what it has, up to `end_offset`; returns where it starts.
+
+        An empty one starts at its end: no offset is given out twice.
+        """
+        self._disputed.pop(partition, None)
+        entry = self._inventory.entries.get(partition)
+        if partition not in self.topic_ids and entry is not None:
+            self.write_topic_id(partition, entry.topic_id)
+        start_offset = self._checkpoints.log_starts.get(partition, 0) if entry is None else entry.log_start_offset
+        start_offset = end_offset if is_empty else min(start_offset, end_offset)
+        self.about_to_start_over(partition, start_offset)
+        return start_offset
 
     def forget_checkpoints(self, partition: TopicPartition) -> None:
         """The log is gone."""

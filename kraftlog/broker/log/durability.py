@@ -26,7 +26,7 @@ class Durability:
 
     def __init__(
         self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
-        producers: ProducerHistory, epochs_are_saved_below: int,
+        producers: ProducerHistory, epochs_are_saved_below: int, now_ms: int,
     ) -> None:  # fmt: skip
         """Of a log that was just opened: what a start has read is durable, but for what a full disk had no room for."""
         self.recovery_point = segments.last.end_offset
@@ -43,7 +43,7 @@ class Durability:
         self._flushing_base_offset = self._named_base_offset
         self._pending: PendingFlush | None = None
         # Of what is not flushed, when the first was appended; None if no append waits for a flush to begin.
-        self._waiting_since_ms = 0 if self._unflushed else None
+        self._waiting_since_ms = now_ms if self._unflushed else None
         self._flushing_since_ms: int | None = None
         self._flushing_producer_files: set[str] = set()
 
@@ -121,9 +121,11 @@ class Durability:
             self._unflushed.append(closed)
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut at `end_offset`, durably."""
-        last_base_offset = self._segments.last.base_offset
-        self._unflushed = [segment for segment in self._unflushed if segment.base_offset < last_base_offset]
+        """The log was cut at `end_offset`, or begins anew there, durably."""
+        first_base_offset, last_base_offset = self._segments.first.base_offset, self._segments.last.base_offset
+        self._unflushed = [
+            segment for segment in self._unflushed if first_base_offset <= segment.base_offset < last_base_offset
+        ]
         self.recovery_point = min(self.recovery_point, end_offset)
         self.names_are_durable()
         self._flushing_base_offset = last_base_offset
@@ -133,7 +135,9 @@ class Durability:
             self._pending.end_offset = min(self._pending.end_offset, self.recovery_point)
             # A closed segment that is the last one again takes more, which this flush does not cover.
             self._pending.segments = tuple(
-                segment for segment in self._pending.segments if segment.base_offset < last_base_offset
+                segment
+                for segment in self._pending.segments
+                if first_base_offset <= segment.base_offset < last_base_offset
             )
 
     def removed_below(self, base_offset: int) -> None:

@@ -47,6 +47,8 @@ class Known:
     recovery_point: int = 0
     """Everything below was flushed."""
     log_start_offset: int = 0
+    high_watermark: int = 0
+    """Everything below was committed; the log may have lost some of it."""
     entry: LogEntry | None = None
     """Of the inventory, if it counts and is about this log."""
     was_shut_down_cleanly: bool = False

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from kraftbase.errors import ApiError, ErrorCode, FlushFailed, OutOfSpace, StorageError
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.partition_log import PartitionLog
 from raft.shell.flusher import Flusher
@@ -67,12 +67,12 @@ class LogFlushes:
 class GroupCommit:
     """The appends of one directory that wait to be durable.
 
-    `on_failure` is called with a StorageError or FlushFailed after which the directory is not used any more;
-    `on_segments_flushed` with a log that has gone on in another segment, when that is durable.
+    `on_failure` is called with a StorageError or FlushFailed of a flush; after all but OutOfSpace the directory is not
+    used any more. `on_segments_flushed` is called with a log that has gone on in another segment, when that is durable.
     """
 
     def __init__(
-        self, runtime: Runtime, on_failure: Callable[[BaseException], None],
+        self, runtime: Runtime, on_failure: Callable[[BaseException], object],
         on_segments_flushed: Callable[[PartitionLog], None],
     ) -> None:  # fmt: skip
         self._on_failure = on_failure
@@ -166,8 +166,7 @@ class GroupCommit:
             if log.durability.pending is flush:
                 log.durability.abandon_flush(flush)
         self._is_requested = False
-        if not isinstance(error, OutOfSpace):
-            self._on_failure(error)
+        self._on_failure(error)
         self.fail_all(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)))
         if not isinstance(error, StorageError | FlushFailed):
             raise error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from kraftbase.errors import ApiError, CorruptLog, ErrorCode, FlushFailed, OutOfSpace, StorageError
+from kraftbase.errors import ApiError, CorruptLog, ErrorCode, FlushFailed, StorageError
 from kraftlog.broker.log.log_host import LogHost
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -48,6 +48,6 @@ class LogHealth:
         if isinstance(error, CorruptLog):
             self._offline_reason = str(error)
             self._host.partition_damaged(self._partition, error)
-        elif not isinstance(error, OutOfSpace):
-            self._host.fail(error)
+        else:
+            return self._host.refusal(error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

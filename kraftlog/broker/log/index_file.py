@@ -3,19 +3,26 @@
 New entries are kept in memory until `write`: at a roll, a flush and a close. What a crash takes of them is made again
 from the log, since a start reads the segments that were not flushed. Kafka maps an index of the last segment into
 memory at its largest size, which its file then has, as zeros; here a file is as long as its entries.
+
+Entries have no checksum. Who uses one compares it with the log, and raises WrongIndex if the two differ.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from kraftbase.errors import CorruptLog
-from kraftbase.files.files import File, join
+from kraftbase.errors import CorruptLog, OutOfSpace, StorageError
+from kraftbase.files.files import TEMPORARY_SUFFIX, File, join, write_new_file
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
 from kraftlog.broker.log.formats.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
+
+
+class WrongIndex(CorruptLog):
+    """An index does not agree with the log of its segment. The log is right; the index has to be made again."""
 
 
 class OffsetPosition(NamedTuple):
@@ -50,16 +57,14 @@ class IndexFile:
         return not self._unwritten
 
     def entry(self, index: int) -> tuple[int, int]:
-        """An entry. Raises StorageError."""
+        """An entry. Raises StorageError; WrongIndex if the file has become shorter, or is gone."""
         size = self._packing.size
         if index >= self._written_count:
             first, second = self._packing.unpack_from(self._unwritten, (index - self._written_count) * size)
             return first, second
-        data = self._handles.get(self.path).read_at(index * size, size)
+        data = self._file().read_at(index * size, size)
         if len(data) < size:
-            raise CorruptLog(
-                f"{self.path} has become shorter: entry {index} is missing. Restart the broker: it is rebuilt"
-            )
+            raise WrongIndex(f"{self.path} has become shorter: entry {index} is missing")
         first, second = self._packing.unpack(data)
         return first, second
 
@@ -101,8 +106,36 @@ class IndexFile:
         else:
             self._unwritten.clear()
             self._written_count = entry_count
-            self._handles.get(self.path).truncate(entry_count * self._packing.size)
+            self._file().truncate(entry_count * self._packing.size)
         self.entry_count = entry_count
+
+    def forget(self) -> None:
+        """Forget all entries, and what is in the file: others are added now, and `write_anew` follows."""
+        self._unwritten.clear()
+        self.entry_count = self._written_count = 0
+
+    def write_anew(self) -> None:
+        """Replace the file by one with the entries, durably. Raises StorageError, FlushFailed.
+
+        Without room there is no file: the entries stay in memory, and the next start makes it again.
+        """
+        self._handles.drop(self.path)
+        try:
+            write_new_file(self._handles.files, self.path, bytes(self._unwritten))
+        except OutOfSpace:
+            for path in (self.path + TEMPORARY_SUFFIX, self.path):
+                self._handles.remove(path)
+        else:
+            self._written_count = self.entry_count
+            self._unwritten.clear()
+
+    def _file(self) -> File:
+        try:
+            return self._handles.get(self.path)
+        except StorageError:
+            if self._handles.files.exists(self.path):
+                raise
+            raise WrongIndex(f"{self.path} is missing") from None
 
     def _open(self) -> File:
         files = self._handles
@@ -122,11 +155,11 @@ class OffsetIndex:
         """Note that the batch that ends at an offset begins at a position."""
         self.file.add(last_offset - self._base_offset, position)
 
-    def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry that is not above the offset: the batch with it begins there or later."""
+    def lookup(self, offset: int) -> OffsetPosition | None:
+        """The last entry that is not above the offset: the batch with it begins there or later. None: there is none."""
         index = self.file.last_not_above(offset - self._base_offset)
         if index < 0:
-            return OffsetPosition(self._base_offset, 0)
+            return None
         relative, position = self.file.entry(index)
         return OffsetPosition(self._base_offset + relative, position)
 
@@ -149,21 +182,25 @@ class TimeIndex:
         """The last entry; no timestamp at the base offset if there is none."""
         if not self.file.entry_count:
             return TimestampOffset(NO_TIMESTAMP, self._base_offset)
-        timestamp_ms, relative = self.file.entry(self.file.entry_count - 1)
-        return TimestampOffset(timestamp_ms, self._base_offset + relative)
+        return self._entry(self.file.entry_count - 1)
 
     def add(self, largest: TimestampOffset) -> None:
         """Note the largest timestamp so far, if it is larger than the last one noted."""
         if largest.timestamp_ms > self.last.timestamp_ms:
             self.file.add(largest.timestamp_ms, largest.offset - self._base_offset)
 
-    def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """The last entry that is not above the timestamp: up to its offset nothing is newer than that."""
+    def lookup(self, timestamp_ms: int) -> Sequence[TimestampOffset]:
+        """The last two entries that are not above the timestamp, as far as there are any.
+
+        Up to the offset of each nothing is newer than its timestamp. That cannot be seen in the log without reading all
+        that comes before, so two entries have to say it: if only one of them is wrong, the lower offset is right still.
+        """
         index = self.file.last_not_above(timestamp_ms)
-        if index < 0:
-            return TimestampOffset(NO_TIMESTAMP, self._base_offset)
-        found_ms, relative = self.file.entry(index)
-        return TimestampOffset(found_ms, self._base_offset + relative)
+        return [self._entry(at) for at in range(max(0, index - 1), index + 1)]
+
+    def _entry(self, index: int) -> TimestampOffset:
+        timestamp_ms, relative = self.file.entry(index)
+        return TimestampOffset(timestamp_ms, self._base_offset + relative)
 
     def truncate(self, end_offset: int) -> None:
         """Drop the entries of batches that end at `end_offset` or later."""

@@ -22,7 +22,7 @@ from uuid import UUID
 import structlog
 
 from kraftbase.errors import OutOfSpace, StorageError
-from kraftbase.files.files import File, FileSystem, join, read_whole, write_new_file
+from kraftbase.files.files import File, FileSystem, join, parent_directory, read_whole, write_new_file
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.formats.inventory import (
     InventoryContent,
@@ -64,9 +64,9 @@ class Inventory:
 
     @classmethod
     def read(cls, files: FileSystem, directory: str, directory_id: UUID) -> Inventory:
-        """Read it, and note that the directory is in use; without entries if it is missing or does not count.
+        """Read it; without entries if it is missing or does not count. Changes nothing.
 
-        To be called while `.kafka_cleanshutdown` is still as the last broker left it. Raises StorageError.
+        Raises StorageError, also if it is another directory's.
         """
         inventory = cls(files, directory, directory_id)
         if not files.exists(inventory._path):
@@ -76,28 +76,38 @@ class Inventory:
             inventory._check_counts(content, join(directory, CLEAN_SHUTDOWN_NAME))
         except MalformedBytes as error:
             logger.warning("an inventory is made anew from the logs and the checkpoints", reason=str(error))
-            files.remove(inventory._path)  # it must not count at a later start, either
-            files.fsync_directory(directory)
             return inventory
         inventory.entries, inventory._byte_count = content.entries, content.byte_count
-        try:
-            inventory._append(encode_start())
-        except OutOfSpace as error:
-            # If this process is killed before there is room, the next start has no inventory: so it is after a crash.
-            logger.warning("an inventory is not continued", reason=str(error))
         return inventory
 
+    def start(self) -> None:
+        """Note that the directory is in use, before `.kafka_cleanshutdown` is removed. Raises StorageError."""
+        if self._byte_count:
+            try:
+                self._append(encode_start())
+            except OutOfSpace as error:
+                # If this process is killed before there is room, the inventory does not count at the next start.
+                logger.warning("an inventory is not continued", reason=str(error))
+        elif self._files.exists(self._path):
+            self._files.remove(self._path)  # it does not count now, and must not later
+            self._files.fsync_directory(parent_directory(self._path))
+
     def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
-        """Raise MalformedBytes if the inventory is another directory's, or the directory was used without it since."""
+        """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
+
+        Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
+        replica here for one that has lost its records.
+        """
+        clean = read_whole(self._files, clean_path) if self._files.exists(clean_path) else None
+        reason = why_it_does_not_count(content, content.directory_id, clean)
+        if reason:
+            raise MalformedBytes(self._path, reason)
         if content.directory_id != self._directory_id:
-            raise MalformedBytes(self._path, f"it is of the log directory {uuid_to_text(content.directory_id)}")
-        if self._files.exists(clean_path):
-            epoch = content.shutdown_epoch
-            counts = epoch is not None and read_whole(self._files, clean_path) == encode_clean_shutdown(epoch)
-        else:
-            counts = content.is_running
-        if not counts:
-            raise MalformedBytes(self._path, "another program has used the log directory since it was written")
+            right = uuid_to_text(content.directory_id)
+            raise StorageError(
+                f"meta.properties says directory.id={uuid_to_text(self._directory_id)}, and {self._path} is of the log"
+                f" directory {right}. Put directory.id={right} back; if the inventory is not of this one, remove it"
+            )
 
     def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
         """Write the file anew, durably. Raises StorageError."""
@@ -165,6 +175,21 @@ class Inventory:
     def release(self) -> None:
         """Close the file."""
         self._close()
+
+
+def why_it_does_not_count(content: InventoryContent, directory_id: UUID, clean_shutdown: bytes | None) -> str:
+    """Why an inventory says nothing about its directory; empty if it counts.
+
+    `clean_shutdown`: the content of `.kafka_cleanshutdown`, None if there is none.
+    """
+    if content.directory_id != directory_id:
+        return f"it is of the log directory {uuid_to_text(content.directory_id)}"
+    if clean_shutdown is None:
+        counts = content.is_running
+    else:
+        epoch = content.shutdown_epoch
+        counts = epoch is not None and clean_shutdown == encode_clean_shutdown(epoch)
+    return "" if counts else "another program has used the log directory since it was written"
 
 
 def decode_clean_shutdown(data: bytes) -> int | None:

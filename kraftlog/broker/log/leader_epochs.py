@@ -66,6 +66,10 @@ class LeaderEpochs:
         known = self._entries[higher - 1][0] if higher else epoch
         return EpochEnd(known, self._entries[higher][1])
 
+    def is_committed(self, epoch: int, high_watermark: int) -> bool:
+        """Whether a record of that epoch, or of a later one, is below the high watermark."""
+        return any(known >= epoch and start < high_watermark for known, start in self._entries)
+
     def epoch_of(self, offset: int) -> int:
         """The epoch of the record at an offset, or -1."""
         after = bisect_right(self._entries, offset, key=lambda entry: entry[1])

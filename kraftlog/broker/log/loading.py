@@ -33,6 +33,7 @@ from kraftlog.broker.log.formats.names import (
     offset_in_name,
 )
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
+from kraftlog.broker.log.old_log import finish_start_over
 from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.segment import Segment
@@ -59,6 +60,8 @@ class LoadedLog:
     epochs: LeaderEpochs
     producers: ProducerHistory
     log_start_offset: int
+    high_watermark: int
+    """From the log's start to its end."""
     epochs_are_saved_below: int
     """From here on the file of epochs may lack what batches show: there was no room to write it."""
     torn_bytes: int
@@ -72,8 +75,9 @@ class Loader:
 
     def __init__(
         self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
-        on_progress: Callable[[RecoveryProgress], None],
+        on_progress: Callable[[RecoveryProgress], None], about_to_start_over: Callable[[int], None],
     ) -> None:  # fmt: skip
+        """`about_to_start_over` is called with an offset before the log gives up what it has, and begins there."""
         self._handles = handles
         self._files: FileSystem = handles.files
         self._directory = directory
@@ -81,6 +85,7 @@ class Loader:
         self._known = known
         self._now_ms = now_ms
         self._on_progress = on_progress
+        self._about_to_start_over = about_to_start_over
         self._segments: list[Segment] = []
         self._epochs = LeaderEpochs()
         self._are_epochs_known = False
@@ -90,6 +95,9 @@ class Loader:
 
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
+        start_offset = self._known.log_start_offset
+        if finish_start_over(self._handles, self._directory, start_offset, self._about_to_start_over):
+            self._known = Known(log_start_offset=start_offset)
         names = self._files.list_directory(self._directory)
         self._refuse_damaged(names)
         self._tidy(names)
@@ -111,10 +119,13 @@ class Loader:
         if reason:
             raise DamagedLog(self._directory, reason)
         self._settle_epochs(log_start_offset, end_offset)
+        high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
         producers = ProducerHistory(self._handles, self._directory)
-        producers.load(self._segments, end_offset, replay_from=self._replay_from)
+        producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
+        producers.sync()
         return LoadedLog(
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
             epochs_are_saved_below=end_offset if self._save_epochs() else min(self._known.recovery_point, end_offset),
             torn_bytes=self._torn_bytes, names=names,
         )  # fmt: skip
@@ -205,9 +216,8 @@ class Loader:
     def _find_end(self, segment: Segment) -> bool:
         """Find the offset at which the last segment ends; whether its bytes end there."""
         end_offset, end_position = segment.base_offset, 0
-        start = segment.offsets.lookup(segment.base_offset + RELATIVE_OFFSET_MAX).position
         try:
-            for position, header in segment.batches(start):
+            for position, header in segment.batches_before(segment.base_offset + RELATIVE_OFFSET_MAX):
                 end_offset, end_position = header.last_offset + 1, position + header.size_bytes
                 if self._epochs.latest < header.leader_epoch and self._are_epochs_known:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
@@ -323,6 +333,7 @@ class Loader:
             reason = lost_end(self._known, self._segments[-1].end_offset)
             if reason:
                 raise DamagedLog(self._directory, reason)
+            self._about_to_start_over(start_offset)
             for segment in reversed(self._segments):
                 for suffix in SEGMENT_SUFFIXES:
                     self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
@@ -351,7 +362,7 @@ class Loader:
                 for _, header in segment.batches(0):
                     if header.leader_epoch > self._epochs.latest:
                         self._epochs.assign(header.leader_epoch, header.base_offset)
-        self._epochs.truncate_end(end_offset + 1)  # an epoch without records may begin at the end
+        self._epochs.truncate_end(end_offset)  # also one without records: its leader may have known it alone
         self._epochs.truncate_start(log_start_offset)
 
 

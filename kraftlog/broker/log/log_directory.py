@@ -18,15 +18,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 import structlog
 
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
+from kraftlog.broker.log.accepted_loss import DamagedFiles
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
-from kraftlog.broker.log.directory_records import DirectoryRecords
+from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
@@ -43,11 +46,13 @@ from kraftlog.broker.log.formats.names import (
     PARTITION_METADATA_NAME,
     deleted_directory_name,
     directory_name,
+    is_any_stray_directory,
     is_deleted_directory,
     is_stray_directory,
     partition_in_name,
     stray_directory_name,
 )
+from kraftlog.broker.log.full_disk import FullDisk
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
 from kraftlog.broker.log.inventory import decode_clean_shutdown
 from kraftlog.broker.log.loading import Loader, RecoveryProgress
@@ -57,6 +62,9 @@ from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
+
+
+STRAYS_NAMED: Final = 5
 
 
 def _no_progress(_: RecoveryProgress) -> None:
@@ -84,7 +92,8 @@ class LogDirectory:
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
-        self.commits = GroupCommit(runtime, self.fail, self.note)
+        self._full_disk = FullDisk(path)
+        self.commits = GroupCommit(runtime, self.refusal, self.note)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._files = files
         self._handles = handles
@@ -129,28 +138,31 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None] = _no_progress,
     ) -> None:
         """Open every log that is there. One that is damaged is left offline. Raises StorageError, FlushFailed."""
-        path = join(self.path, CLEAN_SHUTDOWN_NAME)
-        if self._files.exists(path):
-            self._files.remove(path)  # before anything changes
-            self._files.fsync_directory(self.path)
-        for name in self._files.list_directory(self.path):
+        self.records.start()
+        names = self._files.list_directory(self.path)
+        strays = [name for name in names if is_any_stray_directory(name)]
+        if strays:
+            logger.warning(
+                "logs that were set aside are kept: delete those that nobody needs", path=self.path, count=len(strays),
+                first=strays[:STRAYS_NAMED],
+            )  # fmt: skip
+        for name in names:
             partition = partition_in_name(name)
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)
-        self._restore_high_watermarks()
+        self._lower_high_watermarks()
         self.records.begin(self.logs)
 
-    def _restore_high_watermarks(self) -> None:
-        """What was committed at the last checkpoint is committed, as far as the log has it still (DB-24).
+    def _lower_high_watermarks(self) -> None:
+        """Take what a crash has taken from the logs from the checkpoint, too (DB-24).
 
-        What a crash has taken is taken from the checkpoint at once. Consider one of 10, and a log that ends at 6 after
-        the power was lost: it gets two other records, and the power is lost again. These are not committed.
+        Consider one of 10, and a log that ends at 6 after the power was lost: it gets two other records, and the power
+        is lost again. These are not committed.
         """
         kept = {}
         for partition, offset in self.records.high_watermarks.items():
             log = self.logs.get(partition)
             if log is not None:
-                log.advance_high_watermark(min(offset, log.log_end_offset))
                 kept[partition] = min(offset, log.log_end_offset)
         self.records.save_high_watermarks(kept)
 
@@ -180,7 +192,8 @@ class LogDirectory:
         on_progress: Callable[[RecoveryProgress], None],
     ) -> PartitionLog:
         path = join(self.path, directory_name(partition))
-        loaded = Loader(self._handles, path, config, known, now_ms, on_progress).load()
+        about_to_start_over = partial(self.records.about_to_start_over, partition)
+        loaded = Loader(self._handles, path, config, known, now_ms, on_progress, about_to_start_over).load()
         log = PartitionLog(self._handles, path, partition, config, loaded, self)
         self.logs[partition] = log
         return log
@@ -291,6 +304,7 @@ class LogDirectory:
         self.check_online()
         try:
             self.records.write_checkpoints(self.logs)
+            self._full_disk.checkpoint_written()
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -302,7 +316,11 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def note(self, log: PartitionLog) -> None:
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
+        return self._runtime.wall_clock_ms()
+
+    def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         try:
             if self.logs.get(log.partition) is log:
@@ -386,13 +404,49 @@ class LogDirectory:
             except (StorageError, FlushFailed) as error:
                 raise self.refusal(error) from error
 
+    # --- going on without what is lost --------------------------------------------------------------------------------
+
+    def damaged_files(self, partition: TopicPartition) -> DamagedFiles:
+        """The files of a partition's log. Raises StorageError."""
+        path = join(self.path, directory_name(partition))
+        return DamagedFiles(self._handles, path, self.records.entry(partition))
+
+    def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig, now_ms: int) -> PartitionLog:
+        """Have a damaged log go on with what is left of it; durable. It is said what is lost.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        self.check_online()
+        path = join(self.path, directory_name(partition))
+        try:
+            found, entry = self.damaged_files(partition), self.records.entry(partition)
+            losses = found.losses()
+            found.mend()
+            start_offset = self.records.accepted(partition, found.end_offset, is_empty=not found.base_offsets)
+            known = Known(recovery_point=max(found.base_offsets, default=0), log_start_offset=start_offset)
+            log = self._open_log(partition, known, config, now_ms, _no_progress)
+            log.flush()
+            self.records.note([log])
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
+        self.damaged.pop(partition, None)
+        self._damaged_at_start.discard(partition)
+        logger.error(
+            "a damaged log goes on without what is lost", log=path, log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset, was_flushed_up_to=None if entry is None else entry.recovery_point,
+            lost=[f"{one.start_offset} to {one.end_offset - 1}" for one in losses],
+        )  # fmt: skip
+        return log
+
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
         """Whether a log is damaged, and was so already when the directory was opened."""
         return partition in self._damaged_at_start
 
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""
-        if not isinstance(error, OutOfSpace):
+        if isinstance(error, OutOfSpace):
+            self._full_disk.refused(error)
+        else:
             self.fail(error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kraftbase.errors import CorruptLog
+from kraftbase.errors import ApiError, CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
 
 if TYPE_CHECKING:
-    from kraftlog.broker.log.directory_records import DirectoryRecords
-    from kraftlog.broker.log.partition_log import PartitionLog
+    from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 
 
 class LogHost(Protocol):
@@ -20,12 +19,16 @@ class LogHost(Protocol):
         """Why the directory is not used any more; empty if it is."""
         ...
 
-    def fail(self, error: BaseException) -> None:
-        """A file could not be read or written: the directory is offline from now on."""
+    def refusal(self, error: BaseException) -> ApiError:
+        """What to answer when a file could not be read or written; the directory is offline then, unless it is full."""
         ...
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
+        ...
+
+    def wall_clock_ms(self) -> int:
+        """The machine's clock."""
         ...
 
     @property
@@ -33,7 +36,7 @@ class LogHost(Protocol):
         """What the directory's files say of the log, which changes before the log's own files do."""
         ...
 
-    def note(self, log: PartitionLog) -> None:
+    def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
         ...
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, StorageError
+from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.uuids import random_uuid, uuid_to_text
-from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
+from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
@@ -26,9 +26,6 @@ from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
-
-PRODUCER_EXPIRATION_MS = DAY_MS
-"""Kafka's `producer.id.expiration.ms`."""
 
 
 class LogManager:
@@ -185,6 +182,13 @@ class LogManager:
                 log=name, kept_as=kept_as, path=directory.path,
             )  # fmt: skip
 
+    def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig) -> PartitionLog:
+        """Have a damaged log go on with what is left of it. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        directory = self.directory_of(partition)
+        if directory is None or partition not in directory.damaged:
+            return self.log_of(partition)
+        return directory.accept_loss(partition, config, self._runtime.wall_clock_ms())
+
     def set_copies_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
         """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
 
@@ -220,6 +224,17 @@ class LogManager:
                     continue
                 if finding is Finding.STRAY:
                     self._set_stray_aside(directory, partition)
+        self._forget_missing_strays(topic_id_of)
+
+    def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+        """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
+        for directory in self.online:
+            for partition in directory.records.partitions:
+                if self.directory_of(partition) is None and topic_id_of(partition) is None:
+                    try:
+                        directory.forget_missing(partition)
+                    except ApiError as error:
+                        logger.error("a log is not forgotten", log=directory_name(partition), reason=str(error))
 
     def _set_stray_aside(self, directory: LogDirectory, partition: TopicPartition) -> None:
         name = directory_name(partition)
@@ -239,10 +254,42 @@ class LogManager:
     # --- from time to time --------------------------------------------------------------------------------------------
 
     def maintain(self) -> int:
-        """Delete what retention no longer keeps, forget old producers, flush what is due; returns deleted segments.
+        """Delete what retention no longer keeps, flush what is due; returns how many segments were deleted.
 
         Kafka looks every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
         """
+        now_ms = self._retention_now_ms()
+        deleted = 0
+        for directory in self.online:
+            try:
+                directory.remove_deleted()
+            except ApiError as error:
+                _warn("deleted partitions are not removed", error, path=directory.path)
+            for log in list(directory.logs.values()):
+                if directory.offline_reason:
+                    break
+                try:
+                    log.remove_old_log_without_room()
+                    deleted += log.delete_old_segments(now_ms).segment_count
+                except ApiError as error:
+                    _warn("retention has to wait", error, directory=log.directory)
+                if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
+                    directory.commits.wait(log, log.log_end_offset, lambda error: None)
+        return deleted
+
+    def forget_producers(self, expiration_ms: int) -> int:
+        """Forget the producers of each log that have appended nothing to it for so long; returns how many (DB-70).
+
+        Kafka looks every `producer.id.expiration.check.interval.ms`.
+        """
+        now_ms = self._retention_now_ms()
+        return sum(
+            log.producers.states.expire(now_ms, expiration_ms)
+            for directory in self.online for log in directory.logs.values()
+        )  # fmt: skip
+
+    def _retention_now_ms(self) -> int:
+        """The time to delete and forget by."""
         was_on_trial = self._clock.is_on_trial
         now_ms = self._clock.now_ms(self._runtime.wall_clock_ms(), self._runtime.now_ms())
         if self._clock.is_on_trial and not was_on_trial:
@@ -250,23 +297,7 @@ class LogManager:
                 "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
                 clock_ms=self._runtime.wall_clock_ms(), retention_clock_ms=now_ms,
             )  # fmt: skip
-        deleted = 0
-        for directory in self.online:
-            try:
-                directory.remove_deleted()
-            except ApiError as error:
-                logger.warning("deleted partitions are not removed", path=directory.path, reason=str(error))
-            for log in list(directory.logs.values()):
-                if directory.offline_reason:
-                    break
-                try:
-                    deleted += log.delete_old_segments(now_ms).segment_count
-                except ApiError as error:
-                    logger.warning("retention has to wait", directory=log.directory, reason=str(error))
-                log.producers.states.expire(now_ms, PRODUCER_EXPIRATION_MS)
-                if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
-                    directory.commits.wait(log, log.log_end_offset, lambda error: None)
-        return deleted
+        return now_ms
 
     def checkpoint(self) -> None:
         """Write the checkpoints of every directory, so that a start after a crash reads little."""
@@ -274,7 +305,7 @@ class LogManager:
             try:
                 directory.checkpoint()
             except ApiError as error:
-                logger.warning("checkpoints are not written", path=directory.path, reason=str(error))
+                _warn("checkpoints are not written", error, path=directory.path)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write what of each log is committed, so that a start need not find out again."""
@@ -282,7 +313,7 @@ class LogManager:
             try:
                 directory.checkpoint_high_watermarks()
             except ApiError as error:
-                logger.warning("high watermarks are not written", path=directory.path, reason=str(error))
+                _warn("high watermarks are not written", error, path=directory.path)
 
     def stop_due_flushes(self) -> None:
         """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
@@ -303,6 +334,12 @@ class LogManager:
                 is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
         return is_clean
+
+
+def _warn(event: str, error: ApiError, **where: str) -> None:
+    """Log what has to wait; of a full disk the directory has said it, once for all."""
+    if not isinstance(error.__cause__, OutOfSpace):
+        logger.warning(event, reason=str(error), **where)
 
 
 def _latest(log: PartitionLog | None) -> tuple[int, int]:

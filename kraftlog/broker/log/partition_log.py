@@ -34,6 +34,7 @@ from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
 from kraftlog.broker.log.log_host import LogHost
 from kraftlog.broker.log.log_reader import LogReader
+from kraftlog.broker.log.old_log import OldLog
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
@@ -63,18 +64,18 @@ class PartitionLog:
         self.producers: ProducerHistory = loaded.producers
         self.log_start_offset = loaded.log_start_offset
         """The first offset that may be read."""
-        self.high_watermark = loaded.log_start_offset
+        self.high_watermark = loaded.high_watermark
         """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
-        self.last_append_ms = 0
-        """When there was an append, by the clock that its caller gave."""
         self._handles = handles
         self._host = host
         self._segments = SegmentList(handles, directory, loaded.segments)
         self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
+        self._old_log = OldLog(handles, directory, loaded.names)
         self._health = LogHealth(partition, host)
         self.durability = Durability(
-            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below
-        )
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
+            host.wall_clock_ms(),
+        )  # fmt: skip
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
             handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset
@@ -105,9 +106,14 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it are only records of transactions that have ended, and are committed (DB-72)."""
+        """Below it are only records of transactions that have ended, and are committed (DB-72).
+
+        It is not below the log's start, though an open transaction may begin there.
+        """
         unstable = self.producers.states.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Everything below `offset` is committed; a lower one than before changes nothing."""
@@ -160,15 +166,14 @@ class PartitionLog:
         the disk has failed; then the log is as it was.
         """
         self._health.check()
-        header = check_produced(data, self.config, origin, now_ms)
+        header, known = check_produced(data, self.config, origin, now_ms, self.producers.states.duplicate_of)
+        if known is not None:
+            return Appended(
+                known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
+                self.log_start_offset, is_duplicate=True,
+            )  # fmt: skip
         marker: EndMarker | None = None
         if header.producer_id >= 0:
-            known = self.producers.states.duplicate_of(header) if not header.is_control else None
-            if known is not None:
-                return Appended(
-                    known.first_offset, known.last_offset, self._append_time(known.timestamp_ms), self.log_start_offset,
-                    is_duplicate=True,
-                )  # fmt: skip
             marker = self._marker_of(data, header)
             self.producers.states.check(header, origin, marker)
         base_offset, stored = self._segments.last.end_offset, writable(data)
@@ -203,6 +208,14 @@ class PartitionLog:
     def _append_time(self, now_ms: int) -> int:
         return now_ms if self.config.has_log_append_time else NO_TIMESTAMP
 
+    def _stored_append_time(self, offset: int) -> int:
+        """The time that a batch which is in the log was given; -1 if it keeps its own, or was deleted."""
+        if not self.config.has_log_append_time or offset < self.log_start_offset:
+            return NO_TIMESTAMP
+        with self._health:
+            found = self._segments.locate(offset)
+        return NO_TIMESTAMP if found is None else found[1].header.max_timestamp_ms
+
     def _marker_of(self, data: Buffer, header: BatchHeader) -> EndMarker | None:
         if not header.is_control or header.producer_id < 0:
             return None
@@ -227,12 +240,10 @@ class PartitionLog:
                     latest_epoch = header.leader_epoch
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 if header.producer_id >= 0:
-                    self.producers.append(segment, header, marker)
+                    self.producers.append(segment, header, marker, now_ms)
         except (StorageError, FlushFailed) as error:
             raise self._health.refusal(error) from error
-        self.last_append_ms = now_ms
         self.durability.appended(now_ms)
-        self.producers.states.end_offset = segment.end_offset
 
     def assign_epoch(self, leader_epoch: int) -> None:
         """This broker leads the partition in a new epoch, which begins at the log's end (DB-68)."""
@@ -251,7 +262,7 @@ class PartitionLog:
         file = self._handles.get(closed.path)
         if file.size() != closed.size_bytes:  # it was preallocated, or has a part of an append that found no room
             file.truncate(closed.size_bytes)
-        self.producers.snapshot(self.producers.states.end_offset)
+        self.producers.snapshot(base_offset)
         self.durability.before_roll(closed, base_offset)
         self._segments.add(base_offset, self.config, now_ms)
         self.durability.rolled(closed, base_offset)
@@ -277,7 +288,7 @@ class PartitionLog:
         if self.config.preallocates:
             self._handles.get(last.path).truncate(last.size_bytes)
         last.close_indexes()
-        self.producers.snapshot(self.producers.states.end_offset)
+        self.producers.snapshot(self.log_end_offset)
         self.durability.flush_whole()
 
     # --- truncating and deleting --------------------------------------------------------------------------------------
@@ -288,11 +299,18 @@ class PartitionLog:
             self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
         self.truncate(end_offset)
 
-    def forget_cut_records(self) -> None:
-        """Remove what was kept at truncations, if the high watermark shows that nobody can miss it."""
-        if len(self._cut_records):
+    def forget_kept_records(self) -> None:
+        """Remove what was kept when it was cut or started over, if the high watermark shows that nobody can miss it."""
+        if len(self._cut_records) or len(self._old_log):
             with self._health:
                 self._cut_records.forget(self.high_watermark, self.epochs)
+                self._old_log.forget(self.high_watermark, self.epochs)
+
+    def remove_old_log_without_room(self) -> None:
+        """Remove what it had before it started over, if less than a tenth of the disk is free."""
+        if len(self._old_log):
+            with self._health:
+                self._old_log.remove_without_room()
 
     def truncate(self, end_offset: int) -> None:
         """Cut the log to `end_offset`, or to before the batch that has it inside; durable when it returns.
@@ -302,10 +320,11 @@ class PartitionLog:
         """
         with self._health:
             if end_offset >= self.log_end_offset:
-                self.epochs.truncate_end(end_offset)
+                self.epochs.truncate_end(self.log_end_offset)
                 return
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
+                self._host.note(self)
                 return
             found = self._segments.locate(end_offset)
             cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
@@ -315,19 +334,30 @@ class PartitionLog:
                 self._segments.remove_last()
             self._segments.last.truncate(end_offset)
             self._settle_after_cut()
+            self._host.note(self)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and starts at `offset`. Durable. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         with self._health:
             self._start_over(offset)
+            self._host.note(self)
 
-    def _start_over(self, offset: int) -> None:
+    def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
+        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (R-20)."""
+        with self._health:
+            is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
+            self._start_over(offset, self._old_log if is_kept else None)
+            self._old_log.end()
+            self._host.note(self)
+
+    def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
         self._host.records.about_to_start_over(self.partition, offset)
-        self._segments.start_over(offset, self.last_append_ms)
+        self._segments.start_over(offset, self._host.wall_clock_ms(), old_log)
+        self.durability.removed_below(offset)
         self.epochs.clear()
-        self.producers.remove_all(offset)
+        self.producers.remove_all()
         self.log_start_offset = self.high_watermark = offset
         self._settle_after_cut()
 
@@ -345,10 +375,9 @@ class PartitionLog:
         end_offset = self.log_end_offset
         self.high_watermark = min(self.high_watermark, end_offset)
         self.epochs.truncate_end(end_offset)
-        self.producers.truncate(self._segments.from_offset(0), end_offset)
+        self.producers.truncate(self._segments.from_offset(0), end_offset, self.high_watermark)
         self._handles.files.fsync_directory(self.directory)
         self.durability.cut(end_offset)
-        self._host.note(self)
 
     def delete_records(self, offset: int) -> int:
         """Move the log's start to `offset`, or with HIGH_WATERMARK to that; durable. Returns the log's start.
@@ -374,17 +403,19 @@ class PartitionLog:
         self._health.check()
         if self.durability.pending is not None:
             return NOTHING  # it may be writing the file of epochs; the next round is soon
-        found = deletable(
-            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
-            high_watermark=self.high_watermark, now_ms=now_ms,
-        )  # fmt: skip
+        found = self._deletable(now_ms)
         if not found.segment_count:
             return found
         with self._health:
+            while self._segments.check_largest(found.segment_count):
+                found = self._deletable(now_ms)  # an index was wrong about how old a segment is
+            if not found.segment_count:
+                return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
-                self._handles.files.fsync_directory(self.directory)
-                self.durability.names_are_durable()
+            # The segment that becomes the first one may have been made since the last flush.
+            self._handles.files.fsync_directory(self.directory)
+            self.durability.names_are_durable()
             base_offset = self._segments.base_offset_of(found.segment_count)
             self._host.records.about_to_remove_below(self.partition, base_offset)
             self.durability.save_epochs()  # an epoch that begins below the start cannot be read from batches (DB-68)
@@ -393,6 +424,12 @@ class PartitionLog:
             self.durability.removed_below(base_offset)
             self.producers.remove_below(base_offset)
         return found
+
+    def _deletable(self, now_ms: int) -> Deletable:
+        return deletable(
+            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark, now_ms=now_ms,
+        )  # fmt: skip
 
     def _advance_start(self, offset: int) -> None:
         self.log_start_offset = offset

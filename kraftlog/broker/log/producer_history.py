@@ -7,14 +7,14 @@ not be durable: one that does not read back is removed, and an older one used, w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import join, read_whole
 from kraftlog.broker.log.file_handles import FileHandles
-from kraftlog.broker.log.formats.batch_header import BatchHeader
+from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP, BatchHeader
 from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction, decode_aborted
 from kraftlog.broker.log.formats.names import (
     PRODUCER_SNAPSHOT_SUFFIX,
@@ -24,7 +24,7 @@ from kraftlog.broker.log.formats.names import (
 )
 from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot, encode_snapshot
 from kraftlog.broker.log.producer_states import EndMarker, ProducerStates
-from kraftlog.broker.log.segment import Segment
+from kraftlog.broker.log.segment import BatchPlace, Segment
 from kraftlog.kafka.control_records import EndTxnMarker
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
@@ -42,6 +42,8 @@ class ProducerHistory:
         self._handles = handles
         self._directory = directory
         self._snapshots: list[int] = []
+        self._latest_ms = NO_TIMESTAMP
+        """No batch of the log was appended later: the time of the last append, or that of the start."""
         self._waiting: list[tuple[str, AbortedTransaction]] = []  # until there is room for them
         self._indexes: set[str] = set()
         """Paths of indexes of aborted transactions. Most logs have none, and a reader would look for each segment's."""
@@ -50,11 +52,15 @@ class ProducerHistory:
 
     # --- loading ------------------------------------------------------------------------------------------------------
 
-    def load(self, segments: Sequence[Segment], end_offset: int, replay_from: int | None) -> None:
+    def load(
+        self, segments: Sequence[Segment], end_offset: int, replay_from: int | None, high_watermark: int, now_ms: int
+    ) -> None:
         """Make the states of `end_offset` from the newest usable snapshot and the batches behind it.
 
         `replay_from` is the first offset whose aborted transactions may be missing in the indexes; None if none is.
+        When a batch that is read here was appended is not known: it counts as appended at `now_ms`.
         """
+        self._latest_ms = now_ms
         names = self._handles.files.list_directory(self._directory)
         offsets = [offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names]
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
@@ -63,43 +69,77 @@ class ProducerHistory:
         limit = end_offset if replay_from is None else replay_from
         for offset in [found for found in self._snapshots if found > limit]:
             self._remove(offset)
-        start_offset = self._load_newest(first_offset, limit)
+        start_offset = self._load_newest(self.states, first_offset, limit)
+        self._restore_ended(segments, high_watermark, start_offset)
         for segment in segments:
-            if segment.end_offset > start_offset:
-                self._replay(segment, start_offset)
-        self.states.end_offset = end_offset
+            self._replay(segment, start_offset, end_offset)
+        self.states.pass_high_watermark(high_watermark)
 
-    def _load_newest(self, first_offset: int, limit: int) -> int:
+    def _load_newest(self, states: ProducerStates, first_offset: int, limit: int) -> int:
+        """Load the newest snapshot up to `limit`; returns its offset, without one that of the first segment."""
         for offset in reversed(self._snapshots):
             if first_offset <= offset <= limit:
                 path = self._path_of(offset)
                 try:
-                    self.states.load(decode_snapshot(read_whole(self._handles.files, path), path), offset)
+                    states.load(decode_snapshot(read_whole(self._handles.files, path), path), self._latest_ms)
                 except MalformedBytes as error:
                     logger.warning("a snapshot of producers is not used", reason=str(error))
                     self._remove(offset)
                 else:
                     return offset
-        self.states.load((), first_offset)
+        states.load((), self._latest_ms)
         return first_offset
 
-    def _replay(self, segment: Segment, start_offset: int) -> None:
-        place = segment.locate(start_offset)
-        if place is None:
-            return
+    def _replay(self, segment: Segment, start_offset: int, end_offset: int) -> None:
         known = max((entry.last_offset for entry in self._aborted_in(segment)), default=-1)
-        for position, header in segment.batches(place.position):
+        for place, marker in self._produced(segment, start_offset, end_offset):
+            aborted = self.states.append(place.header, marker, self._latest_ms)
+            if aborted is not None and aborted.last_offset > known:
+                self._enter(segment, aborted)
+
+    def _restore_ended(self, segments: Sequence[Segment], high_watermark: int, snapshot_offset: int) -> None:
+        """Add the transactions to the states whose markers are before the snapshot, and not below the high watermark.
+
+        A snapshot has the transactions that are open, and not the first offset of one whose marker is not committed
+        yet, which holds the last stable offset, too (DB-72). Consider a transaction that begins at offset 3, its commit
+        at 8, a roll at 10, and a start that finds the high watermark 5: no reader of committed records may get 3.
+        """
+        if not any(
+            marker is not None
+            for segment in segments if high_watermark < snapshot_offset
+            for _, marker in self._produced(segment, high_watermark, snapshot_offset)
+        ):  # fmt: skip
+            return
+        earlier = ProducerStates()
+        start_offset = self._load_newest(earlier, segments[0].base_offset, high_watermark)
+        for segment in segments:
+            for place, marker in self._produced(segment, start_offset, snapshot_offset):
+                earlier.append(place.header, marker, self._latest_ms)
+        self.states.add_ended(earlier)
+
+    def _produced(
+        self, segment: Segment, start_offset: int, end_offset: int
+    ) -> Iterator[tuple[BatchPlace, EndMarker | None]]:
+        """The batches with a producer id from `start_offset` to before `end_offset`, and what markers say."""
+        first = segment.locate(start_offset) if segment.base_offset < end_offset else None
+        for place in segment.batches(first.position) if first is not None else ():
+            position, header = place
+            if header.base_offset >= end_offset:
+                return
             if header.producer_id >= 0:
-                marker = read_marker(segment.read(position, header.size_bytes), header) if header.is_control else None
-                aborted = self.states.append(header, marker)
-                if aborted is not None and aborted.last_offset > known:
-                    self._enter(segment, aborted)
+                yield (
+                    place,
+                    read_marker(segment.read(position, header.size_bytes), header) if header.is_control else None,
+                )
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def append(self, segment: Segment, header: BatchHeader, marker: EndMarker | None) -> None:
+    def append(self, segment: Segment, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> None:
         """Note a batch with a producer id that is in the segment now."""
-        aborted = self.states.append(header, marker)
+        while self._snapshots and self._snapshots[-1] > header.base_offset:
+            self._remove(self._snapshots[-1])  # of a roll behind a gap that found no room
+        self._latest_ms = now_ms
+        aborted = self.states.append(header, marker, now_ms)
         if aborted is not None:
             self._enter(segment, aborted)
 
@@ -121,8 +161,18 @@ class ProducerHistory:
             self._indexes.add(path)
             self._waiting.pop(0)
 
+    def sync(self) -> None:
+        """Make what a start has entered durable: the batches that it is made from are not read again."""
+        for path in sorted(self.unflushed):
+            self._handles.get(path).fsync()
+        if self.unflushed:
+            self._handles.files.fsync_directory(self._directory)
+        self.unflushed.clear()
+
     def snapshot(self, offset: int) -> None:
-        """Write a snapshot of the states, which are those of `offset`. Without room there is none."""
+        """Write a snapshot of the states, which are those of `offset`: no batch with a producer id is between the last
+        one and that. Without room there is none.
+        """
         if offset in self._snapshots:
             return
         path = self._path_of(offset)
@@ -162,7 +212,7 @@ class ProducerHistory:
 
     # --- truncating ---------------------------------------------------------------------------------------------------
 
-    def truncate(self, segments: Sequence[Segment], end_offset: int) -> None:
+    def truncate(self, segments: Sequence[Segment], end_offset: int, high_watermark: int) -> None:
         """The log was cut at `end_offset`; the names of snapshots that go are not durable."""
         self._waiting = [(path, entry) for path, entry in self._waiting if entry.last_offset < end_offset]
         self._forget_removed()
@@ -172,13 +222,13 @@ class ProducerHistory:
             if self._handles.files.exists(path):
                 self._handles.get(path).truncate(len(kept) * TRANSACTION_ENTRY.size)
                 self.unflushed.add(path)
-        self.load(segments, end_offset, None)
+        self.load(segments, end_offset, None, high_watermark, self._latest_ms)
 
-    def remove_all(self, offset: int) -> None:
-        """The log is empty and begins at `offset`; the names of snapshots that go are not durable."""
+    def remove_all(self) -> None:
+        """The log is empty; the names of snapshots that go are not durable."""
         for found in list(self._snapshots):
             self._remove(found)
-        self.states.load((), offset)
+        self.states.load((), self._latest_ms)
 
     def remove_below(self, offset: int) -> None:
         """Remove the snapshots of segments that are gone."""

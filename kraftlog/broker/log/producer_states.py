@@ -1,6 +1,7 @@
 """What a partition's log knows of its producers: which sequence comes next, and which transactions are open (KIP-98).
 
-All of it follows from the log's batches, in order. It is kept in snapshots so that not all of them have to be read.
+All of it but the times of appends follows from the log's batches, in order. Snapshots have it, so that a start need not
+read all of them.
 """
 
 from __future__ import annotations
@@ -45,7 +46,6 @@ class ProducerBatch(NamedTuple):
     last_sequence: int
     last_offset: int
     offset_delta: int
-    timestamp_ms: int
 
     @property
     def first_sequence(self) -> int:
@@ -65,38 +65,47 @@ class ProducerState:
     producer_id: int
     epoch: int = NO_EPOCH
     batches: deque[ProducerBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
-    timestamp_ms: int = NO_TIMESTAMP
+    appended_ms: int = NO_TIMESTAMP
+    """When its last batch or marker was appended, by this broker's clock. The producer's own timestamps say nothing of
+    that: records may be years old, or have none."""
     coordinator_epoch: int = NO_COORDINATOR
     transaction_first_offset: int = NO_OFFSET
 
-    def to_entry(self) -> ProducerEntry:
-        """As a snapshot has it."""
-        last = self.batches[-1] if self.batches else ProducerBatch(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
-        return ProducerEntry(
-            self.producer_id, self.epoch, last.last_sequence, last.last_offset, last.offset_delta,
-            self.timestamp_ms, self.coordinator_epoch, self.transaction_first_offset,
-        )  # fmt: skip
+    def to_entries(self) -> list[ProducerEntry]:
+        """As a snapshot has it: an entry for each batch, the oldest first, the open transaction in the last one only.
 
-    @classmethod
-    def from_entry(cls, entry: ProducerEntry) -> ProducerState:
-        """From a snapshot."""
-        state = cls(
-            entry.producer_id, entry.epoch, timestamp_ms=entry.timestamp_ms, coordinator_epoch=entry.coordinator_epoch,
-            transaction_first_offset=entry.transaction_first_offset,
-        )  # fmt: skip
-        if entry.last_offset >= 0:
-            state.batches.append(
-                ProducerBatch(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp_ms)
+        A stock Kafka keeps the last entry of a producer that has not expired. All of them have the same timestamp, so
+        that it drops all of them or none.
+        """
+        batches = list(self.batches) or [ProducerBatch(NO_SEQUENCE, NO_OFFSET, 0)]
+        return [
+            ProducerEntry(
+                self.producer_id, self.epoch, batch.last_sequence, batch.last_offset, batch.offset_delta,
+                self.appended_ms, self.coordinator_epoch,
+                self.transaction_first_offset if batch is batches[-1] else NO_OFFSET,
             )
-        return state
+            for batch in batches
+        ]  # fmt: skip
+
+    def take_entry(self, entry: ProducerEntry, now_ms: int) -> None:
+        """Take over the next entry of a snapshot. An entry without a timestamp counts as appended now.
+
+        A snapshot of Kafka, or of a version that kept one batch only, has one entry for each producer.
+        """
+        if self.epoch != entry.epoch:
+            self.batches.clear()
+            self.epoch = entry.epoch
+        self.appended_ms = entry.timestamp_ms if entry.timestamp_ms >= 0 else now_ms
+        self.coordinator_epoch = entry.coordinator_epoch
+        self.transaction_first_offset = entry.transaction_first_offset
+        if entry.last_offset >= 0:
+            self.batches.append(ProducerBatch(entry.last_sequence, entry.last_offset, entry.offset_delta))
 
 
 class ProducerStates:
-    """The producers of one partition, up to `end_offset`."""
+    """The producers of one partition."""
 
     def __init__(self) -> None:
-        self.end_offset = 0
-        """Everything below is in it."""
         self._producers: dict[int, ProducerState] = {}
         # Both by first offset, ascending: transactions begin in the order of offsets.
         self._open: dict[int, int] = {}  # to the producer
@@ -170,7 +179,7 @@ class ProducerStates:
                 f" (the last batch known has epoch {state.epoch}). A batch before it is missing",
             )
 
-    def append(self, header: BatchHeader, marker: EndMarker | None = None) -> AbortedTransaction | None:
+    def append(self, header: BatchHeader, marker: EndMarker | None, now_ms: int) -> AbortedTransaction | None:
         """Note that a batch with a producer id is in the log; returns what is to be entered in the index of aborts."""
         state = self._producers.get(header.producer_id)
         if state is None:
@@ -178,15 +187,12 @@ class ProducerStates:
         if state.epoch != header.producer_epoch:
             state.batches.clear()
             state.epoch = header.producer_epoch
-        state.timestamp_ms = header.max_timestamp_ms
-        self.end_offset = header.last_offset + 1
+        state.appended_ms = now_ms
         if marker is not None:
             return self._end(state, header, marker)
         if header.is_control:
             return None
-        state.batches.append(
-            ProducerBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp_ms)
-        )
+        state.batches.append(ProducerBatch(header.last_sequence, header.last_offset, header.last_offset_delta))
         if header.is_transactional and state.transaction_first_offset < 0:
             state.transaction_first_offset = header.base_offset
             self._open[header.base_offset] = header.producer_id
@@ -215,24 +221,36 @@ class ProducerStates:
             self._ended = {first: marker for first, marker in self._ended.items() if marker >= high_watermark}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers without an open transaction whose last batch is that old; returns how many they were."""
+        """Forget producers without an open transaction whose last append is so long ago; returns how many (DB-70)."""
         expired = [
             producer_id
             for producer_id, state in self._producers.items()
-            if state.transaction_first_offset < 0 and now_ms - state.timestamp_ms >= expiration_ms
+            if state.transaction_first_offset < 0 and now_ms - state.appended_ms >= expiration_ms
         ]
         for producer_id in expired:
             del self._producers[producer_id]
         return len(expired)
 
     def to_entries(self) -> list[ProducerEntry]:
-        """What a snapshot at `end_offset` has."""
-        return [state.to_entry() for state in self._producers.values()]
+        """What a snapshot has."""
+        return [entry for state in self._producers.values() for entry in state.to_entries()]
 
-    def load(self, entries: Iterable[ProducerEntry], end_offset: int) -> None:
-        """Take the place of what is known: from a snapshot, or from nothing, at an offset."""
-        self._producers = {entry.producer_id: ProducerState.from_entry(entry) for entry in entries}
+    def load(self, entries: Iterable[ProducerEntry], now_ms: int) -> None:
+        """Take the place of what is known: from a snapshot, or from nothing.
+
+        A snapshot does not have the transactions that have ended, and whose markers were not committed then: they are
+        for `add_ended`.
+        """
+        self._producers = {}
+        for entry in entries:
+            state = self._producers.get(entry.producer_id)
+            if state is None:
+                state = self._producers[entry.producer_id] = ProducerState(entry.producer_id)
+            state.take_entry(entry, now_ms)
         found = sorted((state.transaction_first_offset, state.producer_id) for state in self._producers.values())
         self._open = {first_offset: producer_id for first_offset, producer_id in found if first_offset >= 0}
         self._ended = {}
-        self.end_offset = end_offset
+
+    def add_ended(self, earlier: ProducerStates) -> None:
+        """Add the transactions that `earlier`, the states of an earlier offset brought up to here, knows as ended."""
+        self._ended |= earlier._ended

@@ -79,6 +79,18 @@ class SegmentScan:
         finally:
             file.close()
 
+    def skip_invalid(self) -> bool:
+        """Go on with `batches` at the next valid batch; returns False if there is none."""
+        file = self._files.open_to_read(self.path)
+        try:
+            behind = self._first_valid(file)
+        finally:
+            file.close()
+        if behind is None:
+            return False
+        self.end_position = behind
+        return True
+
     def _bytes_of_batch(self, piece: bytes, at: int) -> int:
         """How many bytes are needed to read the batch at a position of what has been read."""
         if len(piece) - at < BATCH_BYTES_MIN:

@@ -2,6 +2,10 @@
 
 The offset index has, for the batch before which more than `index.interval.bytes` were written since the last entry, its
 last offset and its position, as Kafka has it; so a search begins at most that much before what it looks for.
+
+Indexes have no checksums, so each entry is compared with the log where it is used. If they differ, both indexes are
+made again from the log. Consider an entry (120, 4096) of which a bit has changed: (120, 12288) would let a reader of
+offset 120 begin at the batch with offset 240, and never see what is between.
 """
 
 from __future__ import annotations
@@ -9,7 +13,10 @@ from __future__ import annotations
 import contextlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
+
+import structlog
 
 from kraftbase.checks import check
 from kraftbase.checksum import crc32c
@@ -18,18 +25,30 @@ from kraftbase.files.files import join
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
-from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, NO_TIMESTAMP, BatchHeader, read_header
+from kraftlog.broker.log.formats.batch_header import (
+    BATCH_BYTES_MIN,
+    NO_TIMESTAMP,
+    BatchHeader,
+    has_right_crc,
+    read_header,
+)
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from kraftlog.broker.log.formats.names import LOG_SUFFIX, file_name
-from kraftlog.broker.log.index_file import OffsetIndex, TimeIndex, TimestampOffset
+from kraftlog.broker.log.index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, WrongIndex
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
+
+logger = structlog.get_logger(__name__)
 
 SCAN_BYTES: Final = 16 * 1024
 """How much of the log is read at once to find a batch by the headers before it."""
 
 RECENT_BATCHES: Final = 64
 """Of so many of the last batches the positions stay in memory: readers at the log's end ask for them."""
+
+
+REBUILT_INDEX_INTERVAL_BYTES: Final = 4096
+"""Kafka's default of `index.interval.bytes`, for indexes that are made again while a log is in use."""
 
 
 class BatchPlace(NamedTuple):
@@ -43,8 +62,8 @@ class Segment:
     """The batches from `base_offset` to before `end_offset`."""
 
     def __init__(
-        self, handles: FileHandles, directory: str, base_offset: int, *, size_bytes: int = 0,
-        end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0, created_ms: int = 0,
+        self, handles: FileHandles, directory: str, base_offset: int, *, created_ms: int, size_bytes: int = 0,
+        end_offset: int | None = None, offset_entries: int = 0, time_entries: int = 0,
     ) -> None:  # fmt: skip
         """A segment whose file exists; the default values are those of a new one."""
         self.base_offset = base_offset
@@ -57,7 +76,8 @@ class Segment:
         self.created_ms = created_ms
         """When this process has begun to know the segment, by its own clock."""
         self.largest = self.times.last
-        """The largest timestamp."""
+        """The largest timestamp, if `check_largest` was called since a start."""
+        self._is_largest_checked = not size_bytes
         self._handles = handles
         self._first_timestamp_ms: int | None = None
         self._bytes_since_entry = 0
@@ -193,12 +213,51 @@ class Segment:
         if newest is not None and newest.base_offset <= offset:
             return BatchPlace(self.size_bytes - newest.size_bytes, newest)
         start = self._recent.get(offset)
-        if start is None:
-            start = self.offsets.lookup(offset).position
-        for place in self.batches(start):
-            if place.header.last_offset >= offset:
-                return place
-        return None
+        if start is not None:
+            return next(self.batches(start))
+        try:
+            return self._indexed(offset)
+        except WrongIndex as error:
+            self._make_indexes_again(error)
+            return self._indexed(offset)
+
+    def _indexed(self, offset: int) -> BatchPlace | None:
+        """The first batch that ends at `offset` or later. Raises WrongIndex."""
+        return next((place for place in self.batches_before(offset) if place.header.last_offset >= offset), None)
+
+    def batches_before(self, offset: int) -> Iterator[BatchPlace]:
+        """The batches from one on that begins at `offset` or before, the last one that the index has.
+
+        Raises WrongIndex; DamagedSegment.
+        """
+        entry = self.offsets.lookup(offset)
+        if entry is None:
+            return self.batches(0)
+        places = self.batches(entry.position)
+        try:
+            first = next(places) if 0 <= entry.position < self.size_bytes else None
+        except DamagedSegment:
+            first = None
+        if first is None or not self._may_be_of(first, entry):
+            raise WrongIndex(
+                f"{self.offsets.file.path} says that the batch with offset {entry.offset} begins at byte"
+                f" {entry.position}, and it does not"
+            )
+        return chain((first,), places)
+
+    def _may_be_of(self, place: BatchPlace, entry: OffsetPosition) -> bool:
+        """Whether an index entry may be of the batch that begins at its position, which must not be above its offset.
+
+        An entry of ours, as of newer versions of Kafka, has the last offset of its batch. In older ones it has that of
+        all batches of an append: then only the checksum tells whether a batch begins there, or something inside of one.
+        """
+        header = place.header
+        if header.base_offset < self.base_offset or place.position + header.size_bytes > self.size_bytes:
+            return False
+        if header.last_offset == entry.offset:
+            return True
+        is_below = header.base_offset <= entry.offset
+        return is_below and has_right_crc(header, self.read(place.position, header.size_bytes))
 
     def read(self, position: int, byte_count: int) -> bytes:
         """Bytes of the log. Raises StorageError."""
@@ -206,13 +265,86 @@ class Segment:
 
     def find_timestamp(self, timestamp_ms: int, start_offset: int) -> BatchPlace | None:
         """The first batch from `start_offset` on that has a timestamp of at least `timestamp_ms`."""
+        self.check_largest()
         if self.largest.timestamp_ms < timestamp_ms:
             return None
-        offset = max(self.times.lookup(timestamp_ms).offset, start_offset)
-        for place in self.batches(self.offsets.lookup(offset).position):
+        try:
+            start = self._offset_before(timestamp_ms)
+        except WrongIndex as error:
+            self._make_indexes_again(error)
+            start = self._offset_before(timestamp_ms)
+        first = self.locate(max(start, start_offset))
+        for place in () if first is None else self.batches(first.position):
             if place.header.max_timestamp_ms >= timestamp_ms and place.header.last_offset >= start_offset:
                 return place
         return None
+
+    def _offset_before(self, timestamp_ms: int) -> int:
+        """An offset below which nothing is as new. Raises WrongIndex."""
+        entries = self.times.lookup(timestamp_ms)
+        for entry in entries:
+            self._check_time(entry)
+        return min(entry.offset for entry in entries) if len(entries) == 2 else self.base_offset
+
+    def _check_time(self, entry: TimestampOffset) -> None:
+        """Raise WrongIndex unless the batch with the entry's offset has the entry's timestamp as its largest."""
+        place = self._indexed(entry.offset) if self.base_offset <= entry.offset < self.end_offset else None
+        if (
+            place is None
+            or place.header.base_offset > entry.offset
+            or place.header.max_timestamp_ms != entry.timestamp_ms
+        ):
+            raise WrongIndex(
+                f"{self.times.file.path} says that the batch with offset {entry.offset} has timestamp"
+                f" {entry.timestamp_ms}, and it does not"
+            )
+
+    # --- indexes that are wrong ---------------------------------------------------------------------------------------
+
+    def _make_indexes_again(self, reason: WrongIndex) -> None:
+        """Make both indexes again from the log, durably. Raises StorageError; DamagedSegment if the log is damaged."""
+        logger.warning("the indexes of a segment are made again", path=self.path, reason=str(reason))
+        size_bytes, end_offset = self.size_bytes, self.end_offset
+        for file in (self.offsets.file, self.times.file):
+            file.forget()
+        self.largest = self.times.last
+        self._bytes_since_entry = 0
+        try:
+            self.end_offset = self.base_offset
+            for position, header in self.batches(0, size_bytes):
+                if not self.end_offset <= header.base_offset <= header.last_offset < end_offset:
+                    what = f"a batch has offsets {header.base_offset} to {header.last_offset}"
+                    raise DamagedSegment(self.path, position, f"{what}, behind offset {self.end_offset - 1}")
+                self.note(position, header, REBUILT_INDEX_INTERVAL_BYTES)
+        finally:
+            self.size_bytes, self.end_offset = size_bytes, end_offset
+        self.times.add(self.largest)
+        self._is_largest_checked = True
+        for file in (self.offsets.file, self.times.file):
+            file.write_anew()
+
+    def check_largest(self) -> bool:
+        """Compare `largest` with the log, once after a start; returns whether it has changed."""
+        before = self.largest
+        if not self._is_largest_checked:
+            self.reload_largest()
+        return self.largest != before
+
+    def reload_largest(self) -> None:
+        """Find the largest timestamp: that of the last entry, or one behind it."""
+        self._first_timestamp_ms = None
+        self._is_largest_checked = True
+        try:
+            self.largest = self.times.last
+            if self.times.file.entry_count:
+                self._check_time(self.largest)
+            places = self.batches_before(self.largest.offset)
+        except WrongIndex as error:
+            self._make_indexes_again(error)
+            return
+        for place in places:
+            if place.header.max_timestamp_ms > self.largest.timestamp_ms:
+                self.largest = TimestampOffset(place.header.max_timestamp_ms, place.header.last_offset)
 
     # --- truncating ---------------------------------------------------------------------------------------------------
 
@@ -224,8 +356,11 @@ class Segment:
         place = self.locate(end_offset)
         if place is None:
             return
-        self.offsets.truncate(end_offset)
-        self.times.truncate(end_offset)
+        try:
+            self._truncate_indexes(end_offset)
+        except WrongIndex as error:
+            self._make_indexes_again(error)
+            self._truncate_indexes(end_offset)
         file = self._handles.get(self.path)
         file.truncate(place.position)
         file.fsync()
@@ -236,10 +371,6 @@ class Segment:
         self._bytes_since_entry = 0
         self.reload_largest()
 
-    def reload_largest(self) -> None:
-        """Find the largest timestamp: that of the last entry, or one behind it."""
-        self.largest = self.times.last
-        self._first_timestamp_ms = None
-        for place in self.batches(self.offsets.lookup(self.largest.offset).position):
-            if place.header.max_timestamp_ms > self.largest.timestamp_ms:
-                self.largest = TimestampOffset(place.header.max_timestamp_ms, place.header.last_offset)
+    def _truncate_indexes(self, end_offset: int) -> None:
+        self.offsets.truncate(end_offset)
+        self.times.truncate(end_offset)

@@ -9,7 +9,9 @@ from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import join
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP
 from kraftlog.broker.log.formats.names import SEGMENT_SUFFIXES, file_name
+from kraftlog.broker.log.old_log import OldLog
 from kraftlog.broker.log.retention import SegmentFacts
 from kraftlog.broker.log.segment import BatchPlace, Segment
 from kraftlog.broker.log.timestamps import FoundRecord, first_not_older, newest
@@ -69,11 +71,18 @@ class SegmentList:
 
     def find_newest(self, start_offset: int) -> FoundRecord | None:
         """The record from `start_offset` on with the largest timestamp; None if none has one."""
-        segment = max(self.from_offset(start_offset), key=lambda segment: segment.largest.timestamp_ms)
-        place = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
-        if place is None or place.header.last_offset < start_offset:
-            return None
-        return newest(segment.read(place.position, place.header.size_bytes), place.header)
+        found: FoundRecord | None = None
+        for segment in self.from_offset(start_offset):
+            segment.check_largest()
+            if segment.largest.timestamp_ms > (NO_TIMESTAMP if found is None else found.timestamp_ms):
+                here = _newest_in(segment, start_offset)
+                if here is not None and (found is None or here.timestamp_ms > found.timestamp_ms):
+                    found = here
+        return found
+
+    def check_largest(self, count: int) -> bool:
+        """Compare the largest timestamps of the oldest segments with the log; returns whether one has changed."""
+        return any(segment.check_largest() for segment in self._segments[:count])
 
     def facts(self) -> list[SegmentFacts]:
         """The segments as retention sees them."""
@@ -113,8 +122,17 @@ class SegmentList:
         self._handles.files.fsync_directory(self._directory)
         return segment
 
-    def start_over(self, base_offset: int, now_ms: int) -> None:
-        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable."""
+    def start_over(self, base_offset: int, now_ms: int, old_log: OldLog | None = None) -> None:
+        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable.
+
+        With `old_log` they are set aside.
+        """
+        if old_log is not None:
+            for segment in self._segments:
+                old_log.set_aside(segment)
+            self._segments.clear()
+            self._base_offsets.clear()
+            self._handles.files.fsync_directory(self._directory)
         while self._segments:
             self.remove_last()
         try:
@@ -132,3 +150,24 @@ class SegmentList:
     def _remove_files(self, segment: Segment) -> None:
         for suffix in SEGMENT_SUFFIXES:
             self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
+
+
+def _newest_in(segment: Segment, start_offset: int) -> FoundRecord | None:
+    """The first record of a segment with the largest timestamp from `start_offset` on; None if none there has one."""
+    best = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
+    if best is None or best.header.base_offset >= start_offset:
+        return None if best is None else _newest_of(segment, best, start_offset)
+    # It was deleted, or a part of its batch was. Of a batch behind that one the header tells the largest timestamp.
+    first = segment.locate(start_offset)
+    if first is None:
+        return None
+    found = _newest_of(segment, first, start_offset)
+    later = segment.batches(first.position + first.header.size_bytes)
+    best = max(later, key=lambda place: place.header.max_timestamp_ms, default=None)
+    if best is not None and best.header.max_timestamp_ms > found.timestamp_ms:
+        found = _newest_of(segment, best, start_offset)
+    return found if found.timestamp_ms >= 0 else None
+
+
+def _newest_of(segment: Segment, place: BatchPlace, start_offset: int) -> FoundRecord:
+    return newest(segment.read(place.position, place.header.size_bytes), place.header, start_offset)

@@ -35,12 +35,16 @@ def first_not_older(data: bytes, header: BatchHeader, timestamp_ms: int, start_o
     return FoundRecord(header.max_timestamp_ms, max(start_offset, header.base_offset), header.leader_epoch)
 
 
-def newest(data: bytes, header: BatchHeader) -> FoundRecord:
-    """The first record with the batch's largest timestamp; the last record of a batch that cannot be opened."""
-    for record in _records(data, header):
-        if record.timestamp_ms >= header.max_timestamp_ms:
-            return FoundRecord(record.timestamp_ms, record.offset, header.leader_epoch)
-    return FoundRecord(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
+def newest(data: bytes, header: BatchHeader, start_offset: int) -> FoundRecord:
+    """The first record from `start_offset` on with the largest timestamp; of a batch that cannot be opened, the last.
+
+    Its last offset is not below `start_offset`.
+    """
+    records = [record for record in _records(data, header) if record.offset >= start_offset]
+    if not records:
+        return FoundRecord(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
+    record = max(records, key=lambda record: record.timestamp_ms)
+    return FoundRecord(record.timestamp_ms, record.offset, header.leader_epoch)
 
 
 def _records(data: bytes, header: BatchHeader) -> tuple[Record, ...]:

@@ -16,7 +16,7 @@ from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import BROKERS, FEATURES
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, TOPICS_BY_NAME
-from statemachine.words.ids import LOST_DIRECTORY, is_reserved
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, is_reserved
 
 KEPT_PARTITIONS_MAX: Final = 100_000
 NO_LEADER: Final = -1
@@ -208,7 +208,7 @@ class ClusterView:
             return False
         directory_id = partition.directories[at]
         if is_reserved(directory_id):
-            return directory_id == LOST_DIRECTORY
+            return directory_id in (LOST_DIRECTORY, DAMAGED_DIRECTORY)
         online = self.brokers[replica].log_dirs
         return bool(online) and directory_id not in online  # registrations before Kafka 3.7 name none
 

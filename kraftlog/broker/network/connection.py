@@ -210,6 +210,10 @@ class Connection(asyncio.BufferedProtocol):
         unsent_bytes = self._transport.get_write_buffer_size()
         if unsent_bytes != self._unsent_bytes:
             self._count_unsent(unsent_bytes)
+            if unsent_bytes:
+                # asyncio's writelines never calls pause_writing in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
+                # (CVE-2024-12254), and so never resume_writing. Setting the limits has every version compare them.
+                self._transport.set_write_buffer_limits(high=0, low=0)
 
     def measure(self) -> None:
         """Count the bytes that are not sent yet; others may use the room of those that are."""

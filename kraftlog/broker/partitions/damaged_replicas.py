@@ -15,30 +15,36 @@ import enum
 
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.types import NO_LEADER
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY
 
 
 class Step(enum.Enum):
     """What to do next; when the metadata has changed, it may be another one."""
 
     WAIT = enum.auto()
-    """Nothing can be done now, or by the broker at all: no other replica has its records for sure."""
+    """Nothing can be done now."""
     LEAVE = enum.auto()
     """Tell the controller that the replica is in no directory any more: it leaves the ISR and leads no more."""
+    STAND_DOWN = enum.auto()
+    """No other replica has its records for sure: tell the controller that this one is damaged. It is not elected but
+    uncleanly, so an operator, or the topic's config, decides; if its files are put back, it is as it was."""
+    ACCEPT_LOSS = enum.auto()
+    """It was elected uncleanly: go on with what the log has."""
     GIVE_UP_RECORDS = enum.auto()
     """Tell the controller that it is in a directory again, and so begins anew: it is not eligible to lead any more."""
     COPY_ANEW = enum.auto()
     """Set the files aside, begin with an empty log, and follow."""
 
 
-def next_step(record: PartitionRecord, broker_id: int, *, is_lost: bool, was_damaged_at_start: bool) -> Step:
-    """What a broker does about its damaged replica of a partition.
-
-    `is_lost`: the metadata says that the replica is in no directory.
-    """
+def next_step(record: PartitionRecord, broker_id: int, directory: bytes, *, was_damaged_at_start: bool) -> Step:
+    """What a broker does about its damaged replica of a partition, which the metadata has in that directory."""
     may_lead_instead = {*record.isr, *record.eligible_leader_replicas} - {broker_id}
     is_eligible = broker_id in record.eligible_leader_replicas
+    is_lost = directory == LOST_DIRECTORY
+    if directory == DAMAGED_DIRECTORY and record.leader == broker_id:
+        return Step.ACCEPT_LOSS  # the controller elects it uncleanly only
     if not may_lead_instead:
-        return Step.WAIT
+        return Step.WAIT if directory == DAMAGED_DIRECTORY else Step.STAND_DOWN
     if broker_id in record.isr or (is_eligible and not is_lost):
         return Step.WAIT if is_lost else Step.LEAVE
     if record.leader in (NO_LEADER, broker_id):

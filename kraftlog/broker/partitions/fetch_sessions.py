@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from kraftlog.broker.partitions.partition import NO_EPOCH
-from kraftlog.broker.partitions.reading import UNKNOWN_OFFSET, Read
+from kraftlog.broker.partitions.reading import NO_REPLICA, UNKNOWN_OFFSET, Read
 
 SLOTS_MAX: Final = 1_000
 """Kafka's default of `max.incremental.fetch.session.cache.slots`."""
@@ -75,6 +75,7 @@ class _Cached:
             read.records
             or read.error is not None
             or read.diverging is not None
+            or read.preferred_replica != NO_REPLICA
             or read.high_watermark != self.high_watermark
             or read.log_start_offset != self.log_start_offset
         )

@@ -209,13 +209,19 @@ class Partition:
         if wanted is not None:
             self._replication.ask_for_isr(self, wanted)
 
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """Raise ApiError if a broker that fetches has no replica, as `Leading.follower` does (DB-07)."""
+        if self.leading is not None:
+            self.leading.follower(replica_id, names_epoch=current_leader_epoch != NO_EPOCH, name=self)
+
     def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower has everything below `offset`. Raises ApiError(NOT_LEADER_OR_FOLLOWER) if it is none (DB-07)."""
+        """A follower has everything below `offset`. Raises ApiError(NOT_LEADER_OR_FOLLOWER) as DB-07 and DB-61 say."""
         leading, log = self.leading, self.log
         if leading is None or log is None:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self} is not led here: ask for the metadata again")
         now_ms = self._replication.now_ms()
-        follower = leading.check_follower(replica_id, broker_epoch, name=self)
+        follower = leading.follower(replica_id, names_epoch=False, name=self)
+        leading.check_broker_epoch(replica_id, broker_epoch, name=self)
         start_before = follower.log_start_offset
         follower.fetched(offset, log_start_offset, log.log_end_offset, now_ms, broker_epoch)
         self.raise_high_watermark()

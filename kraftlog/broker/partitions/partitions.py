@@ -26,7 +26,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
-from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
@@ -244,12 +244,18 @@ class Partitions:
         if directory is None or partition.name not in directory.damaged or directory.offline_reason:
             return
         step = next_step(
-            partition.record, self.broker_id, is_lost=self._assigned_directory(partition) == LOST_DIRECTORY,
+            partition.record,
+            self.broker_id,
+            self._assigned_directory(partition),
             was_damaged_at_start=directory.was_damaged_at_start(partition.name),
-        )  # fmt: skip
+        )
         match step:
             case Step.LEAVE:
                 self.on_placed(partition, UUID(bytes=LOST_DIRECTORY))
+            case Step.STAND_DOWN:
+                self.on_placed(partition, UUID(bytes=DAMAGED_DIRECTORY))
+            case Step.ACCEPT_LOSS:
+                self._accept_loss(partition)
             case Step.GIVE_UP_RECORDS:
                 self.on_placed(partition, directory.directory_id)
             case Step.COPY_ANEW:
@@ -259,6 +265,14 @@ class Partitions:
                     logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
                 else:
                     self._open(partition)
+
+    def _accept_loss(self, partition: Partition) -> None:
+        """Lead with what the log has, as this broker was elected uncleanly."""
+        try:
+            config = self._settings.log_config(partition.name.topic)
+            partition.log = self._logs.accept_loss(partition.name, config)
+        except ApiError as error:
+            logger.error("a damaged log is not used", partition=str(partition), reason=str(error))
 
     def _check_is_not_offline(self, partition: Partition, found_id: bytes | None) -> None:
         """Raise ApiError(KAFKA_STORAGE_ERROR) if the log may be in a directory that is offline (KIP-858).
@@ -271,7 +285,7 @@ class Partitions:
         if len(online) == len(self._logs.directories) and not self._logs.failed:
             return
         assigned = self._assigned_directory(partition)
-        known = {LOST_DIRECTORY, *(of.directory_id.bytes for of in online)}
+        known = {LOST_DIRECTORY, DAMAGED_DIRECTORY, *(of.directory_id.bytes for of in online)}
         if found_id is not None or not partition.record.partition_epoch:
             known.add(UNASSIGNED_DIRECTORY)  # it is new, and no directory has anything of it, or it is here
         if assigned not in known and assigned != found_id:

@@ -113,6 +113,8 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
     """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26)."""
     try:
         log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
+        if reader.is_follower:
+            wanted.partition.check_follower(reader.replica_id, wanted.current_leader_epoch)
         diverging = _diverging(log, wanted)
         if diverging is not None:
             return Located(diverging=diverging)

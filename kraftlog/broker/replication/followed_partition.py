@@ -39,7 +39,17 @@ class State(Enum):
 class FollowedPartition:
     """A partition in one epoch of its leader."""
 
-    __slots__ = ("expected_errors", "key", "lag", "leader_epoch", "partition", "phase", "said", "state")
+    __slots__ = (
+        "_has_followed",
+        "expected_errors",
+        "key",
+        "lag",
+        "leader_epoch",
+        "partition",
+        "phase",
+        "said",
+        "state",
+    )
 
     def __init__(self, partition: Followable, key: PartitionKey) -> None:
         self.partition = partition
@@ -52,6 +62,8 @@ class FollowedPartition:
         """How many committed offsets were missing after the last answer; None before the first."""
         self.expected_errors = 0
         """How many errors there were in a row that happen in a healthy cluster."""
+        self._has_followed = False
+        """Whether an answer of this epoch's leader fitted to the log as it is."""
         self.said = ""
         """The last complaint, so that it is logged once."""
 
@@ -85,15 +97,16 @@ class FollowedPartition:
         """
         before = log.log_end_offset
         if step.start_over_at is not None:
-            log.truncate_fully_and_start_at(step.start_over_at)
+            self._start_over(log, step.start_over_at)
         if step.records:
             log.append_as_follower(step.records, now_ms, self.leader_epoch)
         end_offset = log.log_end_offset
         self.partition.follower_appended(step.high_watermark, step.log_start_offset)
-        log.forget_cut_records()
+        log.forget_kept_records()
         self.lag = max(0, step.high_watermark - end_offset)
         if step.records and end_offset == before:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{len(step.records)} bytes of records have no whole batch")
+        self._has_followed = True
         self.said, self.expected_errors = "", 0
         return end_offset != before
 
@@ -125,7 +138,19 @@ class FollowedPartition:
     def start_over(self, step: StartOver, log: PartitionLog) -> None:
         """Carry it out. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         logger.info("a follower's log starts over", partition=str(self), offset=step.offset, reason=step.reason)
-        log.truncate_fully_and_start_at(step.offset)
+        self._start_over(log, step.offset)
+
+    def _start_over(self, log: PartitionLog, offset: int) -> None:
+        """Let the log begin anew. What it had is kept aside, unless it is certain that the leader has deleted it.
+
+        A leader's start moves by retention and DeleteRecords only, as long as it leads. Consider a follower that has
+        appended what the leader sent in this epoch, and falls behind: what it has was deleted. One that finds another
+        start when the epoch begins cannot know; the leader's disk may have lost it.
+        """
+        if self._has_followed:
+            log.truncate_fully_and_start_at(offset)
+        else:
+            log.start_over_as_follower(offset, self.leader_epoch)
 
 
 def view_of(log: PartitionLog) -> LogView:

@@ -151,18 +151,22 @@ class Leading:
 
     # --- followers ----------------------------------------------------------------------------------------------------
 
-    def check_follower(self, replica_id: int, broker_epoch: int, *, name: object) -> FollowerProgress:
+    def follower(self, replica_id: int, *, names_epoch: bool, name: object) -> FollowerProgress:
         """The follower that fetches.
 
-        Raises ApiError(NOT_LEADER_OR_FOLLOWER): not one of the replicas, or its broker has registered again since
-        (DB-07, DB-61).
+        Raises ApiError if it is not one of the replicas: UNKNOWN_LEADER_EPOCH if its request names the leader's epoch,
+        so that it knows newer metadata, else NOT_LEADER_OR_FOLLOWER (DB-07).
         """
         follower = self.followers.get(replica_id)
         if follower is None:
             raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} has no replica of {name} in the metadata that this leader knows: try again",
             )
+        return follower
+
+    def check_broker_epoch(self, replica_id: int, broker_epoch: int, *, name: object) -> None:
+        """Raise ApiError(NOT_LEADER_OR_FOLLOWER) if the broker that fetches has registered again since (DB-61)."""
         registered = self._brokers.registered_epoch(replica_id)
         if broker_epoch != UNKNOWN_EPOCH and registered is not None and broker_epoch < registered:
             raise ApiError(
@@ -170,7 +174,6 @@ class Leading:
                 f"broker {replica_id} fetches {name} with broker epoch {broker_epoch}, and is registered with"
                 f" {registered}: it has started again since",
             )
-        return follower
 
     @property
     def maximal_isr(self) -> frozenset[int]:

@@ -350,7 +350,8 @@ class ReplicaFetcher:
         directory = self._logs.directory_of(followed.partition.name)
         is_usable = directory is not None and not directory.offline_reason
         if is_usable and (error.__cause__ is None or isinstance(error.__cause__, OutOfSpace)):
-            self._delay(followed, str(error), is_expected=False)
+            # A full disk is the same for all partitions, and the log directory has said it.
+            self._delay(followed, str(error), is_expected=False, is_said=isinstance(error.__cause__, OutOfSpace))
             return
         logger.error("a partition is not fetched any more", partition=str(followed), reason=str(error))
         self._leave_out(followed, State.STOPPED)
@@ -384,9 +385,9 @@ class ReplicaFetcher:
         followed.state = state
         self._session.forget(followed.key)
 
-    def _delay(self, followed: FollowedPartition, reason: str, *, is_expected: bool) -> None:
-        """Fetch a partition again after a pause."""
-        if followed.said != reason:
+    def _delay(self, followed: FollowedPartition, reason: str, *, is_expected: bool, is_said: bool = False) -> None:
+        """Fetch a partition again after a pause; `is_said` if the reason was logged elsewhere."""
+        if followed.said != reason and not is_said:
             followed.said = reason
             log = logger.info if is_expected else logger.warning
             log("a partition is fetched again later", partition=str(followed), leader=self.source_id, reason=reason)

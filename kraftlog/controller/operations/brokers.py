@@ -46,6 +46,7 @@ RACK_LENGTH_MAX: Final = 249
 FEATURE_NAME_LENGTH_MAX: Final = 249
 LISTENERS_MAX: Final = 100
 LOG_DIRS_MAX: Final = 1_000
+LOG_DIRS_SHOWN: Final = 10
 FEATURES_MAX: Final = 100
 LEVEL_MAX: Final = 2**15 - 1
 """Kafka's records have levels of 16 bits."""
@@ -64,6 +65,8 @@ class Registration(NamedTuple):
     """The broker is now fenced, whatever it was. If it was known before, it must leave the ISRs, and has no session."""
     had_unclean_shutdown: bool
     """It was known before and may have lost records: it must leave the eligible leader replicas too (KIP-966)."""
+    older_log_dirs: frozenset[bytes] = frozenset()
+    """Its log directories that are older copies: what is in them is neither in sync nor eligible (CT-38)."""
 
 
 def register_broker(
@@ -92,6 +95,7 @@ def register_broker(
             " again when its session has expired, or choose another id",
         )
     _check_listeners(who, request.listeners)
+    _check_log_dir_epochs(request)
     if state.metadata_version >= METADATA_VERSION_DIRECTORIES:
         _check_log_dirs(request, state.brokers().values())
     _check_features(state, who, request.features)
@@ -108,23 +112,70 @@ def register_broker(
     record.unclean_shutdown = present is not None and (
         present.unclean_shutdown or not _was_shut_down_cleanly(request, present)
     )
+    if request.log_dir_epochs and is_new_incarnation:
+        record.last_unfenced_epoch = _last_unfenced_epoch(present)
+        record.older_log_dirs.extend(_older_log_dirs(request, present))
     if present is not None and not is_new_incarnation:
         record.broker_epoch = present.broker_epoch
         record.fenced = present.fenced
         record.in_controlled_shutdown = present.in_controlled_shutdown
         record.unclean_shutdown = present.unclean_shutdown
+        record.older_log_dirs.extend(present.older_log_dirs)
+        if present.HasField("last_unfenced_epoch"):
+            record.last_unfenced_epoch = present.last_unfenced_epoch
     written = in_version(MetadataRecord(register_broker=record), state.metadata_version)
     return Registration(
         [] if written.register_broker == present else [written],
-        RegisterBrokerResponse(broker_epoch=record.broker_epoch),
+        RegisterBrokerResponse(broker_epoch=record.broker_epoch, older_log_dirs=record.older_log_dirs),
         is_new_incarnation,
         is_new_incarnation and record.unclean_shutdown,
+        frozenset(record.older_log_dirs if is_new_incarnation else ()),
     )
 
 
 def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> bool:
     """Whether the broker found, on its disk, that its latest incarnation shut down cleanly."""
     return request.HasField("previous_broker_epoch") and request.previous_broker_epoch == present.broker_epoch
+
+
+NO_EPOCH: Final = -1
+"""Instead of a broker's epoch: there was none."""
+
+
+def _last_unfenced_epoch(present: RegisterBrokerRecord | None) -> int:
+    known = present is not None and present.HasField("last_unfenced_epoch")
+    return present.last_unfenced_epoch if known and present is not None else NO_EPOCH
+
+
+# Consider broker 1, which was unfenced with epoch 500, and whose directory was copied then. It registers again with
+# epoch 700, is unfenced, and leads. It stops, and the copy is put back: it names 500, and the controller knows 700. Had
+# it stayed fenced with 700, it could not have acknowledged anything that the copy lacks. If the controller knows less
+# than the broker names, the metadata were restored from a backup: that says nothing about the broker's disk.
+def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecord | None) -> list[bytes]:
+    """The log directories that know of no registration as late as the last one in which the broker was unfenced.
+
+    Those that were found in a registration before stay older until the broker is unfenced: it may not have left all of
+    its partitions yet.
+    """
+    last = _last_unfenced_epoch(present)
+    known = set() if present is None or was_unfenced(present) else {*present.older_log_dirs}
+    epochs = zip(request.log_dirs, request.log_dir_epochs, strict=True)
+    return [log_dir for log_dir, epoch in epochs if log_dir in known or NO_EPOCH < epoch < last]
+
+
+def was_unfenced(broker: RegisterBrokerRecord) -> bool:
+    """Whether the broker has been unfenced in its present registration, as far as is known."""
+    return broker.HasField("last_unfenced_epoch") and broker.last_unfenced_epoch == broker.broker_epoch
+
+
+def _check_log_dir_epochs(request: RegisterBrokerRequest) -> None:
+    epochs = request.log_dir_epochs
+    if epochs and (len(epochs) != len(request.log_dirs) or min(epochs) < NO_EPOCH):
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"broker {request.broker_id} gives the epochs {[*epochs[:LOG_DIRS_SHOWN]]} for {len(request.log_dirs)} log"
+            f" directories; give one for each, {NO_EPOCH} or more, or none",
+        )
 
 
 def _check_broker_identity(request: RegisterBrokerRequest) -> None:

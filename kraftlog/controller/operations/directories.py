@@ -21,7 +21,7 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import ID_BYTES, LOST_DIRECTORY, is_reserved
+from statemachine.words.ids import DAMAGED_DIRECTORY, ID_BYTES, LOST_DIRECTORY, is_reserved
 from statemachine.words.limits import check_record_count
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 from statemachine.words.repeats import repeats
@@ -35,6 +35,9 @@ def assign_replicas_to_dirs(
     A replica in a directory that the broker has not registered as online leaves ISR and leadership, as in Kafka: the
     directory may have failed since. Unlike in Kafka, one that moves into a directory from another that is not online is
     no longer eligible to lead (KIP-966): it has lost its records.
+
+    A replica in DAMAGED_DIRECTORY, which is our own (DB-88), leaves in the same way: its log is damaged, and no other
+    replica is known to have its records. When the broker assigns it to a real directory again the log is mended.
 
     Raises ApiError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
     there are too many for one batch (CT-12).
@@ -75,7 +78,7 @@ def _check_assignment(name: str, partition: PartitionRecord, assignment: Directo
             ErrorCode.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has no replica of {name}; fetch newer metadata"
         )
     directory = assignment.directory_id
-    if len(directory) != ID_BYTES or (is_reserved(directory) and directory != LOST_DIRECTORY):
+    if len(directory) != ID_BYTES or (is_reserved(directory) and directory not in (LOST_DIRECTORY, DAMAGED_DIRECTORY)):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{directory[:32].hex()!r} is no log directory's id for {name}; give the one that the broker registered,"
@@ -96,8 +99,9 @@ def _assign(
     # What was in a directory that no longer exists was not moved: the replica in another one starts over. Consider a
     # partition whose last leader, broker 4, has lost its directory, and whose other replica's broker is down. Then 4
     # says that its replica is in another directory. As the last known leader it would lead at once, with nothing, and
-    # the other replica would cut what it has.
-    begins_anew = (broker_id,) if directory != before and not is_online(broker, before) else ()
+    # the other replica would cut what it has. A log that was damaged has been mended where it is.
+    has_moved = directory != before and DAMAGED_DIRECTORY not in (before, directory)
+    begins_anew = (broker_id,) if has_moved and not is_online(broker, before) else ()
     target = Target(
         isr=[member for member in partition.isr if member != broker_id] if leaves else None,
         lost_data=begins_anew,

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Sequence
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
-from kraftlog.controller.rules.partition_change import Election, Target
-from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftlog.controller.rules.partition_change import Election, Target, directory_of
+from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+from statemachine.words.ids import DAMAGED_DIRECTORY
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
 from statemachine.words.repeats import repeats
@@ -69,12 +70,12 @@ class ElectionPages:
         voting = _Voting(PartitionChanges(self._state), self._election)
         for partition in page:
             topic_name = self._state.topic_name(partition.topic_id) or ""
-            error = None
+            error, note = None, ""
             try:
-                voting.elect(topic_name, partition)
+                note = voting.elect(topic_name, partition)
             except ApiError as refused:
                 error = refused
-            voting.answer(topic_name, partition.partition_id, error)
+            voting.answer(topic_name, partition.partition_id, error, note)
         self._of_page = voting.results
         return voting.records
 
@@ -110,8 +111,8 @@ class _Voting:
             return partition.leader == NO_LEADER
         return partition.leader != partition.replicas[0]
 
-    def elect(self, topic_name: str, partition: PartitionRecord) -> None:
-        """Hold the election; raises ApiError if nothing comes of it.
+    def elect(self, topic_name: str, partition: PartitionRecord) -> str:
+        """Hold the election, and return what there is to know of it; raises ApiError if nothing comes of it.
 
         Consider a reassignment from broker 2 to brokers 3 and 1, of which 1 was elected uncleanly, and 3 is fenced.
         Broker 1 is alone in sync, and was added: the reassignment is complete, which the next change of the partition
@@ -119,9 +120,10 @@ class _Voting:
         election takes a leader away.
         """
         record = self._changes.change(partition, Target(election=self._election))
-        if record is not None and changed_partition(partition, record.partition_change).leader != NO_LEADER:
+        leader = NO_LEADER if record is None else changed_partition(partition, record.partition_change).leader
+        if record is not None and leader != NO_LEADER:
             self.records.append(record)
-            return
+            return self._note(partition, leader)
         what = partition_name(topic_name, partition.partition_id)
         if self.is_unclean:
             raise ApiError(
@@ -134,9 +136,22 @@ class _Voting:
             " wait until it is",
         )
 
-    def answer(self, topic_name: str, partition_id: int, error: ApiError | None = None) -> None:
+    def _note(self, partition: PartitionRecord, leader: int) -> str:
+        if directory_of(partition, leader) == DAMAGED_DIRECTORY:
+            return (
+                f"broker {leader} leads, and its log is damaged: the broker's own log names the offsets that are lost"
+            )
+        older = self._changes.brokers[leader].older_log_dirs
+        if leader in partition.isr or not is_in_older_directory(partition, leader, older):
+            return ""
+        return (
+            f"broker {leader} leads, and its log directory was an older copy when it registered: if it has not been in"
+            " sync since, what was acknowledged after the copy was made is lost"
+        )
+
+    def answer(self, topic_name: str, partition_id: int, error: ApiError | None = None, note: str = "") -> None:
         """Add the answer for a partition."""
-        result = PartitionResult(topic=topic_name, partition_id=partition_id)
+        result = PartitionResult(topic=topic_name, partition_id=partition_id, error_message=note)
         if error is not None:
             result.error_code, result.error_message = error.code, error.args[0]
         self.results.append(result)
@@ -157,7 +172,7 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
     check_name_lengths(reference.topic for reference in references)
     repeated = repeats((reference.topic, reference.partition_id) for reference in references)
     for reference in references:
-        error = None
+        error, note = None, ""
         try:
             partition = find_partition_by_name(state, reference.topic, reference.partition_id)
             what = partition_name(reference.topic, reference.partition_id)
@@ -166,10 +181,10 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
             if not voting.is_needed(partition):
                 kind = "a leader" if voting.is_unclean else "its preferred leader"
                 raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
-            voting.elect(reference.topic, partition)
+            note = voting.elect(reference.topic, partition)
         except ApiError as refused:
             error = refused
-        voting.answer(reference.topic, reference.partition_id, error)
+        voting.answer(reference.topic, reference.partition_id, error, note)
 
 
 # --- the controller's own ---------------------------------------------------------------------------------------------

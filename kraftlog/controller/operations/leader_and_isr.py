@@ -7,17 +7,22 @@ the broker counts as gone, whatever the metadata state. For one that returns it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kraftlog.controller.rules.partition_change import Target
-from kraftlog.controller.rules.partition_context import PartitionChanges
+from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 
 
 def partitions_without(
-    state: MetadataState, broker_id: int, partitions: Iterable[PartitionRecord], *, may_have_lost_data: bool = False
+    state: MetadataState,
+    broker_id: int,
+    partitions: Iterable[PartitionRecord],
+    *,
+    may_have_lost_data: bool = False,
+    older_log_dirs: Collection[bytes] = (),
 ) -> list[MetadataRecord]:
     """Take a broker out of the ISR and the leadership of those of `partitions` that have it there (CT-31).
 
@@ -25,16 +30,26 @@ def partitions_without(
     unregistered, it `may_have_lost_data`: then it is not eligible to lead any more either (CT-56). Partitions that do
     not have the broker there are passed over, so a page may be given twice. Without eligible leader replicas the last
     member of an ISR stays in it, and does not lead (CT-52).
+
+    What it has in one of `older_log_dirs` has lost data for certain: that replica does not stay in an ISR as the last
+    member, and is not the last known leader either (CT-38).
     """
     changes = PartitionChanges(state, departing=(broker_id,))
-    lost_data = (broker_id,) if may_have_lost_data else ()
     records = []
     for partition in partitions:
-        is_eligible = may_have_lost_data and broker_id in partition.eligible_leader_replicas
-        if broker_id in partition.isr or partition.leader == broker_id or is_eligible:
+        is_older = is_in_older_directory(partition, broker_id, older_log_dirs)
+        has_lost = may_have_lost_data or is_older
+        counts = (
+            broker_id in partition.isr
+            or partition.leader == broker_id
+            or (has_lost and broker_id in partition.eligible_leader_replicas)
+            or (is_older and broker_id in partition.last_known_elr)
+        )
+        if counts:
             target = Target(
                 isr=[member for member in partition.isr if member != broker_id],
-                lost_data=lost_data,
+                lost_data=(broker_id,) if has_lost else (),
+                begins_anew=(broker_id,) if is_older else (),
                 election=changes.election(partition.topic_id),
             )
             record = changes.change(partition, target)

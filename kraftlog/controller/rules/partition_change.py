@@ -56,7 +56,8 @@ class Target:
     lost_data: Collection[int] = ()
     """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
     begins_anew: Collection[int] = ()
-    """Brokers whose replica has no records: not the last known leader any more, either (CT-27)."""
+    """Brokers whose replica has no records, or only those of an older copy: not the last known leader any more, and not
+    the last member of an ISR, either (CT-27, CT-38)."""
     election: Election = Election.ONLINE
 
 
@@ -66,7 +67,11 @@ class Conditions:
 
     can_lead: Callable[[int], bool]
     """Whether a broker is active and has the directory of its replica online (CT-50)."""
+    is_older: Callable[[int], bool] = lambda broker_id: False
+    """Whether the directory of a broker's replica was an older copy when it registered (CT-38)."""
     metadata_version: int
+    can_lead_damaged: Callable[[int], bool] = lambda broker_id: False
+    """Whether a broker is active and has said that the log of its replica is damaged (DB-88)."""
     min_isr: int = 1
     """The topic's min.insync.replicas. A partition with fewer replicas needs only all of them (DB-22): if they are in
     sync, no replica is left to be eligible, so it makes no difference here. Kafka's getTopicEffectiveMinIsr counts the
@@ -113,7 +118,7 @@ def change_partition(
     _complete_reassignment(plan)
     _find_eligible(plan, before, target.lost_data, conditions)
     _elect(plan, target.election, conditions)
-    _settle(plan, before, conditions)
+    _settle(plan, before, target.begins_anew, conditions)
     plan.last_known_elr = _without(plan.last_known_elr, target.begins_anew)
     changes: dict[str, Any] = {}
     for name in _LISTS:
@@ -228,7 +233,9 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
                 broker_id for broker_id in plan.eligible_leader_replicas if broker_id != clean
             ]
         return
-    unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election)), None)
+    unclean = next(filter(conditions.can_lead, _unclean_candidates(plan, election, conditions)), None)
+    if unclean is None and election is Election.UNCLEAN:
+        unclean = next(filter(conditions.can_lead_damaged, plan.replicas), None)
     if unclean is None:
         plan.leader = NO_LEADER
         return
@@ -243,24 +250,28 @@ def _elect(plan: _Plan, election: Election, conditions: Conditions) -> None:
 # in sync. It stops, and the topic allows unclean elections. Brokers 2 and 3 are active. Broker 2 lacks the last
 # records; broker 3 may have begun to fetch a second ago and have nothing. Broker 2 is elected here. Kafka takes the
 # first active one in the order of replicas, which is 3, as the target of a reassignment comes first in that order.
-def _unclean_candidates(plan: _Plan, election: Election) -> Iterable[int]:
+def _unclean_candidates(plan: _Plan, election: Election, conditions: Conditions) -> Iterable[int]:
     """Replicas that may lead though they may lack records: the last known leader, then, if requested, any replica.
 
-    Those that a reassignment adds come last: they may have no records at all. Kafka has no such preference.
+    Older copies come last but for those that a reassignment adds: these may have no records at all. Kafka has no such
+    preference.
     """
     if not plan.isr and not plan.eligible_leader_replicas and len(plan.last_known_elr) == 1:
         # No replica is known to have everything. The last leader has most; like any other, it must be active
         # (CT-57: Kafka's own check of that was the wrong way around).
         yield from (broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas)
     if election is Election.UNCLEAN:
-        yield from sorted(plan.replicas, key=lambda broker_id: broker_id in plan.adding_replicas)
+        yield from sorted(
+            plan.replicas, key=lambda broker_id: (broker_id in plan.adding_replicas, conditions.is_older(broker_id))
+        )
 
 
-def _settle(plan: _Plan, before: _Plan, conditions: Conditions) -> None:
+def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:
     """What follows from the election: the last known leader, and which replicas stay in an ISR that would be empty."""
     if not conditions.elr_enabled:
         # Nothing else would record which replicas have the data when they return (CT-52).
-        plan.isr = plan.isr or [broker_id for broker_id in before.isr if broker_id in plan.replicas]
+        staying = _without(before.isr, begins_anew)
+        plan.isr = plan.isr or [broker_id for broker_id in staying if broker_id in plan.replicas]
         return
     # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
     # which none is active. The value is lowered to 1, and broker 2 returns. It is elected, and its ISR is 2 alone:

@@ -14,7 +14,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBro
 from statemachine.metadata.state import MetadataState
 from statemachine.words.config_definitions import MIN_ISR, MIN_ISR_DEFAULT
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
-from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_ELR, in_version
 
 _UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
@@ -60,7 +60,11 @@ class PartitionChanges:
     def can_lead(self, broker_id: int, directory: bytes) -> bool:
         """Whether a broker may lead a partition that it has in `directory` (CT-50)."""
         broker = self.brokers.get(broker_id)
-        if broker is None or broker_id in self._departing or not is_online(broker, directory):
+        return self._is_active(broker_id) and broker is not None and is_online(broker, directory)
+
+    def _is_active(self, broker_id: int) -> bool:
+        broker = self.brokers.get(broker_id)
+        if broker is None or broker_id in self._departing:
             return False
         return not (broker.fenced or broker.in_controlled_shutdown)
 
@@ -71,8 +75,18 @@ class PartitionChanges:
             directory = target.directories.get(broker_id) or directory_of(partition, broker_id)
             return self.can_lead(broker_id, directory)
 
+        def can_lead_damaged(broker_id: int) -> bool:
+            directory = target.directories.get(broker_id) or directory_of(partition, broker_id)
+            return directory == DAMAGED_DIRECTORY and self._is_active(broker_id)
+
+        def is_older(broker_id: int) -> bool:
+            broker = self.brokers.get(broker_id)
+            return broker is not None and is_in_older_directory(partition, broker_id, broker.older_log_dirs)
+
         conditions = Conditions(
             can_lead=can_lead,
+            can_lead_damaged=can_lead_damaged,
+            is_older=is_older,
             metadata_version=self._metadata_version,
             min_isr=self._topic(partition.topic_id).min_isr,
             elr_enabled=self._elr_enabled,
@@ -95,11 +109,20 @@ class PartitionChanges:
         return broker.log_dirs[0] if broker is not None and len(broker.log_dirs) == 1 else UNASSIGNED_DIRECTORY
 
 
+def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_dirs: Collection[bytes]) -> bool:
+    """Whether a broker's replica is in one of these log directories, or may be, as its directory is not known."""
+    if not older_log_dirs or broker_id not in partition.replicas:
+        return False
+    directory = directory_of(partition, broker_id)
+    return directory in older_log_dirs or directory in _UNKNOWN_DIRECTORIES
+
+
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:
     """Whether a log directory of a broker works, as far as is known.
 
     A broker that registered before metadata.version 17 has not reported which it has.
     """
-    if directory in _UNKNOWN_DIRECTORIES or (not broker.log_dirs and directory != LOST_DIRECTORY):
+    is_known_offline = directory in (LOST_DIRECTORY, DAMAGED_DIRECTORY)
+    if directory in _UNKNOWN_DIRECTORIES or (not broker.log_dirs and not is_known_offline):
         return True
     return directory in broker.log_dirs

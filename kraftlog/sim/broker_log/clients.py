@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -20,9 +19,9 @@ from kraftlog.kafka.messages.produce import (
     TopicProduceData,
 )
 from kraftlog.kafka.notation import Message
-from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.in_flight import IN_FLIGHT_MAX, NO_PRODUCER, InFlight, Sent
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.metadata import Topic
@@ -30,27 +29,17 @@ from kraftlog.sim.broker_log.world import World, fetch_request
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
-IN_FLIGHT_MAX: Final = 5
 ANSWER_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
 BACKOFF_US: Final = 200 * MICROSECONDS_PER_MS
 DELAY_US: Final = (50, 1_500)
+SLOWNESS: Final = (1, 1, 1, 40)
+"""Times as long some answers take as others, so that several are under way when a process ends."""
 HIGH_WATERMARK: Final = -1
 
 _AGAIN: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
 )  # fmt: skip
 _NEW_TOPIC: Final = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-_NEW_EPOCH: Final = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TIMESTAMP,
-)  # fmt: skip
-
-
-@dataclass(slots=True, eq=False)
-class Sent:
-    """A batch that has no answer yet."""
-
-    batch: Batch
-    attempts: int = 0
 
 
 class Producer:
@@ -65,10 +54,8 @@ class Producer:
         self._acks = acks
         self._is_idempotent = is_idempotent
         self._topic: Topic | None = None
-        self._epoch = 0
-        self._sequence = 0
         self._made = 0
-        self._in_flight: list[Sent] = []
+        self._in_flight = InFlight(number if is_idempotent else NO_PRODUCER)
         self._arrival_us = 0
         self._is_waiting_to_retry = False
 
@@ -80,38 +67,32 @@ class Producer:
     def _tick(self) -> None:
         if self._topic is None:
             self._topic = self._world.metadata.topics.get(self._name)
-        if not self._world.is_quiet and self._topic is not None and len(self._in_flight) < IN_FLIGHT_MAX:
-            for _ in range(self._random.choice([1, 1, 3])):
+        if not self._world.is_quiet and self._topic is not None and self._in_flight.has_room:
+            for _ in range(self._random.choice([1, 1, IN_FLIGHT_MAX])):
                 self._send_new(self._topic)
         self.start()
 
     def _send_new(self, topic: Topic) -> None:
         promises = self._world.promises_of(topic, self._index)
-        if promises is None or len(self._in_flight) >= IN_FLIGHT_MAX:
+        if promises is None or not self._in_flight.has_room:
             return
         count = self._random.choice([1, 1, 2, 4])
         self._made += 1
         value = f"{self._number}:{self._made}:".encode() + b"v" * self._random.choice([0, 30, 90])
         time_ms = self._world.true_ms + self._random.randint(-300, 300)
-        records = [Record(offset, time_ms + offset, None, value) for offset in range(count)]
-        data = encode_batch(
-            records, base_offset=0, partition_leader_epoch=-1,
-            producer_id=self._number if self._is_idempotent else -1,
-            producer_epoch=self._epoch if self._is_idempotent else -1,
-            base_sequence=self._sequence if self._is_idempotent else -1,
-        )  # fmt: skip
-        self._sequence += count
-        promises.will_send(data)
-        sent = Sent(whole_batches(data)[0])
-        if self._acks != 0:
-            self._in_flight.append(sent)
+        sent = self._in_flight.add([Record(offset, time_ms + offset, None, value) for offset in range(count)])
         self._transmit(topic, sent)
+        if self._acks == 0:
+            self._in_flight.acknowledged(sent, sent.batch)  # there is no answer
 
     def _transmit(self, topic: Topic, sent: Sent) -> None:
         world = self._world
         sent.attempts += 1
-        attempt = sent.attempts
-        data = PartitionProduceData(index=self._index, records=bytearray(sent.batch.data))
+        attempt, batch = sent.attempts, sent.batch
+        promises = world.promises_of(topic, self._index)
+        if promises is not None:
+            promises.will_send(batch.data)
+        data = PartitionProduceData(index=self._index, records=bytearray(batch.data))
         body = ProduceRequest(
             acks=self._acks, timeout_ms=1_000,
             topic_data=(TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=(data,)),),
@@ -120,7 +101,7 @@ class Producer:
         self._arrival_us = max(self._arrival_us + 1, now_us + self._random.randint(*DELAY_US))
 
         def handle(broker: Broker) -> None:
-            if not broker.ask(body, lambda response: self._answered(topic, sent, attempt, response)):
+            if not broker.ask(body, lambda response: self._answered(topic, sent, batch, attempt, response)):
                 world.marks.hit("produce: acks=0 refused")
 
         world.event_queue.after(self._arrival_us - now_us, lambda: world.step(handle))
@@ -128,7 +109,7 @@ class Producer:
         if self._acks != 0:
             world.event_queue.after(ANSWER_TIMEOUT_US, lambda: self._timed_out(sent, attempt))
 
-    def _answered(self, topic: Topic, sent: Sent, attempt: int, response: Message | None) -> None:
+    def _answered(self, topic: Topic, sent: Sent, batch: Batch, attempt: int, response: Message | None) -> None:
         """The answer leaves the broker."""
         if response is None:
             return
@@ -143,36 +124,40 @@ class Producer:
         if code is ErrorCode.NONE and promises is not None:
             if self._is_idempotent and part.base_offset in promises.by_offset:
                 world.marks.hit("a duplicate was acknowledged")
-            promises.acknowledged(sent.batch, part.base_offset, part.log_start_offset, world.event_queue.now_us)
-            world.told_of(topic, self._index, part.base_offset, sent.batch.content, ACKNOWLEDGED)
+            promises.acknowledged(batch, part.base_offset, part.log_start_offset, world.event_queue.now_us)
+            world.told_of(topic, self._index, part.base_offset, batch.content, ACKNOWLEDGED)
         if self._random.random() < world.lost_answers_rate:
             world.marks.hit("an answer was lost")
             return
-        world.event_queue.after(self._random.randint(*DELAY_US), lambda: self._learn(sent, code))
+        process = world.process
 
-    def _learn(self, sent: Sent, code: ErrorCode) -> None:
-        if sent not in self._in_flight:
-            return
+        def arrive() -> None:
+            if not process.has_ended:  # what was under way is lost with the connection
+                self._learn(sent, batch, attempt, code)
+
+        world.event_queue.after(self._random.randint(*DELAY_US) * self._random.choice(SLOWNESS), arrive)
+
+    def _learn(self, sent: Sent, batch: Batch, attempt: int, code: ErrorCode) -> None:
+        if sent not in self._in_flight.sent or (sent.attempts != attempt and code is not ErrorCode.NONE):
+            return  # what was sent later counts
         if code is ErrorCode.NONE:
-            self._in_flight.remove(sent)
+            self._in_flight.acknowledged(sent, batch)
         elif code in _AGAIN:
             self._retry_soon()
         elif code in _NEW_TOPIC:
             self._topic = None
-            self._begin_epoch()
-        elif code in _NEW_EPOCH:
-            self._begin_epoch()
+            self._in_flight.give_up()
+        elif code is ErrorCode.INVALID_TIMESTAMP:
+            self._in_flight.refused(sent)
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if self._in_flight.is_lost(sent):
+                self._world.marks.hit("a producer raised its epoch")
+            self._retry_soon()
         else:
             raise Violation(f"{GOES_ON}: a producer got {code.name}")
 
-    def _begin_epoch(self) -> None:
-        """What is in flight is given up; whether it is in the log is not known."""
-        self._in_flight.clear()
-        self._epoch += 1
-        self._sequence = 0
-
     def _timed_out(self, sent: Sent, attempt: int) -> None:
-        if sent in self._in_flight and sent.attempts == attempt:
+        if sent in self._in_flight.sent and sent.attempts == attempt:
             self._retry_soon()
 
     def _retry_soon(self) -> None:
@@ -183,7 +168,7 @@ class Producer:
     def _retry(self) -> None:
         """Send everything again that is in flight, in order."""
         self._is_waiting_to_retry = False
-        for sent in list(self._in_flight):
+        for sent in list(self._in_flight.sent):
             if self._topic is not None:
                 self._world.marks.hit("produce: sent again")
                 self._transmit(self._topic, sent)

@@ -37,6 +37,7 @@ REQUIRED: Final = (
     "produce: UNKNOWN_TOPIC_ID",
     "produce: acks=0 refused",
     "produce: sent again",
+    "a producer raised its epoch",
     "an answer was lost",
     "a duplicate was acknowledged",
     "fetch: NONE",

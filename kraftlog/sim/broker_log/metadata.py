@@ -8,20 +8,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Final, Protocol
 from uuid import UUID
 
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.sim.broker_log.judges.promises import TopicRules
 from kraftlog.sim.broker_log.parameters import TopicParameters
+from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.replay.deltas import MetadataDelta
-from statemachine.store.metadata_tables import MetadataTables
-from statemachine.tables.database import create_in
 
 CLUSTER_ID: Final = "simulatedBrokerLogAAAA"
 BROKER_ID: Final = 1
@@ -67,9 +65,7 @@ class Metadata:
     """All topics; `settings` for whoever asks by name."""
 
     def __init__(self, partitions: int) -> None:
-        connection = sqlite3.connect(":memory:", isolation_level=None)
-        connection.deserialize(_empty_tables())
-        self._tables = MetadataTables(connection)
+        self._tables = tables_in_memory(empty_image(CLUSTER_ID))
         self._partitions = partitions
         self._made = 0
         self._ids = 0
@@ -148,13 +144,3 @@ def rules_of(parameters: TopicParameters, slack_ms: int) -> TopicRules:
         flush_before_ack=parameters.flush_before_ack, flush_ms=parameters.flush_ms + slack_ms,
         retention_ms=parameters.retention_ms, retention_bytes=parameters.retention_bytes,
     )  # fmt: skip
-
-
-@cache
-def _empty_tables() -> bytes:
-    """Made once, because making tables takes longer than a run."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    create_in(connection, CLUSTER_ID)
-    image = connection.serialize()
-    connection.close()
-    return image

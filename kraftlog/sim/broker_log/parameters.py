@@ -25,6 +25,7 @@ FAULT_KINDS: Final = (
     "clock: the wall clock jumps ahead",
     "clock: the wall clock jumps back",
     "network: answers are lost",
+    "disk: a bit of an index changes",
 )
 """In the order in which seeds draw them. A new kind goes to the end."""
 

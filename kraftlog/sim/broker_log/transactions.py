@@ -25,18 +25,49 @@ TRANSACTIONAL: Final = 0x10
 BATCHES_MAX: Final = 3
 
 
+class Transactions:
+    """The batches of one producer's transactions."""
+
+    def __init__(self, producer_id: int) -> None:
+        self._producer_id = producer_id
+        self._epoch = 0
+        self._sequence = 0
+        self._made = 0
+
+    def begin_epoch(self) -> None:
+        """After whatever went wrong."""
+        self._epoch += 1
+        self._sequence = 0
+
+    def records(self, time_ms: int) -> bytes:
+        """The next batch."""
+        self._made += 1
+        record = Record(0, time_ms, None, f"{self._producer_id}:{self._made}".encode())
+        data = self._batch(record, TRANSACTIONAL, self._sequence)
+        self._sequence += 1
+        return data
+
+    def marker(self, kind: ControlType, time_ms: int) -> bytes:
+        """The end of a transaction, as a coordinator writes it."""
+        key, value = encode_control_record(kind, EndTxnMarker(coordinator_epoch=0), 0)
+        return self._batch(Record(0, time_ms, key, value), TRANSACTIONAL | CONTROL, -1)
+
+    def _batch(self, record: Record, attributes: int, sequence: int) -> bytes:
+        return encode_batch(
+            [record], base_offset=0, partition_leader_epoch=-1, attributes=attributes, producer_id=self._producer_id,
+            producer_epoch=self._epoch, base_sequence=sequence,
+        )  # fmt: skip
+
+
 class TransactionalProducer:
     """Begins a transaction, appends to it, and ends it; after whatever goes wrong it aborts with a new epoch."""
 
     def __init__(self, world: World, producer_id: int, topic: str, index: int) -> None:
         self._world = world
         self._random = world.new_random()
-        self._producer_id = producer_id
+        self._transactions = Transactions(producer_id)
         self._name = topic
         self._index = index
-        self._epoch = 0
-        self._sequence = 0
-        self._made = 0
         self._must_abort = False
 
     def start(self) -> None:
@@ -48,8 +79,7 @@ class TransactionalProducer:
         if topic is not None and not self._world.is_quiet:
             must_abort, self._must_abort = self._must_abort, True
             if must_abort:
-                self._epoch += 1
-                self._sequence = 0
+                self._transactions.begin_epoch()
             self._world.step(partial(self._transact, topic, must_abort))
         self.start()
 
@@ -58,33 +88,17 @@ class TransactionalProducer:
         try:
             if not must_abort:
                 for _ in range(self._random.randint(1, BATCHES_MAX)):
-                    self._append(topic, broker, self._records(), Origin.CLIENT)
+                    self._append(topic, broker, self._transactions.records(self._world.true_ms), Origin.CLIENT)
                 if self._random.random() < 0.3:
                     self._world.marks.hit("a transaction was left open")
                     return
             kind = ControlType.ABORT if must_abort or self._random.random() < 0.5 else ControlType.COMMIT
-            self._append(topic, broker, self._marker(kind), Origin.COORDINATOR)
+            marker = self._transactions.marker(kind, self._world.true_ms)
+            self._append(topic, broker, marker, Origin.COORDINATOR)
             self._world.marks.hit(f"transaction: {kind.name}")
             self._must_abort = False
         except ApiError as error:
             self._world.marks.hit(f"a transaction failed: {error.code.name}")
-
-    def _records(self) -> bytes:
-        self._made += 1
-        record = Record(0, self._world.true_ms, None, f"{self._producer_id}:{self._made}".encode())
-        data = self._batch(record, TRANSACTIONAL, self._sequence)
-        self._sequence += 1
-        return data
-
-    def _marker(self, kind: ControlType) -> bytes:
-        key, value = encode_control_record(kind, EndTxnMarker(coordinator_epoch=0), 0)
-        return self._batch(Record(0, self._world.true_ms, key, value), TRANSACTIONAL | CONTROL, -1)
-
-    def _batch(self, record: Record, attributes: int, sequence: int) -> bytes:
-        return encode_batch(
-            [record], base_offset=0, partition_leader_epoch=-1, attributes=attributes, producer_id=self._producer_id,
-            producer_epoch=self._epoch, base_sequence=sequence,
-        )  # fmt: skip
 
     def _append(self, topic: Topic, broker: Broker, data: bytes, origin: Origin) -> None:
         promises = self._world.promises_of(topic, self._index)

@@ -7,6 +7,8 @@ from random import Random
 from typing import Final, cast
 
 from kraftbase.errors import FlushFailed, StorageError
+from kraftbase.files.files import join, read_whole
+from kraftlog.broker.log.formats.names import partition_in_name
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,6 +24,7 @@ from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
 from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, INDEXES, SOUND
+from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
@@ -53,6 +56,8 @@ class World:
         self.event_queue = EventQueue()
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
+        self.rotten_indexes: set[str] = set()
+        """Paths of indexes of which a bit has changed: what they say counts only by what look-ups find."""
         self.mend_slow_disk()
         self.trace = Trace(echo=echo)
         self.metadata = Metadata(parameters.partitions)
@@ -258,6 +263,30 @@ class World:
         self.disk.files.space_limit = self.disk.files.used_bytes() + free_bytes
         self._begin_trouble()
 
+    def rot_index(self, random: Random) -> bool:
+        """A bit of an index changes, on the disk; returns False if no index has an entry there."""
+        files = self.disk.files
+        found = []
+        for number in range(self.parameters.directories):
+            for name in files.list_directory(f"logs-{number}") if files.exists(f"logs-{number}") else ():
+                directory = join(f"logs-{number}", name)
+                if partition_in_name(name) is None:
+                    continue
+                found += [
+                    (join(directory, index), min(len(durable.data), len(read_whole(files, join(directory, index)))))
+                    for index, durable in files.durable_files(directory).items()
+                    if index.endswith((".index", ".timeindex")) and files.exists(join(directory, index))
+                ]
+        found = [(path, size) for path, size in found if size]
+        if not found:
+            return False
+        path, size = random.choice(found)
+        position = random.randrange(size)
+        byte = read_whole(files, path)[position]
+        files.damage(path, position, bytes([byte ^ 1 << random.randrange(8)]))
+        self.rotten_indexes.add(path)
+        return True
+
     def damage_files(self, kind: str, random: Random) -> bool:
         """Do damage of a kind to some log, while the broker is down; returns False if none is fit for that."""
         found = [
@@ -367,8 +396,9 @@ class World:
     def _judge_one(self, broker: Broker, topic: Topic, index: int, promises: PartitionPromises, path: str) -> None:
         start = self._look_up_time(broker, topic, index, EARLIEST)
         promises.started(start)
-        batches = read_log(self.disk.files, path)
+        batches = read_log(self.disk.files, path, self.rotten_indexes)
         promises.found(batches, self.true_ms, has_lost_power=self._has_lost_power)
+        self._check_last_stable(broker, topic, index, batches, promises.name)
         kept = [batch for batch in batches if batch.last_offset >= max(promises.start, 0)]
         for batch in self.random.sample(kept, min(LOOK_UPS, len(kept))):
             self._compare_time(broker, topic, index, batch.max_timestamp_ms, kept, promises)
@@ -377,6 +407,13 @@ class World:
         aborted = [one for one in aborted_transactions(batches) if one.first_offset >= promises.start]
         for one in self.random.sample(aborted, min(LOOK_UPS, len(aborted))):
             self._compare_aborted(broker, topic, index, one, promises)
+
+    def _check_last_stable(self, broker: Broker, topic: Topic, index: int, batches: list[Batch], name: str) -> None:
+        partition = broker.partitions.with_id(topic.topic_id, index)
+        if partition is not None and partition.log is not None:
+            log = partition.log
+            view = StableView(log.log_start_offset, log.high_watermark, log.last_stable_offset)
+            check_last_stable(name, batches, view)
 
     def _compare_time(
         self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],

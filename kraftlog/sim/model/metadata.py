@@ -216,6 +216,8 @@ class MetadataModel:
             changed["fenced"] = record.fenced
             if not record.fenced:
                 changed["unclean_shutdown"] = False
+                if before.last_unfenced_epoch is not None:
+                    changed["last_unfenced_epoch"] = before.epoch
         if record.HasField("in_controlled_shutdown"):
             changed["shutting_down"] = record.in_controlled_shutdown
         if record.HasField("log_dirs"):

@@ -39,6 +39,8 @@ class Broker:
     shutting_down: bool
     log_dirs: tuple[bytes, ...]
     unclean_shutdown: bool
+    last_unfenced_epoch: int | None
+    older_log_dirs: tuple[bytes, ...]
 
     @property
     def is_active(self) -> bool:
@@ -67,6 +69,8 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
         shutting_down=record.in_controlled_shutdown,
         log_dirs=tuple(record.log_dirs),
         unclean_shutdown=record.unclean_shutdown,
+        last_unfenced_epoch=record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
+        older_log_dirs=tuple(record.older_log_dirs),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Final
 from kraftbase.errors import StorageError
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.registers.records import CONFIG_NAME
+from kraftlog.sim.tables_in_memory import connect, empty_image, tables_in_memory
 from kraftlog.sim.virtual.crash import Crash
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
@@ -23,7 +24,7 @@ from statemachine.store.metadata_tables import MetadataTables
 from statemachine.store.scrub import RottenDatabase, check_rows
 from statemachine.store.snapshot_worker import TakenSnapshot
 from statemachine.tables.catalogue import TABLES
-from statemachine.tables.database import UnusableDatabase, check_tables, create_in, read_sums
+from statemachine.tables.database import UnusableDatabase, check_tables, read_sums
 from statemachine.words.resources import ResourceType
 
 IMAGE_RATE: Final = 0.05
@@ -33,7 +34,6 @@ DIGEST_INTERVAL: Final = 10
 """State machines are compared often here: runs are short."""
 
 _IMAGES_MAX: Final = 4
-_templates: dict[str, bytes] = {}
 
 
 class Database:
@@ -44,7 +44,7 @@ class Database:
         self._random = random
         self._marks = marks
         self._images: deque[bytes] = deque(maxlen=_IMAGES_MAX)
-        self._open: sqlite3.Connection | None = None
+        self._tables: MetadataTables | None = None
         self.is_set_aside = False
         """Whether its digest was not the quorum's: the next process begins with an empty one."""
         self.is_rotten = False
@@ -65,27 +65,26 @@ class Database:
             self.must_forget_snapshots = not self.is_rotten
             self.lose()
         image = self._images[-1] if self._images else self._template()
-        connection = _connect(image)
-        if self._may_be_damaged and not _is_sound(connection):
+        if self._may_be_damaged and not _is_sound(image):
             self._marks.hit("recovery: a damaged database was rebuilt")
             self.lose()
-            connection = _connect(self._template())
-        self._open = connection
-        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
+            image = self._template()
+        self._tables = tables_in_memory(image, digest_interval=DIGEST_INTERVAL)
+        return self._tables
 
     def filled(self, reader: SnapshotReader) -> MetadataTables:
         """New tables with what a snapshot holds, beside the others."""
-        connection = _connect(self._template())
-        load_image(reader, MetadataTables(connection, digest_interval=DIGEST_INTERVAL))
-        return MetadataTables(connection, digest_interval=DIGEST_INTERVAL)
+        tables = tables_in_memory(self._template(), digest_interval=DIGEST_INTERVAL)
+        load_image(reader, tables)
+        return tables_in_memory(tables.connection.serialize(), digest_interval=DIGEST_INTERVAL)
 
     def put_in_place(self, tables: MetadataTables) -> MetadataTables:
         """Let such tables take the place of the others, durably."""
         if self._open is not None:
             self._open.close()
-        self._open = tables.connection
+        self._tables = tables
         self._images.clear()
-        self._images.append(self._open.serialize())
+        self._images.append(tables.connection.serialize())
         return tables
 
     def set_aside(self, *, is_rotten: bool) -> None:
@@ -103,7 +102,7 @@ class Database:
             return
         self._images.append(self._open.serialize())
         self._open.close()
-        self._open = None
+        self._tables = None
         if crash is not Crash.KILLED:
             for _ in range(self._random.randrange(len(self._images))):
                 self._images.pop()
@@ -173,30 +172,25 @@ class Database:
         if not self._images:
             return
         image = bytearray(self._images.pop())
-        connection = _connect(bytes(image))
-        while _is_sound(connection):
-            connection.close()
+        while _is_sound(bytes(image)):
             for _ in range(20):
                 image[self._random.randrange(len(image))] ^= 1 << self._random.randrange(8)
-            connection = _connect(bytes(image))
-        connection.close()
         self._images.append(bytes(image))
         self._may_be_damaged = True
 
+    @property
+    def _open(self) -> sqlite3.Connection | None:
+        """What the process works on, while there is one."""
+        return None if self._tables is None else self._tables.connection
+
     def _template(self) -> bytes:
-        """An empty database: made once, because making tables takes longer than a simulated minute."""
-        if self._cluster_id not in _templates:
-            connection = sqlite3.connect(":memory:", isolation_level=None)
-            connection.execute("PRAGMA page_size = 512")
-            create_in(connection, self._cluster_id)
-            _templates[self._cluster_id] = connection.serialize()
-            connection.close()
-        return _templates[self._cluster_id]
+        """An empty database."""
+        return empty_image(self._cluster_id)
 
 
 def take_snapshot(image: bytes, snapshots: SnapshotStore) -> TakenSnapshot:
     """A snapshot of what a database held when its `image` was made. Raises StorageError, RottenDatabase."""
-    with closing(_connect(image)) as connection:
+    with closing(connect(image)) as connection:
         point = snapshot_point(connection)
         if point is None:
             raise StorageError("nothing is applied yet")
@@ -209,15 +203,10 @@ def take_snapshot(image: bytes, snapshots: SnapshotStore) -> TakenSnapshot:
         return TakenSnapshot(point.snapshot_id, snapshots.path_of(point.snapshot_id), 0, writer is not None)
 
 
-def _is_sound(connection: sqlite3.Connection) -> bool:
-    try:
-        check_tables(connection)
-        return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
-    except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's complaint quotes what is damaged
-        return False
-
-
-def _connect(image: bytes) -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.deserialize(image)
-    return connection
+def _is_sound(image: bytes) -> bool:
+    with closing(connect(image)) as connection:
+        try:
+            check_tables(connection)
+            return str(connection.execute("PRAGMA quick_check(1)").fetchone()[0]) == "ok"
+        except (sqlite3.Error, UnicodeDecodeError, UnusableDatabase):  # SQLite's complaint quotes what is damaged
+            return False

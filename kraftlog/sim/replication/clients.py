@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.kafka.notation import Message
-from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
+from kraftlog.sim.broker_log.in_flight import IN_FLIGHT_MAX, NO_PRODUCER, InFlight, Sent
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.replication.judges.rules import READ
@@ -21,7 +20,6 @@ from kraftlog.sim.replication.world import World
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
-IN_FLIGHT_MAX: Final = 5
 BACKOFF_US: Final = 100 * MICROSECONDS_PER_MS
 PRODUCE_VERSION: Final = 13
 FETCH_VERSION: Final = 17
@@ -31,9 +29,6 @@ _AGAIN: Final = (
     ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.UNKNOWN_TOPIC_ID,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.BROKER_NOT_AVAILABLE,
-)  # fmt: skip
-_NEW_EPOCH: Final = (
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TIMESTAMP,
 )  # fmt: skip
 
 
@@ -55,6 +50,8 @@ class Client:
         self.index = index
         self.topic: Topic | None = None
         self.leader = UNKNOWN
+        self.leader_epoch = UNKNOWN
+        """The latest that was heard of: Kafka's clients do not take older metadata (KIP-320)."""
         self.process = ClientProcess()
         self.line = Line()
 
@@ -65,14 +62,16 @@ class Client:
     def find_leader(self) -> None:
         """Ask any broker who leads; what it says may be old."""
         world = self.world
-        self.topic = world.metadata.topics.get(self.topic_name)
+        known = world.metadata.topics.get(self.topic_name)
+        if known is not self.topic:
+            self.topic, self.leader_epoch = known, UNKNOWN
         machine = world.machines[self.random.choice(sorted(world.machines))]
         if self.topic is None or machine.broker is None or not machine.broker.is_serving:
             return
         view = machine.broker.cluster.topic_with_id(self.topic.topic_id)
         record = None if view is None else view.partition(self.index)
-        if record is not None and record.leader >= 0:
-            self.leader = record.leader
+        if record is not None and record.leader >= 0 and record.leader_epoch >= self.leader_epoch:
+            self.leader, self.leader_epoch = record.leader, record.leader_epoch
             self.line = Line()
 
     def ask(
@@ -80,14 +79,6 @@ class Client:
     ) -> Exchange:
         """Send a request to a broker."""
         return self.world.wire.ask(self.process, CLIENTS, destination, body, version, on_response, self.line)
-
-
-@dataclass(slots=True, eq=False)
-class Sent:
-    """A batch that has no answer yet."""
-
-    batch: Batch
-    exchange: Exchange | None = None
 
 
 class Producer(Client):
@@ -98,10 +89,10 @@ class Producer(Client):
         self._number = number
         self._acks = acks
         self._is_idempotent = is_idempotent
-        self._epoch = 0
-        self._sequence = 0
         self._made = 0
-        self._in_flight: list[Sent] = []
+        self._in_flight = InFlight(number if is_idempotent else NO_PRODUCER)
+        self._exchanges: dict[Sent, Exchange] = {}
+        """The last one of each batch in flight."""
         self._is_waiting_to_retry = False
 
     def start(self) -> None:
@@ -113,58 +104,48 @@ class Producer(Client):
         known = self.world.metadata.topics.get(self.topic_name)
         if known is not self.topic or self.leader == UNKNOWN:
             if self.topic is not None and known is not self.topic:
-                self._begin_epoch()
+                self._give_up()
             self.find_leader()
         if self.topic is not None and self.leader != UNKNOWN and not self._is_waiting_to_retry:
-            for _ in range(self.random.choice([1, 1, 3])):
-                if len(self._in_flight) < IN_FLIGHT_MAX and not self.world.is_quiet:
+            for _ in range(self.random.choice([1, 1, IN_FLIGHT_MAX])):
+                if self._in_flight.has_room and not self.world.is_quiet:
                     self._send_new(self.topic)
         self.start()
 
     def _send_new(self, topic: Topic) -> None:
-        judge = self.world.court.judges.get((topic.topic_id, self.index))
-        if judge is None:
+        if (topic.topic_id, self.index) not in self.world.court.judges:
             return
         count = self.random.choice([1, 1, 2, 4])
         self._made += 1
         value = f"{self._number}:{self._made}:".encode() + b"v" * self.random.choice([0, 30, 90])
         records = [Record(offset, self.world.true_ms + offset, None, value) for offset in range(count)]
-        data = encode_batch(
-            records, base_offset=0, partition_leader_epoch=-1,
-            producer_id=self._number if self._is_idempotent else -1,
-            producer_epoch=self._epoch if self._is_idempotent else -1,
-            base_sequence=self._sequence if self._is_idempotent else -1,
-        )  # fmt: skip
-        self._sequence += count
-        sent = Sent(whole_batches(data)[0])
-        judge.promises.sent.add(sent.batch.content)
-        self._in_flight.append(sent)
-        self._transmit(topic, sent)
+        self._transmit(topic, self._in_flight.add(records))
 
     def _transmit(self, topic: Topic, sent: Sent) -> None:
-        data = PartitionProduceData(index=self.index, records=bytearray(sent.batch.data))
+        batch, judge = sent.batch, self.world.court.judges.get((topic.topic_id, self.index))
+        if judge is not None:
+            judge.promises.sent.add(batch.content)
+        data = PartitionProduceData(index=self.index, records=bytearray(batch.data))
         body = ProduceRequest(
             acks=self._acks, timeout_ms=1_000,
             topic_data=(TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=(data,)),),
         )  # fmt: skip
         self.world.marks.hit(f"produce: acks={self._acks}{', idempotent' if self._is_idempotent else ''}")
-        if sent.exchange is not None:
-            sent.exchange.close()
-        sent.exchange = self.ask(body, PRODUCE_VERSION, self.leader, lambda response: self._learn(sent, response))
-        sent.exchange.on_answer_leaves = lambda response: self._acknowledged(topic, sent, response)
+        if sent in self._exchanges:
+            self._exchanges[sent].close()
+        exchange = self.ask(body, PRODUCE_VERSION, self.leader, lambda response: self._learn(sent, batch, response))
+        exchange.on_answer_leaves = lambda response: self._acknowledged(topic, batch, exchange, response)
+        self._exchanges[sent] = exchange
 
-    def _acknowledged(self, topic: Topic, sent: Sent, response: Message) -> None:
+    def _acknowledged(self, topic: Topic, batch: Batch, exchange: Exchange, response: Message) -> None:
         """The answer leaves the broker: whether it arrives or not, that is a promise."""
         part = cast(ProduceResponse, response).responses[0].partition_responses[0]
-        exchange = sent.exchange
-        if part.error_code == ErrorCode.NONE and exchange is not None:
+        if part.error_code == ErrorCode.NONE:
             machine = self.world.machines[exchange.destination]
-            self.world.court.acknowledged(
-                machine, (topic.topic_id, self.index), part.base_offset, sent.batch, self._acks
-            )
+            self.world.court.acknowledged(machine, (topic.topic_id, self.index), part.base_offset, batch, self._acks)
 
-    def _learn(self, sent: Sent, response: Message | ApiError) -> None:
-        if sent not in self._in_flight:
+    def _learn(self, sent: Sent, batch: Batch, response: Message | ApiError) -> None:
+        if sent not in self._in_flight.sent:
             return
         if isinstance(response, ApiError):
             code = response.code
@@ -177,20 +158,27 @@ class Producer(Client):
             )
         self.world.marks.hit(f"produce: {code.name}")
         if code is ErrorCode.NONE:
-            self._in_flight.remove(sent)
+            self._in_flight.acknowledged(sent, batch)
+            del self._exchanges[sent]
+        elif sent.batch is not batch:
+            return  # it has another number by now
         elif code in _AGAIN:
             self.leader = UNKNOWN
             self._retry_soon()
-        elif code in _NEW_EPOCH:
-            self._begin_epoch()
+        elif code is ErrorCode.INVALID_TIMESTAMP:
+            self._in_flight.refused(sent)
+            del self._exchanges[sent]
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            if self._in_flight.is_lost(sent):
+                self.world.marks.hit("a producer raised its epoch")
+            self._retry_soon()
         else:
             raise Violation(f"{GOES_ON}: a producer got {code.name}")
 
-    def _begin_epoch(self) -> None:
-        """What is in flight is given up; whether it is in the log is not known."""
-        self._in_flight.clear()
-        self._epoch += 1
-        self._sequence = 0
+    def _give_up(self) -> None:
+        """The topic is another one."""
+        self._in_flight.give_up()
+        self._exchanges.clear()
 
     def _retry_soon(self) -> None:
         if not self._is_waiting_to_retry:
@@ -202,14 +190,14 @@ class Producer(Client):
         self._is_waiting_to_retry = False
         known = self.world.metadata.topics.get(self.topic_name)
         if known is not self.topic:
-            self._begin_epoch()
+            self._give_up()
         self.find_leader()
         if self.topic is None or self.leader == UNKNOWN:
             self._retry_soon()
             return
-        if self._in_flight:
+        if self._in_flight.sent:
             self.world.marks.hit("produce: sent again")
-        for sent in list(self._in_flight):
+        for sent in list(self._in_flight.sent):
             self._transmit(self.topic, sent)
 
 

@@ -7,12 +7,14 @@ from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from kraftbase.files.files import join
+from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.rules import SOUND
+from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import FETCH, Broker
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
@@ -31,6 +33,14 @@ from statemachine.query.partition_descriptions import TopicPartition
 ANY_EPOCH: Final = -1
 
 
+class KnownOlderDisks(Protocol):
+    """Which disks are older copies."""
+
+    def is_leaving(self, broker_id: int) -> bool:
+        """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
+        ...
+
+
 class Watched(Protocol):
     """The world, as judges see it."""
 
@@ -41,6 +51,11 @@ class Watched(Protocol):
 
     def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
         """Whether a replica's log lacks something, or has: the damage is no bug."""
+        ...
+
+    @property
+    def older_disks(self) -> KnownOlderDisks:
+        """Which of them are older copies."""
         ...
 
     def note(self, text: str) -> None:
@@ -125,6 +140,11 @@ class Court:
             for partition, reason in directory.damaged.items():
                 if not self._world.is_damaged(machine.broker_id, partition):
                     raise Violation(f"{SOUND}: broker {machine.broker_id}: {reason}")
+            for partition, log in directory.logs.items():
+                if not self._world.is_damaged(machine.broker_id, partition):
+                    batches, _ = ReplicaFiles().read(machine.files, log.directory)
+                    name = f"{partition.topic}-{partition.partition_id} of broker {machine.broker_id}"
+                    _check_last_stable(name, batches, log)
 
     def broker_ended(self, machine: Machine, crash: Crash) -> None:
         """What it has had in memory is gone; without power, maybe more."""
@@ -274,7 +294,8 @@ class Court:
         if topic is None or view.leader_epoch != judge.state.leader_epoch or judge.state.leader != machine.broker_id:
             return
         for broker_id in judge.state.isr:
-            if not self._world.is_damaged(broker_id, TopicPartition(topic.name, key[1])):
+            is_damaged = self._world.is_damaged(broker_id, TopicPartition(topic.name, key[1]))
+            if not is_damaged and not self._world.older_disks.is_leaving(broker_id):
                 self._check_has(topic, key, broker_id, base_offset, batch, judge)
 
     def _check_has(
@@ -340,6 +361,8 @@ class Court:
             )
         path = join(directory.path, str(partition))
         batches, changed = self._files[machine.broker_id].read(machine.files, path)
+        if partition.log is not None:
+            _check_last_stable(judge.name, batches, partition.log)
         judge.promises.replica_has(machine.broker_id, changed)
         is_leader = leader is not None and (judge.state.leader, judge.state.leader_epoch) == (
             machine.broker_id, view.leader_epoch,
@@ -368,6 +391,11 @@ class Court:
             ):
                 found.append(f"{judge.name}, led by {state.leader}: {views}")
         return found
+
+
+def _check_last_stable(name: str, batches: list[Batch], log: PartitionLog) -> None:
+    view = StableView(log.log_start_offset, log.high_watermark, log.last_stable_offset)
+    check_last_stable(name, batches, view)
 
 
 def _is_from_follower(body: Message) -> bool:

@@ -46,6 +46,7 @@ REQUIRED: Final = (
     "produce: acks=-1, idempotent",
     "produce: NONE",
     "produce: sent again",
+    "a producer raised its epoch",
     "produce: NOT_LEADER_OR_FOLLOWER",
     "produce: NOT_ENOUGH_REPLICAS",
     "produce: KAFKA_STORAGE_ERROR",
@@ -53,6 +54,9 @@ REQUIRED: Final = (
     "produce: BROKER_NOT_AVAILABLE",
     "produce: OUT_OF_ORDER_SEQUENCE_NUMBER",
     "a duplicate was acknowledged",
+    "transaction: ABORT",
+    "transaction: COMMIT",
+    "a transaction was left open",
     "fetch: NONE",
     "fetch: NOT_LEADER_OR_FOLLOWER",
     "fetch: OFFSET_OUT_OF_RANGE",
@@ -70,6 +74,9 @@ REQUIRED: Final = (
     "fence: NONE",
     "throttle: NONE",
     "unregister: NONE",
+    "a disk became an older copy",
+    "an older copy of a disk was found",
+    "an operator had an older copy, or another replica, elected",
 )  # fmt: skip
 
 

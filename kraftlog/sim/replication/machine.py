@@ -16,6 +16,7 @@ from kraftbase.errors import ApiError, FlushFailed, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
 from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
@@ -208,7 +209,8 @@ class Machine:
         clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
         broker = Broker(self, self.world.parameters, self, self)
         self.broker = broker
-        self.membership = membership = Membership(self, self.process, broker, clean_epoch)
+        epochs = RegisteredEpochs(self.files, OWN_DIRECTORY, broker.logs.online, self.process)
+        self.membership = membership = Membership(self, self.process, broker, clean_epoch, epochs)
         for directory in broker.logs.directories:
             directory.on_lost = partial(self.process.call_soon, self._log_lost)
         self.process.after_step = lambda: self.world.broker_stepped(self)

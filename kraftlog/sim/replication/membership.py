@@ -11,6 +11,7 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.partitions.partition import Partition
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
@@ -64,8 +65,11 @@ class Member(Protocol):
 class Membership:
     """Of one process."""
 
-    def __init__(self, member: Member, process: BrokerProcess, broker: Broker, clean_epoch: int | None) -> None:
+    def __init__(
+        self, member: Member, process: BrokerProcess, broker: Broker, clean_epoch: int | None, epochs: RegisteredEpochs
+    ) -> None:
         """`clean_epoch` is what the last shutdown has left, if that was clean."""
+        self._epochs = epochs
         self._member = member
         self._process = process
         self._broker = broker
@@ -74,6 +78,8 @@ class Membership:
         self._placed: dict[Partition, bytes] = {}
         self.epoch = -1
         """Of its registration; -1 while it has none."""
+        self.was_unfenced = False
+        """Whether it was told so since it registered."""
         self.is_leaving = False
         """Whether it is in its controlled shutdown."""
 
@@ -85,8 +91,8 @@ class Membership:
 
     def register(self) -> None:
         """Register until the controller accepts it, and send heartbeats from then on."""
-        directories = [directory.directory_id.bytes for directory in self._broker.logs.online]
-        if not directories:
+        directories = [directory.directory_id.bytes for directory in self._epochs.directories]
+        if not self._broker.logs.online:
             self._member.give_up()
             return
         broker_id = self._member.broker_id
@@ -101,6 +107,7 @@ class Membership:
                 SupportedFeature(name=one.name, min_level=one.min_level, max_level=one.max_level) for one in SUPPORTED
             ],
             previous_broker_epoch=self._clean_epoch,
+            log_dir_epochs=self._epochs.named(),
         )
         self._ask(admin_pb2.Operation(register_broker=request), self._registered)
 
@@ -108,7 +115,12 @@ class Membership:
         if isinstance(result, ApiError):
             self._process.after(RETRY_US, self.register)
             return
+        if result.register_broker.older_log_dirs:
+            self._member.marks.hit("an older copy of a disk was found")
+        for directory, error in self._epochs.write(result.register_broker.broker_epoch):
+            directory.fail(error)
         self.epoch = result.register_broker.broker_epoch
+        self.was_unfenced = False
         self._clean_epoch = None
         if self._broker.is_serving:
             self._broker.epoch = self.epoch
@@ -138,6 +150,7 @@ class Membership:
             self._member.close()
             return
         elif not result.broker_heartbeat.is_fenced and not self.is_leaving:
+            self.was_unfenced = True
             delay_us = self._member.heartbeat_interval_us
         self._process.after(delay_us, self._heartbeat)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from functools import cache
 from random import Random
 from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import InvariantViolation
+from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from raft.core.types import DirectoryId, Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
 from raft.listener import CommittedBatch
@@ -22,7 +22,6 @@ from raft.storage.batch import encode_batch
 from statemachine.apply.applied import Subscriber
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.tables.database import create_in
 from statemachine.tables.table import Table
 
 CLUSTER_ID: Final = "simulatedReplicationAA"
@@ -141,16 +140,4 @@ class MetadataLogAndTables:
 
 def empty_tables() -> MetadataTables:
     """The tables of a state machine that has applied nothing."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.deserialize(_empty_image())
-    return MetadataTables(connection)
-
-
-@cache
-def _empty_image() -> bytes:
-    """Made once, because making tables takes longer than a run."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    create_in(connection, CLUSTER_ID)
-    image = connection.serialize()
-    connection.close()
-    return image
+    return tables_in_memory(empty_image(CLUSTER_ID))

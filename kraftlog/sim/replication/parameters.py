@@ -39,7 +39,10 @@ FAULT_KINDS: Final = (
 """In the order in which seeds draw them. A new kind goes to the end."""
 
 ROT: Final = "disk: bytes of a log change"
-"""A kind that is drawn by itself, and last: so the other draws of a seed have stayed what they were."""
+"""A kind that is drawn by itself, behind all other draws of its time: so these have stayed what they were."""
+
+OLDER_COPY: Final = "disk: an older copy is put back"
+"""As above, and after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +95,7 @@ class ReplicationParameters:
     """Always, not only when a fault makes one slow: flushes run in the disk's thread."""
     has_codec: bool
     """Whether what brokers say to one another is encoded and decoded on its way, which takes long."""
+    has_transactions: bool = False
 
     def describe(self) -> dict[str, Any]:
         """For people and files."""
@@ -133,7 +137,10 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
     )
     if random.random() < 0.2 and ROT not in overrides.without_faults:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
-    if random.random() < 0.3:
+    if random.random() < 0.25 and OLDER_COPY not in overrides.without_faults:
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, OLDER_COPY))
+    drawn = replace(drawn, has_transactions=random.random() < 0.5)
+    if random.random() < 0.3 and OLDER_COPY not in drawn.fault_kinds:
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
         more = (kind for kind in damages if kind not in set(overrides.without_faults))
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))

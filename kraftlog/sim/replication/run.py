@@ -16,6 +16,7 @@ from kraftlog.sim.replication.events import missing_events
 from kraftlog.sim.replication.faults import Faults
 from kraftlog.sim.replication.judges.rules import PEACE, RULES
 from kraftlog.sim.replication.parameters import draw
+from kraftlog.sim.replication.transactions import TransactionalProducer
 from kraftlog.sim.replication.world import World
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
@@ -23,6 +24,7 @@ from kraftlog.sim.worlds import command as worlds
 from kraftlog.sim.worlds.outcome import Outcome, Overrides
 from kraftlog.sim.worlds.runs import run_to_end
 
+FIRST_TRANSACTIONAL_ID: Final = 1_000
 STEP_US: Final = MICROSECONDS_PER_SECOND // 2
 START_MAX: Final = 40
 """Half seconds that it may take until all topics are there."""
@@ -72,12 +74,15 @@ def _run(world: World) -> None:
         Reader(world, name, index, random.choice(["", "", "rack-0", "rack-1"])).start()
     administrator.start()
     Faults(world, administrator).start()
+    if parameters.has_transactions:
+        TransactionalProducer(world, FIRST_TRANSACTIONAL_ID, names[0], 0).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)
     world.is_quiet = True
     world.heal()
     administrator.end_throttles()
     if not _wait(world, PUT_BACK_AFTER, lambda: not world.court.unsettled()):
         world.rot.put_back()
+        world.older_disks.elect_where_stuck(administrator)
     if not _wait(world, PEACE_MAX - PUT_BACK_AFTER, lambda: _is_settled(world)):
         raise Violation(f"{PEACE}: {'; '.join(world.court.unsettled())}")
     world.judge_now()

@@ -14,6 +14,7 @@ from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.damaged_files import DamagedFiles
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
+from kraftlog.sim.replication.older_disks import OlderDisks
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.rot import Rot
 from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
@@ -49,6 +50,7 @@ class World:
         self.court = Court(self)
         self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
         self.rot = Rot(self)
+        self.older_disks = OlderDisks(self)
         self.damaged_files = DamagedFiles(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
@@ -95,6 +97,7 @@ class World:
     def _committed(self, deltas: list[MetadataDelta]) -> None:
         for delta in deltas:
             for topic, index, state, is_unclean in self.metadata.apply(delta):
+                is_unclean |= self.older_disks.is_operators_election((topic.topic_id, index), state)
                 self.court.partition_changed(topic, index, state, is_unclean=is_unclean)
         for machine in self.machines.values():
             self._send_metadata(machine)

@@ -22,6 +22,7 @@ from kraftlog.broker.log.loading import Loader
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.producer_states import ProducerState
 from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.retention import RetentionClock
 from kraftlog.broker.log.segment import Segment
@@ -122,7 +123,7 @@ def index_entries_twice() -> list[Any]:
     read_segment = Loader._read_segment
 
     def careless(self: Loader, base_offset: int, suffixes: Sequence[str]) -> Any:
-        old = Segment(self._handles, self._directory, base_offset)
+        old = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
         entries = []
         for path, packing in ((old.offsets.file.path, OFFSET_ENTRY), (old.times.file.path, TIME_ENTRY)):
             size = self._size_of(path) if self._files.exists(path) else 0
@@ -143,8 +144,9 @@ def end_from_index() -> list[Any]:
 
     def careless(self: Loader, segment: Segment) -> bool:
         is_sound = find_end(self, segment)
-        if segment.offsets.file.entry_count:
-            segment.end_offset = segment.offsets.lookup(segment.end_offset).offset + 1
+        entry = segment.offsets.lookup(segment.end_offset)
+        if entry is not None:
+            segment.end_offset = entry.offset + 1
         return is_sound
 
     return [instead(Loader, "_find_end", careless)]
@@ -154,10 +156,17 @@ def end_from_index() -> list[Any]:
 def producers_forgotten() -> list[Any]:
     """What is sent again after that is stored again."""
 
-    def load(self: ProducerHistory, segments: Sequence[Segment], end_offset: int, replay_from: int | None) -> None:
-        self.states.load((), end_offset)
+    def load(self: ProducerHistory, *_: Any) -> None:
+        self.states.load((), 0)
 
     return [instead(ProducerHistory, "load", load)]
+
+
+@mutation("a snapshot has one batch of a producer", "DB-75", world=LOG)
+def one_batch_in_snapshots() -> list[Any]:
+    """The others that were in flight are out of order after a start, and are stored again in another epoch."""
+    to_entries = ProducerState.to_entries
+    return [instead(ProducerState, "to_entries", lambda self: to_entries(self)[-1:])]
 
 
 @mutation("a start enters no aborted transactions", "DB-73", world=LOG)
@@ -165,9 +174,9 @@ def aborts_not_entered() -> list[Any]:
     """The index of a segment that it reads again stays without those that a crash has taken."""
     replay = ProducerHistory._replay
 
-    def careless(self: ProducerHistory, segment: Segment, start_offset: int) -> None:
+    def careless(self: ProducerHistory, segment: Segment, start_offset: int, end_offset: int) -> None:
         with mock.patch.object(ProducerHistory, "_enter", lambda self, segment, aborted: None):
-            replay(self, segment, start_offset)
+            replay(self, segment, start_offset, end_offset)
 
     return [instead(ProducerHistory, "_replay", careless)]
 

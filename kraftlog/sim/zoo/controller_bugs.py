@@ -96,8 +96,8 @@ def eligible_stay() -> list[Any]:
     """They may lack what has been committed since."""
     settle = partition_change._settle
 
-    def careless(plan: Any, before: Any, conditions: Conditions) -> None:
-        settle(plan, before, replace(conditions, min_isr=RECORDS_PER_BATCH_MAX))
+    def careless(plan: Any, before: Any, begins_anew: Any, conditions: Conditions) -> None:
+        settle(plan, before, begins_anew, replace(conditions, min_isr=RECORDS_PER_BATCH_MAX))
 
     return [instead(partition_change, "_settle", careless)]
 

@@ -10,6 +10,7 @@ from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd, LeaderEpochs
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.partitions import delayed_fetch, reading
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.reading import Located, Reader, ReadFrom
@@ -22,7 +23,7 @@ from kraftlog.broker.replication.leading import IsrChange, Leading
 from kraftlog.broker.replication.ports import Followable
 from kraftlog.broker.replication.replica_fetcher import ReplicaFetcher
 from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.controller.operations import alter_partition
+from kraftlog.controller.operations import alter_partition, brokers
 from kraftlog.controller.rules import partition_change
 from kraftlog.sim.zoo.mutation import WORLD_OF_REPLICATION, instead, mutation
 from kraftpb.v1 import admin_pb2
@@ -287,15 +288,30 @@ def producers_not_followed() -> list[Any]:
 
     def forgetful(self: PartitionLog, *arguments: Any) -> int:
         end_offset = append_as_follower(self, *arguments)
-        self.producers.states.load((), end_offset)
+        self.producers.states.load((), 0)
         return end_offset
 
     return [instead(PartitionLog, "append_as_follower", forgetful)]
 
 
+@mutation("a start takes markers above the high watermark for committed", "DB-72", world=REPLICATION)
+def markers_taken_for_committed() -> list[Any]:
+    """A snapshot has the transactions that are open; those that have ended are not looked for."""
+    return [instead(ProducerHistory, "_restore_ended", lambda *_: None)]
+
+
 def _without_reasons(*reasons: str) -> Any:
     why_not: Callable[..., Any] = Leading._why_not
     return instead(Leading, "_why_not", lambda *arguments: (why for why in why_not(*arguments) if why not in reasons))
+
+
+# --- an older disk ----------------------------------------------------------------------------------------------------
+
+
+@mutation("the controller takes an older disk for the last one", "CT-38", world=REPLICATION)
+def older_disk_not_seen() -> list[Any]:
+    """As the last member of an ISR, or the last known leader, it leads, and others cut what was acknowledged since."""
+    return [instead(brokers, "_older_log_dirs", lambda *_: [])]
 
 
 # --- what a start finds -----------------------------------------------------------------------------------------------

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kraftbase.errors import ConfigurationError
-from kraftlog.analytics.dependencies import require_java
 from kraftlog.analytics.export import export
 from kraftlog.analytics.session import local_spark
 from tests.kraftlog.analytics.logs import MemorySource, small_log
@@ -21,10 +19,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    try:
-        require_java()
-    except ConfigurationError as error:
-        pytest.skip(str(error))
     session = local_spark()
     yield session
     session.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -134,6 +135,7 @@ class BrokerWorld:
         self.runtime = TimedRuntime()
         self.files = MemoryFileSystem() if files is None else files
         self.tables = MetadataTables(open_database(directory / "metadata.db", CLUSTER_ID).conn)
+        weakref.finalize(self, self.tables.connection.close)
         self.configs = TopicConfigs(ME, own or {})
         self.cluster = ClusterView(CLUSTER_ID)
         for run in runs:

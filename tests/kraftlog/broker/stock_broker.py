@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.java import JARS
 from tests.kraftlog.broker.log.builders import CLUSTER_ID
-from tests.kraftlog.broker.log.test_dump_log import JARS
 from tests.raft.nodes import free_port
 
 

@@ -20,7 +20,7 @@ from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE, api_of
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftlog.kafka.notation import Versions
 from raft.observe import parse_endpoint
-from tests.kraftlog.broker.log.test_dump_log import needs_kafka
+from tests.java import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
 from tests.kraftlog.command_line import kraftlog
 from tests.paths import ROOT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path as FilePath
@@ -69,7 +70,8 @@ class Memory:
     """A source over a database in memory."""
 
     def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self.connection.close)
         create_in(self.connection, CLUSTER_ID)
         MetadataTables(self.connection).apply(log_of([RECORDS]))
 
@@ -78,7 +80,7 @@ class Memory:
         yield self.connection
 
 
-with closing(Memory().connection) as whole:
+with Memory().reading() as whole:
     NODES = dict(everything(root(whole)))
 LISTING = list(NODES)
 

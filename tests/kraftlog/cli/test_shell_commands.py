@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Sequence
-from contextlib import closing
 from itertools import product
 
 import pytest
@@ -245,7 +244,7 @@ def is_like(path: Sequence[str], pattern: str) -> bool:
 @settings(deadline=None)
 @given(pattern())
 def test_globs_find_what_fnmatch_finds_in_the_whole_listing(pattern: str) -> None:
-    with closing(Memory().connection) as connection:
+    with Memory().reading() as connection:
         tree = root(connection)
         found = set()
         for one in alternatives("/" + pattern):

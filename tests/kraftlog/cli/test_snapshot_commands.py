@@ -24,6 +24,9 @@ from tests.snapshot.builders import an_id, overwrite
 
 NOWHERE = Endpoint("127.0.0.1", 1)
 COLUMNS = ["EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp", "Path"]
+WIDE_PARTITIONS = 40
+"""A snapshot with so many is larger than 1 kB, whichever tests ran before."""
+
 MOMENT = re.compile(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -190,6 +193,7 @@ def test_what_the_node_finds_damaged_is_not_copied(ask: Run, tmp_path: Path) -> 
 
 @pytest.mark.process
 def test_a_bar_is_drawn_on_a_terminal_only(ask: Run, cluster: LocalCluster, tmp_path: Path) -> None:
+    assert ask("topics", "create", "wide", "--partitions", WIDE_PARTITIONS).code == 0
     taken(ask, "bar")
     arguments = command(
         "snapshot", "save", "--to", tmp_path, "--bootstrap-server", cluster.bootstrap_servers[0], "--output", "json"
@@ -203,7 +207,9 @@ def test_a_bar_is_drawn_on_a_terminal_only(ask: Run, cluster: LocalCluster, tmp_
         printed = process.communicate(timeout=60)[0]
     os.close(ours)
     assert process.returncode == 0
-    kilobytes = f"{json.loads(printed)['SizeBytes'] / 1000:.1f}"
+    size_bytes = json.loads(printed)["SizeBytes"]
+    assert size_bytes >= 1_000, "the bar counts a smaller one in bytes"
+    kilobytes = f"{size_bytes / 1000:.1f}"
     assert f"{kilobytes}/{kilobytes} kB" in re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", drawn.decode())
 
 

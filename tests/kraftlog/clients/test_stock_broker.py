@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
-from tests.kraftlog.broker.log.test_dump_log import needs_kafka
+from tests.java import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
 from tests.kraftlog.clients.broker_contract import BrokerContract
 from tests.kraftlog.clients.brokers import KafkaBroker

@@ -70,6 +70,37 @@ async def test_ct56_what_a_broker_may_have_lost_is_remembered_until_its_partitio
     assert list(partitions(bench)[0].eligible_leader_replicas) == []
 
 
+async def test_ct38_the_next_controller_knows_an_older_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_epoch(incarnation: int, epoch: int) -> admin_pb2.Operation:
+        asked = registration(1, incarnation)
+        asked.log_dir_epochs.append(epoch)
+        return admin_pb2.Operation(register_broker=asked)
+
+    await with_topic(bench, {0: [1]})
+    epochs = []
+    for incarnation in (77, 78):
+        await bench.done(fence(1))
+        await bench.done(with_epoch(incarnation, brokers(bench)[1].broker_epoch))
+        await bench.done(beat(bench, 1))
+        await quiet(bench)
+        assert partitions(bench)[0].leader == 1
+        epochs.append(brokers(bench)[1].broker_epoch)
+    await bench.done(fence(1))
+    assert list(partitions(bench)[0].eligible_leader_replicas) == [1]
+    with pages_held(monkeypatch):
+        await bench.submit(with_epoch(79, epochs[0]))
+        older = bench.controller.state.broker(1)
+        assert older is not None and list(older.older_log_dirs) == list(older.log_dirs)
+        # Its files have the new epoch, and it registers once more, before its partitions were read.
+        await bench.submit(with_epoch(80, older.broker_epoch))
+        await another_leads_in_between(bench)
+    await quiet(bench)
+    await bench.done(beat(bench, 1))
+    await quiet(bench)
+    (partition,) = partitions(bench)
+    assert (partition.leader, list(partition.isr), list(partition.last_known_elr)) == (-1, [], [])
+
+
 async def test_ct31_a_controller_that_takes_over_finishes_an_arrival(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,7 +83,7 @@ async def start_as_advised(nodes: AcknowledgingNodes, as_it_last_ran: Path, *, i
 @pytest.mark.parametrize(("others", "file"), CASES)
 async def test_nothing_acknowledged_is_lost(tmp_path: Path, others: str, file: str) -> None:
     async with AcknowledgingNodes(tmp_path) as nodes:
-        nodes.settings = {
+        nodes.settings |= {
             "snapshots": SnapshotConfig(max_bytes_between=100),
             "log_start": LogStartConfig(retention_bytes=0),
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 from kraftbase.errors import DirectoryError
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.formats.checkpoints import encode_epochs, encode_offsets
+from kraftlog.broker.log.formats.checkpoints import encode_epochs, encode_offsets, encode_partition_metadata
 from kraftlog.cli.main import app
 from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus, is_sound
@@ -33,6 +34,7 @@ from tests.kraftlog.broker.log.builders import (
 
 CONFIG = PartitionLogConfig(segment_bytes=700, index_interval_bytes=0)
 FIRST = "clicks-0/00000000000000000000"
+INVENTORY = "kraftlog-inventory"
 
 
 def make(path: Path) -> list[str]:
@@ -215,10 +217,91 @@ def _set_aside(path: Path) -> str:
 )
 def test_what_else_is_wrong_is_named(tmp_path: Path, harm: Callable[[Path], str], status: FileStatus) -> None:
     make(tmp_path)
+    (tmp_path / INVENTORY).unlink()
     name = harm(tmp_path)
     report = bad(tmp_path)[name]
     assert report.status is status
     assert report.next_start
+
+
+def _lose_segment(path: Path) -> str:
+    min((path / "clicks-0").glob("*[1-9].log")).unlink()
+    return "clicks-0"
+
+
+def _lose_last_segment(path: Path) -> str:
+    max((path / "clicks-0").glob("*.log")).unlink()
+    return "clicks-0"
+
+
+def _shorten_segment(path: Path) -> str:
+    log = path / f"{FIRST}.log"
+    log.write_bytes(log.read_bytes()[: len(log.read_bytes()) // 2])
+    return "clicks-0"
+
+
+def _lose_directory(path: Path) -> str:
+    shutil.rmtree(path / "clicks-0")
+    return "clicks-0"
+
+
+def _name_another_topic(path: Path) -> str:
+    (path / "clicks-0/partition.metadata").write_bytes(encode_partition_metadata(UUID(int=5)))
+    return "clicks-0/partition.metadata"
+
+
+def _lose_topic_id(path: Path) -> str:
+    (path / "clicks-0/partition.metadata").unlink()
+    return "clicks-0/partition.metadata"
+
+
+def _let_kafka_run(path: Path) -> str:
+    (path / ".kafka_cleanshutdown").write_bytes(b'{"version":0,"brokerEpoch":57}')
+    return INVENTORY
+
+
+def _damage_inventory(path: Path) -> str:
+    change(path / INVENTORY, 100)
+    return INVENTORY
+
+
+@pytest.mark.parametrize(
+    ("harm", "status", "words"),
+    [
+        (_lose_segment, FileStatus.DAMAGED, "is missing"),
+        (_lose_last_segment, FileStatus.DAMAGED, "the last segment"),
+        (_shorten_segment, FileStatus.DAMAGED, "bytes, and had"),
+        (_lose_directory, FileStatus.DAMAGED, "the inventory has it"),
+        (_name_another_topic, FileStatus.MENDED, "and the inventory"),
+        (_lose_topic_id, FileStatus.MENDED, ""),
+        (_change_topic_id, FileStatus.MENDED, "topic id"),
+        (_lose_log_starts, FileStatus.MENDED, "version"),
+        (_let_kafka_run, FileStatus.MENDED, "another program"),
+        (_damage_inventory, FileStatus.MENDED, "is damaged"),
+    ],
+)
+def test_db89_what_a_start_will_miss_is_named(
+    tmp_path: Path, harm: Callable[[Path], str], status: FileStatus, words: str
+) -> None:
+    """DB-89."""
+    make(tmp_path)
+    name = harm(tmp_path)
+    report = bad(tmp_path)[name]
+    assert report.status is status
+    assert words in report.reason
+    assert report.next_start
+
+
+def test_db89_without_an_inventory_a_gap_is_a_line_and_no_damage(tmp_path: Path) -> None:
+    """DB-89."""
+    segments = make(tmp_path)
+    for suffix in (".log", ".index", ".timeindex"):
+        (tmp_path / f"clicks-0/{segments[1]}{suffix}").unlink()
+    (tmp_path / INVENTORY).unlink()
+    assert bad(tmp_path) == {}
+    (line,) = [report for report in verify_directory(tmp_path) if report.file == "clicks-0"]
+    assert line.found == f"no offsets {int(segments[1])} to {int(segments[2]) - 1}"
+    assert "compacted" in line.next_start
 
 
 def test_epochs_that_go_back_within_a_log_are_damage(tmp_path: Path) -> None:
@@ -267,3 +350,17 @@ def test_records_that_were_cut_off_below_the_high_watermark_are_named_and_no_dam
     named = {report.file: report.found for report in verify_log_directory(tmp_path)}
     assert "clicks-0/00000000000000000005-7.cut" not in named
     assert "yours to delete" in named["clicks-0/00000000000000000005-7.cut-committed"]
+
+
+def test_an_old_log_is_named_and_a_start_over_that_was_interrupted_is_what_a_start_mends(tmp_path: Path) -> None:
+    make(tmp_path)
+    old = tmp_path / "clicks-0/00000000000000000000-7.old"
+    old.write_bytes(b"")
+    assert bad(tmp_path) == {}
+    named = {report.file: report.found for report in verify_log_directory(tmp_path)}
+    assert "before it started over" in named["clicks-0/00000000000000000000-7.old"]
+    (tmp_path / "clicks-0/00000000000000009000-7.start-over").write_bytes(b"")
+    (found,) = [report for report in verify_log_directory(tmp_path) if report.file.endswith(".start-over")]
+    assert (found.status, found.found) == (FileStatus.MENDED, "unfinished")
+    assert "begin anew at offset 9000" in found.reason
+    assert is_sound(verify_directory(tmp_path))

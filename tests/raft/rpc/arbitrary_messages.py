@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from hypothesis import strategies as st
+from hypothesis.vendor.pretty import RepresentationPrinter, for_type_by_name
 
 M = TypeVar("M", bound=Message)
 
@@ -17,8 +19,32 @@ _INT64 = [*_INT32, -(2**63), 2**32, 2**63 - 2, 2**63 - 1]
 _UINT32 = [0, 1, 2**31, 2**32 - 1]
 _UINT64 = [*_UINT32, 2**63, 2**64 - 1]
 _TEXTS = ["", "a", "..", "-1", "01", "\0", "ü", "\U0001f600", "a" * 255, "a" * 256]
-_LONG_TEXTS = st.just(70_000).map(lambda length: "x" * length)  # its repr stays short
+_LONG_TEXTS = st.just(70_000).map(lambda length: "x" * length)
 _BYTES = [b"", b"\0", b"\0" * 15, b"\0" * 16, b"\1" * 16, b"\xff" * 16, b"\0" * 17, b"\xff" * 300]
+
+SHOWN_MAX = 1_000
+"""A report of a failure shows this many characters of a value: Hypothesis warns of more than 30,000 in all, and the
+warning, which is an error here, would be reported in the place of the failure."""
+
+
+class MangledBytes(bytes):
+    """Bytes whose repr is short."""
+
+    def __repr__(self) -> str:
+        return _shortened(super().__repr__())
+
+
+def _shortened(text: str) -> str:
+    """With each run of the letter of long texts as its length, and cut."""
+    text = re.sub("x{100,}", lambda run: f"<{len(run.group())} x>", text)
+    return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}<and {len(text) - SHOWN_MAX} more>"
+
+
+def _print_message(message: Message, printer: RepresentationPrinter, cycle: bool) -> None:
+    printer.text(f"{type(message).__name__}({_shortened(str(message))})")
+
+
+for_type_by_name(Message.__module__, Message.__name__, _print_message)
 
 Hints = Mapping[str, Sequence[Any]]
 """By field name: values that lead further than arbitrary ones do; of lists: their elements. Of a list, none: none."""
@@ -91,13 +117,14 @@ def _field(field: FieldDescriptor, hints: Hints, depth: int) -> st.SearchStrateg
 
 def mangled(valid: st.SearchStrategy[bytes]) -> st.SearchStrategy[bytes]:
     """Bytes that are not messages, or not the ones that were meant: random ones, and valid ones with a change."""
-    return st.binary(max_size=200) | st.builds(
+    changed = st.builds(
         change,
         valid,
         st.integers(0, 2**32 - 1),
         st.binary(min_size=1, max_size=8),
         st.sampled_from(["cut", "set", "put", "repeat"]),
     )
+    return (st.binary(max_size=200) | changed).map(MangledBytes)
 
 
 def change(data: bytes, number: int, new: bytes, how: str) -> bytes:

@@ -278,3 +278,19 @@ def test_an_empty_directory_is_removed_and_no_other(files: FileSystem) -> None:
     assert not files.exists(path)
     with pytest.raises(StorageError, match="cannot remove"):
         files.remove_directory(path)
+
+
+def test_the_room_shrinks_by_what_is_written_and_of_a_directory_that_is_not_there_nothing_is_known(
+    files: FileSystem,
+) -> None:
+    files.make_directories("here")
+    before = files.space("here")
+    assert 0 < before.free_bytes <= before.total_bytes
+    file = files.open(join("here", "file"), create=True)
+    file.write_at(0, bytes(50_000_000))
+    file.fsync()
+    after = files.space("here")
+    assert after.total_bytes == before.total_bytes
+    assert after.free_bytes < before.free_bytes
+    with pytest.raises(StorageError, match="cannot look at the room of none"):
+        files.space("none")

@@ -17,12 +17,12 @@ from statemachine.query.conversions import topic_to_proto
 from statemachine.store.store import MetadataStore
 from tests.statemachine.builders import CLUSTER_ID, TOPIC, an_id, batch, partition, topic
 from tests.statemachine.sample_cluster import SAMPLE
-from tests.statemachine.states import metadata
+from tests.statemachine.states import database_of
 
 
 @pytest.fixture
 def connection() -> sqlite3.Connection:
-    return metadata(*SAMPLE).connection
+    return database_of(*SAMPLE)
 
 
 def named(*names: str) -> admin_pb2.DescribeTopicsRequest:
@@ -101,7 +101,7 @@ def test_nothing_is_read_behind_what_fits(connection: sqlite3.Connection, monkey
 
 def test_what_too_many_partitions_come_to_is_known_before_any_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     records = [topic("large", 1), *(partition(1, number, (1, 2, 3)) for number in range(500))]
-    connection = metadata(*records).connection
+    connection = database_of(*records)
     least, whole = (
         metadata_queries.partitions_bytes_min(connection),
         reads.describe_topics(connection, named()).ByteSize(),
@@ -114,7 +114,7 @@ def test_what_too_many_partitions_come_to_is_known_before_any_is_read(monkeypatc
 
 
 def test_without_partitions_a_description_has_no_least_size() -> None:
-    assert metadata_queries.partitions_bytes_min(metadata(topic("empty", 1)).connection) == 0
+    assert metadata_queries.partitions_bytes_min(database_of(topic("empty", 1))) == 0
 
 
 def test_parts_are_closed_wherever_they_end() -> None:

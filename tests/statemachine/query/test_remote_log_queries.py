@@ -16,13 +16,13 @@ from tests.statemachine.remote_logs import (
     segment,
     updated,
 )
-from tests.statemachine.states import metadata
+from tests.statemachine.states import database_of
 
 
 @pytest.fixture
 def connection() -> sqlite3.Connection:
     """Five segments of partition 0 in all states, and others of another partition and another topic."""
-    return metadata(
+    return database_of(
         topic("a", 1),
         partition(1),
         partition(1, 1),
@@ -36,7 +36,7 @@ def connection() -> sqlite3.Connection:
         updated(5, DELETE_STARTED),
         *copied(segment(6, 0, 99, partition_id=1)),
         *copied(segment(7, 0, 199, topic=2)),
-    ).connection
+    )
 
 
 def found(connection: sqlite3.Connection, epoch: int, offset: int) -> bytes | None:
@@ -63,7 +63,7 @@ def test_a_segment_is_found_within_its_part_of_the_epoch(connection: sqlite3.Con
 
 
 def test_only_the_copy_that_starts_last_is_asked() -> None:
-    connection = metadata(topic("a", 1), *copied(segment(1, 0, 19)), *copied(segment(2, 5, 9))).connection
+    connection = database_of(topic("a", 1), *copied(segment(1, 0, 19)), *copied(segment(2, 5, 9)))
     assert [found(connection, 0, offset) for offset in (4, 9, 10)] == [an_id(301), an_id(302), None]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Final
@@ -57,7 +58,8 @@ class Watched:
 
     def __init__(self, *runs: Sequence[MetadataRecord]) -> None:
         """`runs` are applied before."""
-        self.connection = sqlite3.connect(":memory:", isolation_level=None)
+        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, self.connection.close)
         create_in(self.connection, CLUSTER_ID)
         self.tables = MetadataTables(self.connection)
         self.tables.apply(log_of(runs))

@@ -40,7 +40,7 @@ from tests.statemachine.remote_logs import (
     updated,
 )
 from tests.statemachine.snapshots import filled, load, posix_snapshots, snapshot_of
-from tests.statemachine.states import Metadata, metadata
+from tests.statemachine.states import Metadata, database_of, metadata
 
 PARTITION = (topic("a", 1), partition(1))
 TIERED = (REMOTE_SEGMENTS, REMOTE_SEGMENT_EPOCHS, REMOTE_EPOCH_ENDS, REMOTE_PARTITION_DELETES)
@@ -49,7 +49,7 @@ TIERED = (REMOTE_SEGMENTS, REMOTE_SEGMENT_EPOCHS, REMOTE_EPOCH_ENDS, REMOTE_PART
 def after(*records: MetadataRecord | list[MetadataRecord]) -> sqlite3.Connection:
     """A database with `records` committed, on the partition of a topic."""
     flat = [one for some in records for one in (some if isinstance(some, list) else [some])]
-    return metadata(*PARTITION, *flat).connection
+    return database_of(*PARTITION, *flat)
 
 
 def found(connection: sqlite3.Connection, epoch: int, offset: int) -> int | None:
@@ -339,7 +339,8 @@ def test_lookups_are_kafkas_after_any_history_however_it_is_taken_in(
 @given(histories(), st.integers(0, 24))
 def test_a_snapshot_in_the_middle_makes_no_difference(history: tuple[list[MetadataRecord], Model], before: int) -> None:
     records, model = history
-    resumed = reloaded(metadata(*PARTITION, *records[:before]).connection).commit(*records[before:])
+    earlier = metadata(*PARTITION, *records[:before])
+    resumed = reloaded(earlier.connection).commit(*records[before:])
     check_lookups(resumed.connection, model)
 
 

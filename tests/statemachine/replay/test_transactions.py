@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from kraftlog.controller.controller import Controller
+from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.admin_pb2 import OperationResult
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
@@ -24,7 +24,6 @@ from raft.listener import CommittedBatch
 from statemachine.replay.replay import ReplayError
 from statemachine.replay.transactions import applied_together
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.tables.database import create_in
 from statemachine.tables.topic_tables import TOPICS
 from tests.statemachine.builders import CLUSTER_ID, batch, log_of, no_op, register, topic
 from tests.statemachine.conftest import node_bench
@@ -37,9 +36,7 @@ ABORT = MetadataRecord(abort_transaction=AbortTransactionRecord(reason="r"))
 
 
 def tables() -> MetadataTables:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    create_in(connection, CLUSTER_ID)
-    return MetadataTables(connection, digest_interval=3)
+    return tables_in_memory(empty_image(CLUSTER_ID), digest_interval=3)
 
 
 def topics(made: MetadataTables) -> list[str]:

@@ -5,15 +5,14 @@ The database is written without waiting for the disk, so that a crash may bring 
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass, field
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from raft.storage.segmented_log import LogConfig
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.tables.database import create_in
 from tests.raft.lone_node import CLUSTER_ID, LoneNode
 from tests.raft.storage.builders import all_batches
 from tests.raft.storage.images import crash_everywhere
@@ -22,22 +21,7 @@ from tests.statemachine.builders import config, partition, remove_topic, topic
 LOG = LogConfig(segment_bytes=400, preallocate_bytes=1, reserve_bytes=0, tail_cache_bytes=0)
 
 
-def _new_database() -> bytes:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.execute("PRAGMA page_size = 512")
-    create_in(connection, CLUSTER_ID)
-    image = connection.serialize()
-    connection.close()
-    return image
-
-
-NEW_DATABASE = _new_database()
-
-
-def _tables(image: bytes) -> MetadataTables:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    connection.deserialize(image)
-    return MetadataTables(connection)
+NEW_DATABASE = empty_image(CLUSTER_ID)
 
 
 @dataclass
@@ -49,7 +33,7 @@ class Told:
     acknowledged: set[bytes] = field(default_factory=set)
 
     def start(self, files: MemoryFileSystem) -> LoneNode:
-        tables = _tables(self.images[-1])
+        tables = tables_in_memory(self.images[-1])
 
         def apply(batches: list[CommittedBatch]) -> None:
             tables.apply(batches)
@@ -86,7 +70,7 @@ def _verify(files: MemoryFileSystem, told: Told) -> None:
     """Whatever commit the database goes back to, the log has it, and what the log has is applied once."""
     for image in dict.fromkeys(told.images):
         disk = _copy(files)
-        tables = _tables(image)
+        tables = tables_in_memory(image)
         applied = tables.applied.end_offset  # a log that ends before this is refused when it is opened
 
         def apply(batches: list[CommittedBatch], tables: MetadataTables = tables) -> None:
@@ -96,7 +80,7 @@ def _verify(files: MemoryFileSystem, told: Told) -> None:
         assert applied <= node.log.flushed_end_offset
         assert tables.applied.end_offset == node.log.log_end_offset
         batches = [CommittedBatch(batch) for batch in all_batches(node.log)]
-        replayed = _tables(NEW_DATABASE)
+        replayed = tables_in_memory(NEW_DATABASE)
         replayed.apply(batches)
         assert tables.applied == replayed.applied
         assert _rows(tables) == _rows(replayed)
@@ -138,6 +122,6 @@ def test_the_applied_offset_of_each_image_is_what_its_log_had_flushed() -> None:
     """Applied after the flush, never before: what is in the database is on the disk."""
     files, told = MemoryFileSystem(), Told()
     _commits(files, told)
-    ends = [_tables(image).applied.end_offset for image in told.images]
+    ends = [tables_in_memory(image).applied.end_offset for image in told.images]
     assert ends == sorted(ends)
     assert ends[-1] == Offset(1 + sum(len(records) for records in RUNS))

@@ -22,7 +22,7 @@ from statemachine.store.store import MetadataStore
 from statemachine.tables.database import open_reader
 from tests.statemachine.builders import BROKER, an_id, batch, broker, config, partition, topic
 from tests.statemachine.sample_cluster import SAMPLE
-from tests.statemachine.states import metadata
+from tests.statemachine.states import database_of, metadata
 from tests.statemachine.tables.test_views import DOC
 
 QUERIES: Final = re.findall(r"^```sql\n(.*?)^```", DOC.read_text(), re.MULTILINE | re.DOTALL)
@@ -165,7 +165,7 @@ def test_a_config_of_one_broker_differs_from_what_the_others_have_by_default(
     configs: dict[str, str], found: dict[str, str | None] | None
 ) -> None:
     records = [config(name, "min.insync.replicas", value, BROKER) for name, value in configs.items()]
-    rows = metadata(broker(1), broker(2), *records).connection.execute(documented("Which configs differ")).fetchall()
+    rows = database_of(broker(1), broker(2), *records).execute(documented("Which configs differ")).fetchall()
     assert [(name, json.loads(values)) for name, values in rows] == (
         [] if found is None else [("min.insync.replicas", found)]
     )
@@ -186,7 +186,7 @@ def test_topics_inherit_how_long_they_keep_their_records(
 ) -> None:
     topics = [topic("for_ever", 1), topic("inherits", 2), topic("a_week", 3)]
     of_topics = [config("for_ever", "retention.ms", "-1"), config("a_week", "retention.ms", "604800000")]
-    connection = metadata(broker(1), *topics, *of_topics, *of_cluster).connection
+    connection = database_of(broker(1), *topics, *of_topics, *of_cluster)
     assert connection.execute(documented("Which topics keep their records")).fetchall() == found
 
 

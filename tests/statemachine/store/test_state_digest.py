@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlite_utils import Database
 
+from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import Offset, StateDigest
 from statemachine.replay import replay
@@ -19,7 +20,6 @@ from statemachine.replay.changes import Changes
 from statemachine.replay.view import View
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, StoreUnavailable
 from statemachine.store.store import MetadataStore
-from statemachine.tables.database import create_in
 from tests.statemachine.builders import (
     CLUSTER_ID,
     WithoutRecords,
@@ -46,12 +46,7 @@ INTERVAL = 3
 
 
 def tables(image: bytes | None = None, digest_interval: int = INTERVAL) -> MetadataTables:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    if image is None:
-        create_in(connection, CLUSTER_ID)
-    else:
-        connection.deserialize(image)
-    return MetadataTables(connection, digest_interval=digest_interval)
+    return tables_in_memory(empty_image(CLUSTER_ID) if image is None else image, digest_interval=digest_interval)
 
 
 @settings(max_examples=100, deadline=None)

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlite_utils import Database
@@ -107,6 +108,29 @@ def test_a_database_that_cannot_be_had_is_an_error_that_names_it(tmp_path: Path)
     missing = tmp_path / "no-such-directory" / "metadata.db"
     with pytest.raises(StorageError, match="no-such-directory"):
         MetadataStore.open(missing, CLUSTER_ID)
+
+
+@pytest.mark.parametrize("opened_before", [1, 2])
+def test_a_store_that_cannot_open_one_more_connection_leaves_none_open(
+    database: Path, monkeypatch: pytest.MonkeyPatch, opened_before: int
+) -> None:
+    """As when the process has no file descriptor left; the first connection is the writer's."""
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def limited(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        if len(opened) == opened_before:
+            raise sqlite3.OperationalError("unable to open database file")
+        opened.append(connect(*arguments, **options))
+        return opened[-1]
+
+    with monkeypatch.context() as patches:
+        patches.setattr(sqlite3, "connect", limited)
+        with pytest.raises(StorageError, match="unable to open database file"):
+            MetadataStore.open(database, CLUSTER_ID)
+    for connection in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            connection.execute("SELECT 1")
 
 
 def test_only_its_owner_may_read_the_database(store: MetadataStore, database: Path) -> None:

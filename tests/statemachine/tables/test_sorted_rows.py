@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -22,10 +24,11 @@ COMPARISONS_EACH = 200
 """Per row: several for each of the few steps of a search. To read all rows once for each is a thousand."""
 
 
-def an_empty_database() -> sqlite3.Connection:
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    create_in(connection, CLUSTER_ID)
-    return connection
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        create_in(empty, CLUSTER_ID)
+        yield empty
 
 
 def test_to_remove_what_begins_with_a_key_does_not_go_through_what_is_uncommitted() -> None:
@@ -54,9 +57,11 @@ def test_what_was_removed_is_forgotten_when_the_last_append_that_did_it_is_appli
 
 @pytest.mark.parametrize("partitions", [1, ROWS])
 @pytest.mark.parametrize("step", [1, -1], ids=["forwards", "backwards"])
-def test_to_find_rows_of_a_run_does_not_go_through_all_that_it_touched(partitions: int, step: int) -> None:
+def test_to_find_rows_of_a_run_does_not_go_through_all_that_it_touched(
+    connection: sqlite3.Connection, partitions: int, step: int
+) -> None:
     """Segments of one partition, or of as many as there are segments. Each of them looks for those after it."""
-    changes, comparisons = Changes(an_empty_database()), Comparisons()
+    changes, comparisons = Changes(connection), Comparisons()
     for number in range(ROWS):
         start = comparisons.number(number * step)
         partition_id = comparisons.number(number % partitions)
@@ -67,8 +72,10 @@ def test_to_find_rows_of_a_run_does_not_go_through_all_that_it_touched(partition
     assert 0 < comparisons.count <= ROWS * COMPARISONS_EACH
 
 
-def test_to_remove_what_begins_with_a_key_does_not_go_through_all_that_a_run_touched() -> None:
-    changes, comparisons = Changes(an_empty_database()), Comparisons()
+def test_to_remove_what_begins_with_a_key_does_not_go_through_all_that_a_run_touched(
+    connection: sqlite3.Connection,
+) -> None:
+    changes, comparisons = Changes(connection), Comparisons()
     for number in range(ROWS):
         part: Any = comparisons.number(number)
         changes.put(REMOTE_SEGMENT_EPOCHS, SegmentInEpoch(part, 0, 0, 0, an_id(1), 0, True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +19,14 @@ from tests.paths import ROOT
 from tests.statemachine.builders import BROKER, an_id, batch, broker, config, partition, topic
 from tests.statemachine.remote_logs import copied, segment
 from tests.statemachine.sample_cluster import SAMPLE
-from tests.statemachine.states import metadata
+from tests.statemachine.states import database_of, metadata
 
 DOC: Final = ROOT / "docs" / "sql.md"
 
 
 @pytest.fixture
 def connection() -> sqlite3.Connection:
-    return metadata(*SAMPLE).connection
+    return database_of(*SAMPLE)
 
 
 def rows(connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
@@ -77,7 +78,7 @@ def test_a_partition_is_under_replicated_by_those_that_are_to_stay() -> None:
         adding_replicas=[3],
         removing_replicas=[2],
     )
-    connection = metadata(*SAMPLE, MetadataRecord(partition=fallen_behind)).connection
+    connection = database_of(*SAMPLE, MetadataRecord(partition=fallen_behind))
     assert rows(connection, "SELECT * FROM under_replicated_partitions ORDER BY partition_id") == [
         ("orders", 0, 1, [1, 2, 3], [1, 2], [3]),
         ("orders", 1, -1, [3, 2], [3], [2]),
@@ -135,7 +136,7 @@ def test_every_log_directory_has_its_replicas() -> None:
     kept.directories.extend([held, unknown])
     lost = PartitionRecord(topic_id=an_id(1), partition_id=1, replicas=[1], isr=[1], leader=-1, directories=[failed])
     records = [topic("orders", 1), *(MetadataRecord(partition=of) for of in (kept, lost))]
-    connection = metadata(registered, *records).connection
+    connection = database_of(registered, *records)
     assert set(rows(connection, "SELECT * FROM log_directories")) == {
         (1, id_to_text(held), 1, 0, 1, 1),
         (1, id_to_text(failed), 0, 0, 1, 0),
@@ -173,7 +174,7 @@ def test_of_one_topic_a_view_reads_no_other(view: str) -> None:
         records += [partition(number, part) for number in range(topics) for part in range(5)]
         for number in range(topics):
             records += [record for part in range(20) for record in copied(segment(part, part, part, topic=number))]
-        return steps_of(metadata(*records).connection, f"SELECT * FROM {view} WHERE topic = 't3'")
+        return steps_of(database_of(*records), f"SELECT * FROM {view} WHERE topic = 't3'")
 
     assert steps(100) <= 1.1 * steps(10)
 
@@ -193,7 +194,7 @@ def steps_of(connection: sqlite3.Connection, sql: str) -> int:
 
 
 def test_without_partitions_the_views_are_empty_but_for_brokers() -> None:
-    connection = metadata(broker(1)).connection
+    connection = database_of(broker(1))
     assert rows(connection, "SELECT * FROM leader_skew") == [(1, 0, 0, 0, 0.0)]
     assert rows(connection, "SELECT * FROM broker_load") == [(1, 1, 0, None, 0, 0)]
     assert rows(connection, "SELECT * FROM replicas") == []
@@ -217,9 +218,8 @@ def test_a_database_without_its_views_is_made_anew(tmp_path: Path) -> None:
     store = MetadataStore.open(path, "cluster")
     store.apply([batch(0, [broker(1)])])
     store.close()
-    connection = sqlite3.connect(path)
-    connection.execute("DROP VIEW leader_skew")
-    connection.close()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP VIEW leader_skew")
     store = MetadataStore.open(path, "cluster")
     assert store.applied_end_offset == 0
     assert rows(store.reader, "SELECT * FROM leader_skew") == []

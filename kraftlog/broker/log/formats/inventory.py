@@ -1,12 +1,12 @@
 """The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
 
-    5d1e0c2a ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
-    a3c90b17 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,[[0,1000,52000]]]
-    0be2f7d4 ["roll","clicks",0,1400,[[1000,1400,20800]]]
-    77c01d3f ["at","clicks",0,1420,200]
-    c8d1a0b5 ["gone","clicks",0]
-    19aa6c02 ["shutdown",41]
-    e0557b9c ["start"]
+    eb0211eb ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
+    c86ada02 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,[[0,1000,52000]]]
+    157e0e9e ["roll","clicks",0,1400,[[1000,1400,20800]]]
+    c9a70987 ["at","clicks",0,1420,200]
+    db812610 ["gone","clicks",0]
+    e2e1cdf4 ["shutdown",41]
+    fbc56cba ["start"]
 
 A file begins with a line for each log, and goes on with what has changed since.
 """
@@ -27,6 +27,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 
 VERSION: Final = 1
 _CRC_DIGITS: Final = 8
+_SECTOR_BYTES: Final = 512  # a disk writes one whole or not at all
 
 
 class ClosedSegment(NamedTuple):
@@ -156,7 +157,8 @@ def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
 def decode_inventory(data: bytes, path: str) -> InventoryContent:
     """What the lines say. A last line that a crash has torn is left out.
 
-    Raises MalformedBytes for a line that is damaged, that is, one which is followed by a sound line.
+    Raises MalformedBytes for a line that is damaged. Consider a last line that says that a log starts over: without
+    that the line before would claim segments which are gone.
     """
     content: InventoryContent | None = None
     position = 0
@@ -164,7 +166,8 @@ def decode_inventory(data: bytes, path: str) -> InventoryContent:
         end = data.find(b"\n", position) + 1 or len(data)
         fields = _decode_line(data[position:end])
         if fields is None:
-            if any(_decode_line(line + b"\n") is not None for line in data[end:].split(b"\n")):
+            is_followed = any(_decode_line(line + b"\n") is not None for line in data[end:].split(b"\n"))
+            if is_followed or not _is_torn(data, position, end):
                 raise MalformedBytes(path, f"the line at byte {position} is damaged")
             break
         try:
@@ -176,6 +179,25 @@ def decode_inventory(data: bytes, path: str) -> InventoryContent:
         raise MalformedBytes(path, "it has no first line")
     content.byte_count = position
     return content
+
+
+def _is_torn(data: bytes, position: int, end: int) -> bool:
+    """Whether a crash may have left the bytes from `position` on, where a line begins, or room for one.
+
+    A crash takes whole sectors, which read as zeros, or lie behind the end of the file. A line has no zeros.
+    """
+    written_end = position + len(data[position:end].rstrip(b"\0"))
+    if written_end == position:
+        return True
+    if _decode_line(data[position : written_end - 1] + b"\n") is not None:
+        return False  # all of it is there, but for the end of the line
+    while position < written_end:
+        sector_end = min(written_end, (position // _SECTOR_BYTES + 1) * _SECTOR_BYTES)
+        if data.count(0, position, sector_end) == sector_end - position:
+            return True
+        position = sector_end
+    is_whole = data[written_end - 1 : written_end] == b"\n"
+    return not is_whole and (written_end == len(data) or written_end % _SECTOR_BYTES == 0)
 
 
 def _decode_line(line: bytes) -> list[Any] | None:

@@ -22,6 +22,9 @@ DELETED_SUFFIX: Final = ".deleted"
 DAMAGED_SUFFIX: Final = ".damaged"
 """Our own: at the end of a segment's log that was set aside."""
 
+LOST_SUFFIX: Final = ".lost"
+"""Our own: at the end of a segment's log with damage that was accepted: a new one has its valid batches."""
+
 LEADER_EPOCHS_NAME: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA_NAME: Final = "partition.metadata"
 RECOVERY_POINTS_NAME: Final = "recovery-point-offset-checkpoint"
@@ -37,6 +40,8 @@ LOCK_NAME: Final = ".lock"
 _OFFSET_DIGITS: Final = 20
 _NAME_BYTES_MAX: Final = 255
 _DELETED_DIRECTORY: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-delete\Z")
+
+_STRAY_DIRECTORY: Final = re.compile(r".+-\d+\.[0-9a-f]{32}-stray\Z")
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -82,6 +87,11 @@ def is_stray_directory(name: str, partition: TopicPartition) -> bool:
     shortest = stray_directory_name(partition, UUID(int=0))
     at = len(shortest) - len("-stray")
     return name[: at - 32] + name[at:] == shortest[: at - 32] + shortest[at:]
+
+
+def is_any_stray_directory(name: str) -> bool:
+    """Whether it is the name of the directory of a stray log."""
+    return _STRAY_DIRECTORY.match(name) is not None
 
 
 def is_deleted_directory(name: str) -> bool:

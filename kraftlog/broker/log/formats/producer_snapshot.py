@@ -1,10 +1,11 @@
 """A snapshot of the producers of a partition, version 1 (DB-75, FM-30):
 
-    version 1 (int16), CRC-32C of everything after it (uint32), count (int32), then of each producer, 46 bytes:
+    version 1 (int16), CRC-32C of everything after it (uint32), count (int32), then the entries, 46 bytes each:
     producer id (int64), epoch (int16), last sequence (int32), last offset (int64), last offset - first one (int32),
     timestamp (int64), coordinator epoch (int32), first offset of the open transaction (int64)
 
--1 stands for no batch, no timestamp, no coordinator, no transaction. Only the last batch of a producer is in it.
+-1 stands for no batch, no timestamp, no coordinator, no transaction. A producer has an entry for each of its last
+batches (`ProducerState.to_entries`), in a snapshot of Kafka's for its last one only.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 class ProducerEntry(NamedTuple):
-    """A producer as a snapshot has it."""
+    """A batch of a producer, and the producer, as a snapshot has them."""
 
     producer_id: int
     epoch: int
@@ -43,7 +44,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
-    """The producers in a snapshot. Raises MalformedBytes: then an older one is to be used."""
+    """The entries of a snapshot. Raises MalformedBytes: then an older one is to be used."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise MalformedBytes(path, f"it has {len(data)} bytes only")
     version, crc = _HEAD.unpack_from(data)
@@ -55,5 +56,5 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
     if len(entries) != count * _ENTRY.size:
-        raise MalformedBytes(path, f"{count} producers are not in {len(entries)} bytes")
+        raise MalformedBytes(path, f"{count} entries are not in {len(entries)} bytes")
     return [ProducerEntry._make(entry) for entry in _ENTRY.iter_unpack(entries)]

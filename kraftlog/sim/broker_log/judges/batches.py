@@ -56,6 +56,15 @@ class Batch(NamedTuple):
             return None
         return self.producer_id, self.producer_epoch, self.base_sequence
 
+    @property
+    def records_key(self) -> tuple[int, bytes] | None:
+        """What only one batch may have, whatever its epoch: producer and records, as no producer here sends others with
+        the same bytes. None without idempotence.
+        """
+        if self.producer_id < 0 or self.base_sequence < 0:
+            return None
+        return self.producer_id, self.data[_HEADER.size :]
+
 
 def content_of(data: bytes | bytearray | memoryview) -> bytes:
     """What a producer sends, without what a broker sets."""

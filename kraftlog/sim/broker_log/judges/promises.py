@@ -60,7 +60,7 @@ class PartitionPromises:
     owners: dict[int, Promise] = field(default_factory=dict)
     """By each of their offsets."""
     sent: set[bytes] = field(default_factory=set)
-    first_answers: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    first_answers: dict[tuple[int, bytes], int] = field(default_factory=dict)
     checks: int = 0
 
     # --- what is promised ---------------------------------------------------------------------------------------------
@@ -71,11 +71,13 @@ class PartitionPromises:
 
     def acknowledged(self, batch: Batch, base_offset: int, log_start_offset: int, now_us: int) -> None:
         """A producer is told that its batch is in the log at an offset."""
-        key = batch.sequence_key
+        key = batch.records_key
         if key is not None:
             first = self.first_answers.setdefault(key, base_offset)
             if first != base_offset and first in self.by_offset and first >= self.start:
-                self._violated(ONCE, f"sequence {key} was acknowledged at {first}, and again at {base_offset}")
+                self._violated(
+                    ONCE, f"{batch.sequence_key} was acknowledged at {first}, and its records again at {base_offset}"
+                )
             self.first_answers[key] = base_offset
         last_offset = base_offset + batch.last_offset - batch.base_offset
         self._promise(base_offset, last_offset, batch, now_us, ACKNOWLEDGED)
@@ -155,14 +157,14 @@ class PartitionPromises:
         """
         self.checks += 1
         stored = {batch.base_offset: batch for batch in batches}
-        sequences: dict[tuple[int, int, int], int] = {}
+        found: dict[tuple[int, ...] | tuple[int, bytes], int] = {}
         for batch in batches:
             if batch.last_offset < self.start:
                 continue
             self._check_free(batch.base_offset, batch.last_offset, batch.content)
-            key = batch.sequence_key
-            if key is not None and sequences.setdefault(key, batch.base_offset) != batch.base_offset:
-                self._violated(ONCE, f"sequence {key} is at {sequences[key]} and at {batch.base_offset}")
+            for key in (batch.sequence_key, batch.records_key):
+                if key is not None and found.setdefault(key, batch.base_offset) != batch.base_offset:
+                    self._violated(ONCE, f"{batch.sequence_key} is at {batch.base_offset}, and is at {found[key]}, too")
         kept_bytes = FOR_EVER if has_lost_power else sum(len(batch.data) for batch in batches)
         for promise in self.by_offset.values():
             batch_there = stored.get(promise.base_offset)

@@ -208,11 +208,11 @@ class PartitionPromises:
                 )
 
     def _check_once(self, broker_id: int, batches: Iterable[Batch]) -> None:
-        found: dict[tuple[int, int, int], int] = {}
+        found: dict[tuple[int, ...] | tuple[int, bytes], int] = {}
         for batch in batches:
-            key = batch.sequence_key
-            if key is not None and found.setdefault(key, batch.base_offset) != batch.base_offset:
-                raise Violation(
-                    f"{ONCE}: {self.name}: broker {broker_id} has sequence {key} at {found[key]} and at"
-                    f" {batch.base_offset}"
-                )
+            for key in (batch.sequence_key, batch.records_key):
+                if key is not None and found.setdefault(key, batch.base_offset) != batch.base_offset:
+                    raise Violation(
+                        f"{ONCE}: {self.name}: broker {broker_id} has {batch.sequence_key} at {batch.base_offset}, and"
+                        f" its records at {found[key]}, too"
+                    )

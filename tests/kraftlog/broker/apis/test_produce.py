@@ -180,6 +180,20 @@ def test_with_log_append_time_a_batch_gets_the_brokers_time_whatever_its_own(wor
 # --- idempotence ------------------------------------------------------------------------------------------------------
 
 
+def test_a_refusal_says_where_the_log_starts_unless_it_is_of_the_leader_or_the_disk(world: BrokerWorld) -> None:
+    world.send((0, produced(7, 0, count=2)), acks=1)
+    world.runtime.run()
+    world.replica().online_log().delete_records(2)
+    for data, answer in (
+        (produced(7, 5), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 2)),
+        (damaged(batch(1)), (ErrorCode.CORRUPT_MESSAGE, -1)),
+    ):
+        world.send((0, data))
+        assert [(part.error_code, part.log_start_offset) for part in world.produced()] == [answer]
+    world.send((9, batch(1)))
+    assert [part.log_start_offset for part in world.produced()] == [-1]
+
+
 def test_a_duplicate_is_answered_with_the_offset_of_the_first_and_a_gap_is_refused(world: BrokerWorld) -> None:
     for sequence in (0, 2, 0, 2):
         world.send((0, produced(7, sequence, count=2)), acks=1)

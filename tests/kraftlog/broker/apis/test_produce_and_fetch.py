@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,7 @@ class World:
             config_of=lambda partition: configs.log_config(partition.topic),
         )  # fmt: skip
         self.metadata = open_database(directory / "metadata.db", CLUSTER_ID).conn
+        weakref.finalize(self, self.metadata.close)
         self.cluster = ClusterView(CLUSTER_ID)
         replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
         self.partitions = Partitions(self.logs, configs, replication)

@@ -57,7 +57,7 @@ def test_committed_ones_are_named_so_and_never_removed() -> None:
     log.truncate_as_follower(2, 3)
     log.append_as_follower(batch(base_offset=2, epoch=3), NOW_MS, 3)
     log.advance_high_watermark(3)
-    log.forget_cut_records()
+    log.forget_kept_records()
     assert kept(files) == ["00000000000000000002-3.cut-committed"]
 
 
@@ -73,10 +73,10 @@ def test_they_go_when_something_of_the_new_leaders_epoch_is_committed(restarts: 
         files.end_process()
         log = open_log(files)
     log.advance_high_watermark(3)
-    log.forget_cut_records()
+    log.forget_kept_records()
     assert kept(files) == [FIRST_CUT]
     log.advance_high_watermark(4)
-    log.forget_cut_records()
+    log.forget_kept_records()
     assert kept(files) == []
 
 

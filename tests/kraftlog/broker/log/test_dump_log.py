@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.kafka.record_batch import read_batches
+from tests.java import JARS, needs_kafka
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
     TRANSACTIONAL,
@@ -22,14 +22,7 @@ from tests.kraftlog.broker.log.builders import (
     open_directory,
     produced,
 )
-from tests.paths import ROOT
 
-JARS: Final = ROOT / "build" / "peers" / "kafka"
-TOOLS: Final = JARS / "kafka-tools-4.3.0.jar"
-
-needs_kafka = pytest.mark.skipif(
-    not TOOLS.exists(), reason=f"{TOOLS.relative_to(ROOT)} is missing; `make peers` fetches it"
-)
 pytestmark = needs_kafka
 
 
@@ -93,6 +86,11 @@ def test_kafka_dump_log_reads_producers_and_aborted_transactions(directory: Path
     snapshots, aborted = sorted(directory.glob("*.snapshot")), sorted(directory.glob("*.txnindex"))
     printed = dump(*snapshots)
     assert len(snapshots) == 3
+    shown = dump(snapshots[-1])
+    assert re.findall(r"producerId: 900 .*firstSequence: (\d+) lastSequence: (\d+) ", shown) == [
+        ("0", "4"),
+        ("5", "24"),
+    ]
     known = dict(re.findall(r"producerId: (\d+) (.*)", printed))
     assert known.keys() == {"900", "901", "902"}
     assert re.search(r"firstSequence: 5 lastSequence: 24 ", known["900"])

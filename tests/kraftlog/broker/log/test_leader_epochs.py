@@ -66,7 +66,8 @@ def test_db42_a_new_start_keeps_the_epoch_that_it_is_in(
     assert epochs.entries() == entries
 
 
-def test_db68_a_leader_enters_its_epoch_before_any_record_and_it_is_there_after_a_clean_start() -> None:
+def test_db68_a_leader_enters_its_epoch_before_any_record_and_a_start_forgets_one_without_records() -> None:
+    """Nobody else may have heard of it: its leader was the only one that had it, at the end of its log."""
     files = MemoryFileSystem()
     directory = open_directory(files)
     log = log_in(directory)
@@ -74,7 +75,15 @@ def test_db68_a_leader_enters_its_epoch_before_any_record_and_it_is_there_after_
     log.assign_epoch(4)
     assert log.epochs.entries() == ((1, 0), (4, 3))
     directory.close(broker_epoch=1)
-    assert open_log(files).epochs.entries() == ((1, 0), (4, 3))
+    assert open_log(files).epochs.entries() == ((1, 0),)
+
+
+def test_db42_a_cut_behind_the_logs_end_drops_an_epoch_without_records() -> None:
+    log = open_log(MemoryFileSystem())
+    append(log, batch(3), epoch=1)
+    log.assign_epoch(4)
+    log.truncate(5)
+    assert (log.log_end_offset, log.epochs.entries()) == (3, ((1, 0),))
 
 
 def test_db68_epochs_are_on_disk_before_the_batches_that_show_them_are_deleted() -> None:

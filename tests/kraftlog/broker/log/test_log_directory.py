@@ -9,11 +9,11 @@ import pytest
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, StorageError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
-from kraftlog.broker.log.log_manager import PRODUCER_EXPIRATION_MS, LogManager
+from kraftlog.broker.log.log_manager import LogManager
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -211,6 +211,7 @@ def test_a_start_on_a_full_disk_leaves_nothing_offline_and_its_indexes_are_writt
     directory = open_directory(files, config=config)
     log = log_in(directory, config)
     assert (directory.offline_reason, all_batches(log), log.recovery_point) == ("", before, 24)
+    assert log.durability.flush_due_ms(PartitionLogConfig(flush_ms=100)) in (None, NOW_MS + 100)
     assert not files.exists(index_path.format(0))
     with pytest.raises(ApiError, match="no space left"):
         append(log, batch(1), epoch=3)
@@ -363,7 +364,7 @@ def test_all_logs_are_there_after_a_kill() -> None:
     assert found[0] | found[1] == dict.fromkeys(partitions(6), TOPIC_ID)
 
 
-def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jumped() -> None:
+def test_maintenance_deletes_and_flushes_but_not_when_the_clock_has_jumped() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     config = PartitionLogConfig(retention_ms=1_000, flush_before_ack=False, flush_ms=500)
     manager = open_manager(files, runtime, config=config)
@@ -374,15 +375,15 @@ def test_maintenance_deletes_flushes_and_forgets_but_not_when_the_clock_has_jump
     assert manager.maintain() == 0
     runtime.run()
     assert log.recovery_point == 1
-    runtime.wall_clock_ms = lambda: NOW_MS + 10 * PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    runtime.wall_clock_ms = lambda: NOW_MS + 10 * DAY_MS  # type: ignore[method-assign]
     assert manager.maintain() == 0, "a clock that has jumped deletes nothing"
-    assert len(log.producers.states) == 1
+    assert manager.forget_producers(DAY_MS) == 0
     del runtime.wall_clock_ms  # type: ignore[method-assign]
     runtime.clock_ms = 1_600.0
     assert manager.maintain() == 1
     assert log.log_start_offset == 1
-    runtime.clock_ms = PRODUCER_EXPIRATION_MS + 1_600.0
-    manager.maintain()
+    runtime.clock_ms = DAY_MS + 1_600.0
+    assert manager.forget_producers(DAY_MS) == 1
     assert len(log.producers.states) == 0
 
 
@@ -392,7 +393,7 @@ def test_flush_ms_acts_though_the_clock_was_set_back() -> None:
     manager = open_manager(files, runtime, config=config)
     log = manager.create_log(CLICKS, TOPIC_ID, config)
     append(log, batch(1), now_ms=NOW_MS)
-    runtime.wall_clock_ms = lambda: NOW_MS - PRODUCER_EXPIRATION_MS  # type: ignore[method-assign]
+    runtime.wall_clock_ms = lambda: NOW_MS - DAY_MS  # type: ignore[method-assign]
     manager.maintain()
     runtime.run()
     assert log.recovery_point == 1

@@ -1,7 +1,7 @@
 """A log directory and a list, given the same steps by hypothesis, with kills between any two operations on files.
 
-The invariants: what was acknowledged is there, no offset that a reader has seen is given to other records, indexes and
-producers agree with the log.
+The invariants: no start takes a crash for damage, what was acknowledged is there, no offset that a reader has seen is
+given to other records, indexes and producers agree with the log.
 """
 
 from __future__ import annotations
@@ -15,12 +15,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.batch_header import read_header
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_states import ProducerStates
 from tests.kraftlog.broker.log.agreement import check_agreement
-from tests.kraftlog.broker.log.builders import NOW_MS, StepRuntime, all_batches, batch, log_in, open_directory
+from tests.kraftlog.broker.log.builders import (
+    CLICKS,
+    NOW_MS,
+    TOPIC_ID,
+    StepRuntime,
+    all_batches,
+    batch,
+    log_in,
+    open_directory,
+)
 
 PRODUCERS = 3
 
@@ -64,7 +74,9 @@ class DirectoryAgainstList(RuleBasedStateMachine):
         self.directory = open_directory(
             self.files, config=self.config, now_ms=self.now_ms, runtime=self.runtime, open_files_max=3
         )
+        assert self.directory.damaged == {}, "no crash is damage (DB-89)"
         self.log = log_in(self.directory, self.config)
+        assert self.directory.assess(CLICKS, TOPIC_ID) is Finding.SOUND
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     @property
@@ -119,6 +131,10 @@ class DirectoryAgainstList(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         self.directory.checkpoint()
+
+    @rule()
+    def checkpoint_high_watermarks(self) -> None:
+        self.directory.checkpoint_high_watermarks()
 
     @rule()
     def start_an_epoch(self) -> None:
@@ -257,12 +273,13 @@ class DirectoryAgainstList(RuleBasedStateMachine):
         for data in self.written:
             header = read_header(data)
             if header.producer_id >= 0:
-                expected.append(header)
+                expected.append(header, None, 0)
         for producer in self.sequences:
             known, found = expected.state_of(producer), self.log.producers.states.state_of(producer)
             if known is not None:
                 assert found is not None
-                assert (found.epoch, found.batches[-1]) == (known.epoch, known.batches[-1])
+                assert found.epoch == known.epoch
+                assert [*found.batches][-len(known.batches) :] == [*known.batches]
 
 
 TestDirectoryAgainstList = DirectoryAgainstList.TestCase

@@ -155,3 +155,23 @@ def test_small_corrections_are_followed() -> None:
     clock = RetentionClock(NOW_MS, 0)
     for step in range(1, 10):
         assert clock.now_ms(NOW_MS + step * 51_000, step * 1_000) == NOW_MS + step * 51_000
+
+
+def test_records_without_timestamps_that_a_log_gets_when_it_has_started_over_are_not_older_than_that() -> None:
+    """A follower that starts over has appended nothing yet: that is no time, and surely not that of 1970."""
+    files = MemoryFileSystem()
+    config = PartitionLogConfig(retention_ms=1_000)
+    for start_over in (
+        lambda log: log.truncate_fully_and_start_at(7),
+        lambda log: log.truncate(0),
+    ):
+        log = open_log(files, config)
+        log.append_as_follower(batch(base_offset=log.log_end_offset, epoch=1), NOW_MS)
+        files.end_process()
+        log = open_log(files, config)
+        start_over(log)
+        end_offset = log.append_as_follower(batch(base_offset=log.log_end_offset, epoch=1, timestamp_ms=-1), NOW_MS)
+        log.advance_high_watermark(end_offset)
+        assert log.delete_old_segments(NOW_MS + 1_000).segment_count == 0
+        assert log.delete_old_segments(NOW_MS + 1_001).segment_count == 1
+        files.end_process()

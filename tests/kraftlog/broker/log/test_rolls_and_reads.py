@@ -58,7 +58,7 @@ def test_batches_without_timestamps_roll_by_the_brokers_clock() -> None:
 
 def test_jitter_makes_a_segment_roll_earlier_by_less_than_it_and_the_same_each_time() -> None:
     config = PartitionLogConfig(segment_ms=1_000_000, segment_jitter_ms=900_000)
-    segment = Segment(open_directory(MemoryFileSystem())._handles, "data/clicks-0", 5)
+    segment = Segment(open_directory(MemoryFileSystem())._handles, "data/clicks-0", 5, created_ms=0)
     assert 0 < segment._jitter_ms(config) == segment._jitter_ms(config) < 900_000
 
 
@@ -145,6 +145,21 @@ def test_db51_the_newest_record_is_that_with_the_largest_timestamp() -> None:
     log.truncate(5)
     assert log.reader.find_newest() == FoundRecord(50, 3, 1)
     assert open_log(MemoryFileSystem()).reader.find_newest() is None
+
+
+@pytest.mark.parametrize("segment_bytes", [130, 10_000])
+def test_db51_when_the_newest_record_was_deleted_the_next_newest_is_found(segment_bytes: int) -> None:
+    log = open_log(MemoryFileSystem(), PartitionLogConfig(segment_bytes=segment_bytes, index_interval_bytes=0))
+    times = [[90, 10, 80], [50, 70], [-1], [60, 70], [-1]]
+    for each in times:
+        append(log, batch(len(each), value=b"", timestamps=each))
+    log.advance_high_watermark(9)
+    found = []
+    for start_offset in range(10):
+        log.delete_records(start_offset)
+        newest = log.reader.find_newest()
+        found.append(None if newest is None else (newest.timestamp_ms, newest.offset))
+    assert found == [(90, 0), (80, 2), (80, 2), (70, 4), (70, 4), (70, 7), (70, 7), (70, 7), None, None]
 
 
 def test_a_record_below_the_logs_start_is_not_found() -> None:

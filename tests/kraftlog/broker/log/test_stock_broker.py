@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -16,17 +17,19 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.kafka.record_batch import read_batches
+from tests.java import needs_kafka
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     CLUSTER_ID,
     DIRECTORY_ID,
     NOW_MS,
+    TRANSACTIONAL,
     StepRuntime,
     append,
     batch,
+    produced,
 )
-from tests.kraftlog.broker.log.test_dump_log import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
 
 pytestmark = [needs_kafka, pytest.mark.process]
@@ -98,3 +101,31 @@ def test_a_directory_goes_from_a_stock_broker_to_us_and_back(stock: StockBroker,
     assert len(consumed) == 3_007
     assert consumed[-7:] == ["ours"] * 7
     assert consumed[1_499] == f"none1499{random_text(1_499)}"
+
+
+def test_db75_a_stock_broker_keeps_the_newest_of_a_producers_entries_and_we_read_its_one(stock: StockBroker) -> None:
+    """Our snapshots have an entry for each of a producer's last batches, Kafka's one for the last of them."""
+    stock.end(signal.SIGTERM)
+    directory = open_stock(stock)
+    log = directory.logs[CLICKS]
+    now_ms = int(time.time() * 1_000)
+    for index in range(7):
+        append(log, produced(7_000, 2 * index, 2), epoch=log.epochs.latest, now_ms=now_ms)
+        append(log, produced(7_001, index, attributes=TRANSACTIONAL), epoch=log.epochs.latest, now_ms=now_ms)
+    directory.close(broker_epoch=-1)
+    stock.start()
+    printed = stock.tool("TransactionsCommand", "describe-producers", "--topic", "clicks", "--partition", "0")
+    described = [line.split() for line in printed.splitlines()]
+    columns = described[0]
+    found = {int(row[0]): dict(zip(columns, row, strict=True)) for row in described[1:]}
+    assert found[7_000]["LastSequence"] == "13"
+    assert found[7_000]["LastTimestamp"] == str(now_ms), "the stock broker expires it by when we have appended"
+    assert found[7_001]["LastSequence"] == "6"
+    assert found[7_001]["CurrentTransactionStartOffset"] == "3002"
+    stock.tool("ConsoleProducer", "--topic", "clicks", text="theirs\n")  # so that its end has something to write
+    stock.end(signal.SIGTERM)
+    log = open_stock(stock).logs[CLICKS]
+    assert log.append_as_leader(produced(7_000, 12, 2), log.epochs.latest, now_ms).is_duplicate
+    state = log.producers.states.state_of(7_001)
+    assert state is not None
+    assert (len(state.batches), state.transaction_first_offset) == (1, 3_002)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import resource
+from asyncio import selector_events
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -304,6 +307,33 @@ async def test_a_client_that_does_not_take_its_answers_is_not_read() -> None:
             assert seen.unsent_bytes[1] <= MIB
             await until(lambda: served.counters.unsent_bytes == 0)
             assert served.counters.connections_paused == 0
+
+
+def _writelines_that_never_pauses(self: Any, pieces: Iterable[bytes]) -> None:
+    """What asyncio's does in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 (CVE-2024-12254)."""
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(self, "_maybe_pause_protocol", lambda: None)
+        self.write(b"".join(pieces))
+
+
+@pytest.mark.asyncio(loop_factories=["asyncio"])
+async def test_a_client_that_takes_its_answers_late_is_read_again_on_a_python_whose_writelines_never_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(selector_events._SelectorSocketTransport, "writelines", _writelines_that_never_pauses)
+    async with (
+        network(answer_at_once, connection_unsent_bytes_max=MIB) as served,
+        await RawClient.connect(served) as slow,
+    ):
+        slow.writer.transport.pause_reading()
+        slow.send(fetch(64 * MIB), ask("after"))
+        await until(lambda: served.counters.connections_paused == 1)
+        assert served.counters.unsent_bytes > MIB
+        slow.writer.transport.resume_reading()
+        assert await slow.receive() == large(64 * MIB)
+        assert name_of(await slow.receive()) == "after"
+        await until(lambda: served.counters.unsent_bytes == 0)
+        assert served.counters.connections_paused == 0
 
 
 async def test_answers_that_all_clients_together_do_not_take() -> None:

@@ -92,6 +92,25 @@ def test_db90_a_full_request_is_told_everything_and_an_incremental_one_only_news
     assert told_numbers(tell(begin(sessions, 1, 5), {1: diverging})) == [1]
 
 
+def test_db90_news_are_exactly_six_fields() -> None:
+    """A preferred read replica is told each time, a last stable offset and aborted transactions are not told alone."""
+    sessions = cache()
+    tell(begin(sessions, 0, 0, [0, 1]), {})
+    elsewhere = EMPTY._replace(preferred_replica=3)
+    assert told_numbers(tell(begin(sessions, 1, 1), {0: elsewhere})) == [0]
+    assert told_numbers(tell(begin(sessions, 1, 2), {0: elsewhere})) == [0]
+    assert told_numbers(tell(begin(sessions, 1, 3), {0: EMPTY._replace(last_stable_offset=9, aborted=())})) == []
+    news = {
+        "error": ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, ""), "high_watermark": 11, "log_start_offset": 1,
+        "diverging": EpochEnd(1, 5), "records": b"records", "preferred_replica": 3,
+    }  # fmt: skip
+    assert {*Read._fields} - {*news} == {"last_stable_offset", "aborted"}
+    for field, value in news.items():
+        sessions = cache()
+        tell(begin(sessions, 0, 0, [0]), {})
+        assert told_numbers(tell(begin(sessions, 1, 1), {0: EMPTY._replace(**{field: value})})) == [0], field
+
+
 def test_db90_an_error_is_told_every_time_and_its_end_once() -> None:
     sessions = cache()
     tell(begin(sessions, 0, 0, [0, 1]), {})

@@ -151,6 +151,25 @@ def test_db61_a_stranger_and_a_broker_of_an_earlier_life_are_refused_and_not_cou
     assert world.high_watermark() == 0
 
 
+@pytest.mark.parametrize(
+    ("leader_epoch", "offset", "code"),
+    [
+        (2, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (-1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (1, 0, ErrorCode.FENCED_LEADER_EPOCH),
+        (3, 0, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (2, 99, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_db07_a_broker_without_a_replica_is_refused_before_anything_is_read(
+    tmp_path: Path, leader_epoch: int, offset: int, code: ErrorCode
+) -> None:
+    world = LeaderWorld(tmp_path, flushes=False)
+    world.commit(replicas(on=[1, 2, 3], epoch=2))
+    world.read((0, offset), version=18, follower=4, broker_epoch=4, leader_epoch=leader_epoch, log_start_offset=0)
+    assert world.follower_got() == [(code, 0)]
+
+
 def test_a_follower_whose_log_has_parted_is_told_and_not_counted(tmp_path: Path) -> None:
     world = LeaderWorld(tmp_path, flushes=False)
     world.send((0, batch(1)))

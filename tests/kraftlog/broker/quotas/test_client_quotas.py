@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -105,11 +106,11 @@ def test_each_key_has_quotas_of_its_own_and_what_is_not_the_brokers_is_passed_ov
 
 
 def test_a_snapshot_is_all_there_is(tmp_path: Path) -> None:
-    metadata = open_database(tmp_path / "metadata.db", CLUSTER_ID).conn
     quotas = ClientQuotas()
     changed(quotas, record(1, user="gone"))
-    for one in (record(2, user="ann"), record(3, client_id=DEFAULT)):
-        metadata.execute(CLIENT_QUOTAS.insert_sql, CLIENT_QUOTAS.to_row(one))
-    quotas.on_snapshot(Offset(1), metadata)
+    with closing(open_database(tmp_path / "metadata.db", CLUSTER_ID).conn) as metadata:
+        for one in (record(2, user="ann"), record(3, client_id=DEFAULT)):
+            metadata.execute(CLIENT_QUOTAS.insert_sql, CLIENT_QUOTAS.to_row(one))
+        quotas.on_snapshot(Offset(1), metadata)
     users = [quotas.limit(QuotaKind.PRODUCE, QuotaClient(user, "etl")) for user in ("gone", "ann")]
     assert users == [Limit(QuotaClient("", "etl"), 3), Limit(QuotaClient("ann", ""), 2)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -178,6 +179,7 @@ class Member:
         path = self._directory / f"{self.broker_id}-{self.incarnation}"
         path.mkdir()
         self.tables = MetadataTables(open_database(path / "metadata.db", CLUSTER_ID).conn)
+        weakref.finalize(self.tables, self.tables.connection.close)
         self.configs = TopicConfigs(self.broker_id, {})
         self.view = ClusterView(CLUSTER_ID)
         self.logs = LogManager.open(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.files.files import read_whole
 from kraftlog.kafka.messages.fetch import PartitionData
 from kraftlog.kafka.messages.list_offsets import ListOffsetsRequest
 from tests.kraftlog.broker.broker_world import registration, topic
@@ -156,6 +157,50 @@ def test_db34_a_follower_that_is_below_the_leaders_start_begins_there(tmp_path: 
     asked = [request for *_, request in cluster.requests if isinstance(request, ListOffsetsRequest)]
     assert [request.topics[0].partitions[0].timestamp for request in asked] == [-1, -2]
     assert {request.replica_id for request in asked} == {B}
+
+
+def old_files(cluster: Cluster) -> list[str]:
+    files = cluster[B].files
+    return [name for name in files.list_directory("data/clicks-0") if name.endswith(".old")]
+
+
+def starts_at(cluster: Cluster, offset: int) -> None:
+    """The leader has four records more, of which only those from an offset on are left."""
+    cluster.cut(B, A)
+    cluster[A].append(count=4)
+    log = cluster[A].log()
+    log.advance_high_watermark(log.log_end_offset)
+    log.delete_records(offset)
+
+
+def test_db34_what_a_follower_had_is_kept_until_a_record_of_the_leaders_epoch_is_committed(tmp_path: Path) -> None:
+    cluster = two_brokers(tmp_path)
+    cluster[A].append(count=4)
+    cluster.settle()
+    before = cluster[B].batches()
+    starts_at(cluster, 8)
+    cluster.commit(led_by(A, 1))
+    cluster.mend()
+    cluster.settle(3 * BACKOFF_MS)
+    assert (cluster[B].log().log_start_offset, cluster[B].log().log_end_offset) == (8, 8)
+    (name,) = old_files(cluster)
+    assert name == "00000000000000000000-1.old"
+    assert read_whole(cluster[B].files, f"data/clicks-0/{name}") == b"".join(before)
+    cluster[A].append()
+    cluster.settle(3 * BACKOFF_MS)
+    assert cluster[B].log().high_watermark == 9
+    assert old_files(cluster) == []
+
+
+def test_db34_nothing_is_kept_if_the_leader_has_deleted_it_while_the_follower_followed(tmp_path: Path) -> None:
+    cluster = two_brokers(tmp_path)
+    cluster[A].append(count=4)
+    cluster.settle()
+    starts_at(cluster, 8)
+    cluster.mend()
+    cluster.settle(3 * BACKOFF_MS)
+    assert (cluster[B].log().log_start_offset, cluster[B].log().log_end_offset) == (8, 8)
+    assert old_files(cluster) == []
 
 
 def test_db34_a_leader_whose_log_starts_within_a_batch_sends_it_whole(tmp_path: Path) -> None:

@@ -59,7 +59,8 @@ class Leader:
 
     def fetch(self, follower_id: int, offset: int, broker_epoch: int | None = None) -> None:
         epoch = self.brokers.epochs[follower_id] if broker_epoch is None else broker_epoch
-        follower = self.leading.check_follower(follower_id, epoch, name="clicks-0")
+        follower = self.leading.follower(follower_id, names_epoch=True, name="clicks-0")
+        self.leading.check_broker_epoch(follower_id, epoch, name="clicks-0")
         follower.fetched(offset, 0, self.end, self.now_ms, epoch)
         self.raise_high_watermark()
 
@@ -178,15 +179,23 @@ def test_db60_what_is_known_of_followers_holds_only_if_nobody_else_has_led_meanw
 # --- who may be a follower, and who may join --------------------------------------------------------------------------
 
 
-def test_db07_a_broker_without_a_replica_and_one_of_an_earlier_registration_are_refused() -> None:
-    """DB-07, DB-61."""
+@pytest.mark.parametrize("names_epoch", [True, False])
+def test_db07_a_broker_without_a_replica_is_refused(names_epoch: bool) -> None:
     leader = Leader()
-    for follower_id, epoch in ((4, 14), (2, 11)):
-        with pytest.raises(ApiError) as refused:
-            leader.leading.check_follower(follower_id, epoch, name="clicks-0")
-        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert leader.leading.followers[2].log_end_offset == -1
-    assert leader.leading.check_follower(2, -1, name="clicks-0") is leader.leading.followers[2]
+    with pytest.raises(ApiError) as refused:
+        leader.leading.follower(4, names_epoch=names_epoch, name="clicks-0")
+    expected = ErrorCode.UNKNOWN_LEADER_EPOCH if names_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.value.code is expected
+    assert leader.leading.follower(2, names_epoch=names_epoch, name="clicks-0") is leader.leading.followers[2]
+
+
+def test_db61_a_broker_of_an_earlier_registration_is_refused() -> None:
+    leader = Leader()
+    with pytest.raises(ApiError) as refused:
+        leader.leading.check_broker_epoch(2, 11, name="clicks-0")
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader.leading.check_broker_epoch(2, -1, name="clicks-0")
+    leader.leading.check_broker_epoch(2, 12, name="clicks-0")
 
 
 @pytest.mark.parametrize("reason", [words.FENCED, words.SHUTTING_DOWN, words.NOT_REGISTERED, words.OLD_BROKER_EPOCH])

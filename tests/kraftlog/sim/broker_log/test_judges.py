@@ -79,6 +79,10 @@ def test_a_batch_that_is_stored_or_acknowledged_twice_is_seen() -> None:
         found(promises, one(0, sequence=0), one(1, sequence=0))
     assert str(raised.value).startswith(ONCE)
     with pytest.raises(Violation, match="84"):
+        found(promises, one(0, sequence=0), one(1, b"another", sequence=0))
+    with pytest.raises(Violation, match="84"):
+        found(promises, one(0, sequence=0), one(1, sequence=12))
+    with pytest.raises(Violation, match="84"):
         promises.acknowledged(one(1, sequence=0), 1, 0, NOW_US)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from typing import Any
 
 import pytest
@@ -127,7 +128,8 @@ def test_who_cannot_answer_may_be_waited_for(why: str) -> None:
 def watching(topics: dict[bytes, str], **named: Any) -> tuple[Cluster, WatchersSeeTheLog]:
     cluster = Cluster()
     node = cluster.nodes[1]
-    node.tables = sqlite3.connect(":memory:")
+    node.tables = sqlite3.connect(":memory:", check_same_thread=False)
+    weakref.finalize(cluster, node.tables.close)
     node.tables.execute("CREATE TABLE topics (topic_id TEXT, name TEXT)")
     node.tables.execute("INSERT INTO topics VALUES (?, ?)", (id_to_text(FIRST), "a"))
     node.applied = AppliedState(Offset(5), "digest")

@@ -138,7 +138,8 @@ def test_the_tables_say_the_same_after_any_history(history: tuple[list[MetadataR
             case _:
                 tiering.remove_partition(0, record.remote_partition_delete_metadata)
     expected = tiering_rows(tiering)
-    found = rows_in(metadata(*PARTITION, *records).connection)
+    state = metadata(*PARTITION, *records)
+    found = rows_in(state.connection)
     assert {name: found[name] for name in expected} == expected
 
 

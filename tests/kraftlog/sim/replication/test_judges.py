@@ -327,9 +327,11 @@ def test_replicas_agree_below_their_high_watermarks() -> None:
 
 def test_a_batch_of_an_idempotent_producer_is_stored_once() -> None:
     promises = promises_of()
-    promises.leader_has(1, [batch(0, sequence=0), batch(1, sequence=1)], 3, 0)
+    promises.leader_has(1, [batch(0, sequence=0), batch(1, b"w", sequence=1)], 3, 0)
     with broken(ONCE):
-        promises.leader_has(1, [batch(0, sequence=0), batch(1, sequence=0)], 3, 0)
+        promises.leader_has(1, [batch(0, sequence=0), batch(1, sequence=9)], 3, 0)
+    with broken(ONCE):
+        promises.leader_has(1, [batch(0, sequence=0), batch(1, b"w", sequence=0)], 3, 0)
 
 
 def test_files_are_read_again_when_they_have_changed() -> None:

@@ -1,0 +1,1 @@
+"""How long a broker takes to open its logs, beside another version."""

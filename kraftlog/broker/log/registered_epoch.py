@@ -1,0 +1,59 @@
+"""The epoch of the broker's last registration, in each log directory, by which an older copy is recognized (CT-38).
+
+    DIR/broker-epoch      lines of key=value, as in docs/formats/partition-log.md
+
+It is durable in every directory in use before the broker asks to be unfenced. So a directory with a lower epoch than
+that of the last registration in which the broker was unfenced does not have what the broker acknowledged since.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import structlog
+
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.properties import decode_properties, encode_properties
+
+FILE_NAME: Final = "broker-epoch"
+VERSION: Final = 1
+NO_EPOCH: Final = -1
+"""The directory knows of no registration: it is new, or was made by an earlier version."""
+
+_EPOCH_KEY: Final = "broker.epoch"
+
+logger = structlog.get_logger(__name__)
+
+
+def registered_epoch(files: FileSystem, path: str) -> int:
+    """The epoch in the log directory at `path`; NO_EPOCH if it has none, or cannot be read."""
+    name = join(path, FILE_NAME)
+    try:
+        if not files.exists(name):
+            return NO_EPOCH
+        found = decode_properties(read_whole(files, name)) or {}
+    except StorageError as error:
+        logger.warning("the epoch in a log directory is not known", path=path, reason=str(error))
+        return NO_EPOCH
+    epoch = found.get(_EPOCH_KEY, "")
+    if found.get("version") != str(VERSION) or not epoch.isdecimal():
+        logger.warning("the epoch in a log directory is damaged, and proves nothing", path=name)
+        return NO_EPOCH
+    return int(epoch)
+
+
+def note_registration(files: FileSystem, path: str, broker_epoch: int) -> None:
+    """Make the epoch durable in the log directory at `path`.
+
+    On a full disk the directory has none from then on: removing a file needs no room, and no epoch proves nothing.
+    Raises StorageError, FlushFailed.
+    """
+    name = join(path, FILE_NAME)
+    try:
+        write_new_file(files, name, encode_properties(f"version={VERSION}\n{_EPOCH_KEY}={broker_epoch}\n"))
+    except OutOfSpace as error:
+        logger.warning("an older copy of a log directory would not be recognized", path=path, reason=str(error))
+        if files.exists(name):
+            files.remove(name)
+            files.fsync_directory(path)

@@ -1,0 +1,77 @@
+"""`kraftlog chaos damage --damages 600 --json FILE`: exit code 0 if every damage ended well, 1 if one did not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+
+from kraftlog.chaos.damage.report import figures, print_result, progress_line
+from kraftlog.chaos.damage.run import DamageRun, Plan
+from kraftlog.chaos.session import FAILED, VIOLATED, WELL, Session
+
+DAMAGES_DEFAULT: Final = 600
+DESCRIPTION: Final = """\
+Damage one file of a stopped broker (a bit, a cut, a deletion, the same file of another partition, an older copy), start
+the voter and three brokers, read everything, and compare it with what was acknowledged; then compare the disks. A
+damage ends well if the records are the same, or if the broker names what is wrong and nothing is cut elsewhere."""
+EPILOG: Final = """\
+Kinds of damage: bit, cut, deletion, swap, 'older copy'. Kinds of files: 'closed .log', 'last .log', .index, .timeindex,
+.txnindex, .snapshot, and the names of the others, such as leader-epoch-checkpoint. Exit code: 0 all ended well, 1 not
+all did, 2 the run failed."""
+
+
+def main(words: Sequence[str], console: Console) -> int:
+    """Run, report, and keep the directory if there is something to inspect. Raises DirectoryNotEmpty."""
+    arguments = _arguments(words)
+    is_json = arguments.output == "json"
+    told = Console(stderr=True) if is_json else console
+    session = Session(arguments.dir, told)
+    numbers = [arguments.damage] if arguments.damage is not None else range(1, arguments.damages + 1)
+    plan = Plan(seed=arguments.seed, numbers=numbers, only=tuple(arguments.only), directory=session.directory)
+    run = DamageRun(plan)
+    try:
+        code = session.run(run.run(), lambda: progress_line(run))
+    except ValueError as error:
+        told.print(f"error: {error}", markup=False)
+        return FAILED
+    if code not in (WELL, VIOLATED):
+        return code
+    text = json.dumps(figures(run), indent=2)
+    if arguments.json is not None:
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    if is_json:
+        console.out(text, highlight=False)
+    else:
+        print_result(run, console)
+        if code == VIOLATED:
+            console.print(f"what the last damage has left is in {plan.directory}/cluster", markup=False)
+    return code
+
+
+def _arguments(words: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="kraftlog chaos damage",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--damages", type=int, default=DAMAGES_DEFAULT, metavar="N", help="how many; 600 if not given")
+    parser.add_argument("--seed", type=int, default=1, help="with a damage's number decides what it is")
+    parser.add_argument("--damage", type=int, metavar="NUMBER", help="only the one with this number, to see it again")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="KIND", help="a kind of damage or of file; may be given again"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every damage and verdict to this file")
+    parser.add_argument("--output", choices=("table", "json"), default="table", help="what is printed at the end")
+    parser.add_argument(
+        "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
+    )
+    arguments = parser.parse_args(words)
+    if arguments.damages < 1 or (arguments.damage is not None and arguments.damage < 1):
+        parser.error("--damages and --damage must be above 0")
+    return arguments

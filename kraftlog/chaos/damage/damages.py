@@ -1,0 +1,233 @@
+"""Which file is damaged, and how: drawn from the seed and the damage's number alone, then made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+from typing import Final, NamedTuple
+
+from kraftlog.broker.log.formats.names import LOG_SUFFIX, partition_in_name
+from kraftlog.chaos.brokers.ledger import At
+from kraftlog.kafka.record_batch import HEADER_BYTES, read_batches
+
+BIT: Final = "bit"
+CUT: Final = "cut"
+DELETION: Final = "deletion"
+SWAP: Final = "swap"
+OLDER: Final = "older copy"
+KINDS: Final = (BIT, CUT, DELETION, SWAP, OLDER)
+
+CLOSED_LOG: Final = "closed .log"
+LAST_LOG: Final = "last .log"
+CRC_AT: Final = 17
+"""The CRC of a batch is of the bytes behind it; of base offset, length, leader epoch and magic there is none."""
+
+Files = Mapping[str, bytes]
+"""The content of each file of a log directory, by its path in it."""
+Candidates = Mapping[str, Mapping[str, Sequence[str]]]
+
+
+class Setting(NamedTuple):
+    """How the brokers were stopped before the damage."""
+
+    is_killed: bool
+    """By SIGKILL; else by SIGTERM."""
+    is_last: bool
+    """The damaged broker is the last one to leave: it has records that no other broker has; else the first one."""
+
+    def __str__(self) -> str:
+        return f"{'killed' if self.is_killed else 'clean'}, {'last' if self.is_last else 'first'} to leave"
+
+
+SETTINGS: Final = tuple(Setting(killed, last) for killed in (False, True) for last in (False, True))
+
+
+@dataclass(frozen=True)
+class Image:
+    """What may be damaged in one setting."""
+
+    files: Files
+    """The log directory of the broker that is damaged."""
+    older: Sequence[Files]
+    """The same directory at earlier times."""
+    others: Files
+    """The log directory of another broker."""
+
+    @cached_property
+    def kinds(self) -> dict[str, str]:
+        """What kind each file is of."""
+        return file_kinds(self.files)
+
+    @cached_property
+    def candidates(self) -> Candidates:
+        """The files that can be damaged so, by kind of damage and kind of file."""
+        return _candidates(self)
+
+    def same_kind(self, file: str) -> list[str]:
+        """The files of a file's kind, itself among them."""
+        return [one for one, kind in self.kinds.items() if kind == self.kinds[file]]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """One damage of one file."""
+
+    number: int
+    setting: Setting
+    kind: str
+    file: str
+    """Its path in the log directory."""
+    file_kind: str
+    content: bytes | None
+    """What the file has now; None if it is deleted."""
+    detail: str
+    """Which byte and bit, how many bytes are left, or from where the content is."""
+    is_hidden: bool = False
+    """No file of Kafka's format tells it at a start, unless every batch is read: it is within a batch."""
+
+    @property
+    def at(self) -> At | None:
+        """The partition whose file it is; None if it is a file of the log directory."""
+        return partition_of(self.file)
+
+    @property
+    def replication_factor(self) -> int | None:
+        """Of the partition."""
+        at = self.at
+        return None if at is None else 3 if at.topic.startswith("three") else 1
+
+    def __str__(self) -> str:
+        factor = "" if self.replication_factor is None else f", replication factor {self.replication_factor}"
+        return f"{self.number}: {self.kind} of {self.file} ({self.detail}); {self.setting}{factor}"
+
+
+def undamaged(setting: Setting) -> Damage:
+    """None at all: what the others are compared with."""
+    return Damage(0, setting, "nothing", "", "", None, "nothing is damaged")
+
+
+def partition_of(file: str) -> At | None:
+    """The partition whose directory a file is in."""
+    directory, slash, _ = file.partition("/")
+    found = partition_in_name(directory) if slash else None
+    return None if found is None else At(found.topic, found.partition_id)
+
+
+def file_kinds(files: Iterable[str]) -> dict[str, str]:
+    """What kind of file each is; a segment's log is the last one of its partition or a closed one."""
+    last = {file.partition("/")[0]: file for file in sorted(files) if file.endswith(LOG_SUFFIX)}
+    return {file: _file_kind(file, last.get(file.partition("/")[0])) for file in sorted(files)}
+
+
+def _file_kind(file: str, last_log: str | None) -> str:
+    path = Path(file)
+    if not path.stem.isdigit():
+        return path.name
+    if path.suffix != LOG_SUFFIX:
+        return path.suffix
+    return LAST_LOG if file == last_log else CLOSED_LOG
+
+
+def draw(seed: int, number: int, images: Mapping[Setting, Image], only: Collection[str] = ()) -> Damage:
+    """The damage with this number. `only` names kinds of damage or of files, or is empty.
+
+    Raises ValueError if there is none of these kinds.
+    """
+    unknown = set(only) - {*KINDS, *(of for image in images.values() for of in image.kinds.values())}
+    if unknown:
+        raise ValueError(f"no file and no damage is of the kind {', '.join(sorted(unknown))}; see --help")
+    possible = {setting: found for setting, image in images.items() if (found := _among(image.candidates, only))}
+    if not possible:
+        raise ValueError(f"no file has a damage of {', '.join(only)}")
+    random = Random(f"{seed} {number}")
+    setting = random.choice(list(possible))
+    kind = random.choice(list(possible[setting]))
+    of = random.choice(list(possible[setting][kind]))
+    file = random.choice(possible[setting][kind][of])
+    return _damaged(number, setting, kind, file, of, images[setting], random)
+
+
+def _among(candidates: Candidates, only: Collection[str]) -> Candidates:
+    """Those of the kinds that are wanted."""
+    kinds = [kind for kind in KINDS if kind in only] or KINDS
+    of_files = {of for of in only if of not in KINDS}
+    found = {
+        kind: {of: files for of, files in candidates[kind].items() if of in of_files or not of_files} for kind in kinds
+    }
+    return {kind: by_file for kind, by_file in found.items() if by_file}
+
+
+def _candidates(image: Image) -> Candidates:
+    found: dict[str, dict[str, list[str]]] = {kind: {} for kind in KINDS}
+    for file, of in image.kinds.items():
+        content = image.files[file]
+        can_be = {
+            BIT: bool(content),
+            CUT: bool(content),
+            DELETION: True,
+            SWAP: bool(_swaps(image, file)),
+            OLDER: bool(_older(image, file)),
+        }
+        for kind in KINDS:
+            if can_be[kind]:
+                found[kind].setdefault(of, []).append(file)
+    return found
+
+
+def _swaps(image: Image, file: str) -> list[tuple[str, bytes]]:
+    """The same file of another partition; of a log directory, that of another broker. Only if its bytes differ."""
+    at, content = partition_of(file), image.files[file]
+    if at is None:
+        other = image.others.get(file)
+        return [] if other is None or other == content else [(f"another broker's {file}", other)]
+    same = [one for one in image.same_kind(file) if partition_of(one) != at]
+    named = [one for one in same if Path(one).name == Path(file).name]
+    return [(one, image.files[one]) for one in sorted(named or same) if image.files[one] != content]
+
+
+def _older(image: Image, file: str) -> list[tuple[str, bytes]]:
+    """The file as it was earlier, if it differs."""
+    found = [(f"as of stage {stage}", files.get(file)) for stage, files in enumerate(image.older, 1)]
+    return [(text, content) for text, content in found if content is not None and content != image.files[file]]
+
+
+def _damaged(number: int, setting: Setting, kind: str, file: str, of: str, image: Image, random: Random) -> Damage:
+    content = image.files[file]
+    if kind == BIT:
+        at = _log_byte(content, random) if of in (CLOSED_LOG, LAST_LOG) else random.randrange(len(content))
+        bit = random.randrange(8)
+        changed = bytearray(content)
+        changed[at] ^= 1 << bit
+        is_hidden = of in (CLOSED_LOG, LAST_LOG)
+        return Damage(number, setting, kind, file, of, bytes(changed), f"byte {at}, bit {bit}", is_hidden)
+    if kind == CUT:
+        left = random.randrange(len(content))
+        return Damage(number, setting, kind, file, of, content[:left], f"{left} of {len(content)} bytes are left")
+    if kind == DELETION:
+        return Damage(number, setting, kind, file, of, None, f"{len(content)} bytes")
+    text, other = random.choice(_swaps(image, file) if kind == SWAP else _older(image, file))
+    return Damage(number, setting, kind, file, of, other, text)
+
+
+def _log_byte(content: bytes, random: Random) -> int:
+    """As often in a header as in records, or the headers' fields would hardly be met."""
+    position, starts = 0, []
+    for batch in read_batches(content):
+        starts.append((position, len(batch.data)))
+        position += len(batch.data)
+    if not starts:
+        return random.randrange(len(content))
+    start, size = random.choice(starts)
+    return start + (random.randrange(HEADER_BYTES) if random.random() < 0.5 else random.randrange(HEADER_BYTES, size))
+
+
+def make(damage: Damage, directory: Path) -> None:
+    """Damage the file in a log directory. It keeps its times, as after a rot or a restore by `cp -a`."""
+    path = directory / damage.file
+    if damage.content is None:
+        path.unlink()
+    else:
+        path.write_bytes(damage.content)

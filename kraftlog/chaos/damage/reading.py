@@ -1,0 +1,255 @@
+"""A client that reads all that brokers serve of some partitions, as any client may, and checks every batch's CRC.
+
+Unlike a client's library it goes on behind a batch whose CRC is wrong, and it notices when it gets no further. One
+connection for each broker.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+from kraftlog.chaos.brokers.ledger import At
+from kraftlog.chaos.damage.contents import Contents, Entry, entries_of
+from kraftlog.clients.broker_connection import BrokerConnection
+from kraftlog.clients.broker_errors import refusal
+from kraftlog.kafka.messages.fetch import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from kraftlog.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kraftlog.kafka.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from kraftlog.kafka.notation import Uuid
+from kraftlog.kafka.record_batch import RecordBatch, read_batches
+
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+READ_COMMITTED: Final = 1
+FETCH_BYTES: Final = 1 << 20
+FETCH_WAIT_MS: Final = 50
+EMPTY_ANSWERS_MAX: Final = 20
+"""After so many answers without a record, and no error, a reader does not get any further."""
+ACKS_ALL: Final = -1
+PRODUCE_TIMEOUT_MS: Final = 20_000
+ABORT: Final = 0
+
+TopicIds = Mapping[str, Uuid]
+
+
+@dataclass(slots=True)
+class Reading:
+    """What was read of one partition."""
+
+    error: str = ""
+    """What a client was answered instead of the rest; empty if it could read to the end."""
+    log_start_offset: int = -1
+    log_end_offset: int = -1
+    last_stable_offset: int = -1
+    entries: list[Entry] = field(default_factory=list)
+    """In the order in which they came."""
+    committed: list[Entry] = field(default_factory=list)
+    """What a reader of committed records got."""
+    bad_batches: list[str] = field(default_factory=list)
+    """Batches whose bytes a client refuses, since their CRC is wrong or they cannot be read."""
+    stuck_at: int | None = None
+    """From this offset on it got nothing, and no error, though the partition goes on."""
+    lookups: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """For timestamps: the timestamp and the offset that ListOffsets answers."""
+    largest: tuple[int, int] | None = None
+    """The same for the largest timestamp."""
+    resent_offset: int | None = None
+    """The offset at which the last batch of the idempotent producer is, when it is sent again."""
+    resent_error: str = ""
+
+
+class Client:
+    """Asks the leaders of partitions. Blocks; for one thread."""
+
+    def __init__(self, endpoints: Mapping[int, Endpoint], topic_ids: TopicIds) -> None:
+        """Connects when a broker is first asked."""
+        self._endpoints = endpoints
+        self._topic_ids = topic_ids
+        self._stack = ExitStack()
+        self._connections: dict[int, BrokerConnection] = {}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._stack.close()
+
+    def connection(self, broker_id: int) -> BrokerConnection:
+        """To a broker. Raises ApiError."""
+        if broker_id not in self._connections:
+            self._connections[broker_id] = self._stack.enter_context(BrokerConnection(self._endpoints[broker_id]))
+        return self._connections[broker_id]
+
+    def produce(self, leader: int, at: At, batch: bytes) -> PartitionProduceResponse:
+        """Send one batch, and wait until all in sync have it. Raises ApiError if the broker does not answer."""
+        data = (PartitionProduceData(index=at.partition, records=batch),)
+        topic = TopicProduceData(name=at.topic, topic_id=self._topic_ids[at.topic], partition_data=data)
+        request = ProduceRequest(acks=ACKS_ALL, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=(topic,))
+        return self.connection(leader).call(request, ProduceResponse).responses[0].partition_responses[0]
+
+    def list_offset(self, leader: int, at: At, timestamp: int) -> tuple[int, int]:
+        """Timestamp and offset. Raises ApiError."""
+        of = ListOffsetsPartition(partition_index=at.partition, timestamp=timestamp)
+        topic = ListOffsetsTopic(name=at.topic, partitions=(of,))
+        request = ListOffsetsRequest(replica_id=-1, topics=(topic,), timeout_ms=PRODUCE_TIMEOUT_MS)
+        answer = self.connection(leader).call(request, ListOffsetsResponse).topics[0].partitions[0]
+        _raise_for(answer.error_code, f"ListOffsets of {at} for {timestamp}")
+        return answer.timestamp, answer.offset
+
+    def fetch(self, leader: int, at: At, offset: int, isolation_level: int) -> PartitionData:
+        """Raises ApiError."""
+        of = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+        topic = FetchTopic(topic=at.topic, topic_id=self._topic_ids[at.topic], partitions=(of,))
+        request = FetchRequest(
+            max_wait_ms=FETCH_WAIT_MS, min_bytes=1, isolation_level=isolation_level, topics=(topic,)
+        )  # fmt: skip
+        response = self.connection(leader).call(request, FetchResponse)
+        _raise_for(response.error_code, "Fetch")
+        answer = response.responses[0].partitions[0]
+        _raise_for(answer.error_code, f"Fetch of {at} at {offset}")
+        return answer
+
+
+def read_partition(client: Client, leader: int, contents: Contents) -> Reading:
+    """All of a partition, and what ListOffsets answers. An error ends up in the result."""
+    reading, at = Reading(), contents.at
+    try:
+        reading.log_start_offset = client.list_offset(leader, at, EARLIEST)[1]
+        _read(client, leader, contents, reading)
+        _read_committed(client, leader, contents, reading)
+        for timestamp in contents.lookups():
+            reading.lookups[timestamp] = client.list_offset(leader, at, timestamp)
+        reading.largest = client.list_offset(leader, at, MAX_TIMESTAMP)
+    except ApiError as error:
+        reading.error = str(error)
+    return reading
+
+
+def resend(client: Client, leader: int, contents: Contents, reading: Reading) -> None:
+    """Send the last batch of the partition's idempotent producer again, as after an answer that was lost."""
+    if contents.last_idempotent is None:
+        return
+    try:
+        answer = client.produce(leader, contents.at, contents.last_idempotent[1])
+    except ApiError as error:
+        reading.resent_error = str(error)
+        return
+    if answer.error_code == ErrorCode.NONE:
+        reading.resent_offset = answer.base_offset
+    else:
+        reading.resent_error = str(refusal(answer.error_code, answer.error_message or "no reason is given"))
+
+
+def _read(client: Client, leader: int, contents: Contents, reading: Reading) -> None:
+    def take(batch: RecordBatch, entries: Iterable[Entry]) -> None:
+        reading.entries += entries
+
+    reading.log_end_offset = _follow(client, leader, contents, reading, 0, take)
+
+
+def _read_committed(client: Client, leader: int, contents: Contents, reading: Reading) -> None:
+    reader = _Committed(reading.committed)
+    end = _follow(client, leader, contents, reading, READ_COMMITTED, reader.take, reader.told)
+    reading.last_stable_offset = end
+
+
+class _Committed:
+    """Leaves out what Kafka's consumer of committed records does: transactions that an answer names as aborted."""
+
+    def __init__(self, taken: list[Entry]) -> None:
+        self._taken = taken
+        self._told: list[AbortedTransaction] = []
+        self._aborting: set[int] = set()
+
+    def told(self, answer: PartitionData) -> None:
+        """An answer begins, with the aborted transactions that its range touches."""
+        self._told = sorted(answer.aborted_transactions or (), key=lambda of: of.first_offset)
+        self._aborting.clear()
+
+    def take(self, batch: RecordBatch, entries: Iterable[Entry]) -> None:
+        """The next batch of the answer."""
+        while self._told and self._told[0].first_offset < batch.end_offset:
+            self._aborting.add(self._told.pop(0).producer_id)
+        if batch.is_control:
+            self._aborting.discard(batch.producer_id)
+        elif not (batch.is_transactional and batch.producer_id in self._aborting):
+            self._taken += entries
+
+
+def _follow(
+    client: Client,
+    leader: int,
+    contents: Contents,
+    reading: Reading,
+    isolation_level: int,
+    take: Callable[[RecordBatch, Iterable[Entry]], None],
+    told: Callable[[PartitionData], None] = lambda answer: None,
+) -> int:
+    """Read from the log's start to its end for this isolation level, which is returned."""
+    offset, end, empty = reading.log_start_offset, 0, 0
+    wanted = contents.log_end_offset
+    if isolation_level == READ_COMMITTED and contents.last_stable_offset is not None:
+        wanted = contents.last_stable_offset
+    while empty < EMPTY_ANSWERS_MAX:
+        answer = client.fetch(leader, contents.at, offset, isolation_level)
+        end = answer.last_stable_offset if isolation_level == READ_COMMITTED else answer.high_watermark
+        told(answer)
+        before = offset
+        for batch in _batches_of(answer, offset, reading):
+            problem = _take(batch, offset, take)
+            if problem:
+                reading.bad_batches.append(problem)
+            offset = max(offset, batch.end_offset)
+        if offset >= max(end, wanted):
+            return end
+        # What is committed a leader may know a moment after its election only.
+        empty = 0 if offset > before else empty + 1
+    if offset < end:
+        reading.stuck_at = offset
+    return end
+
+
+def _batches_of(answer: PartitionData, offset: int, reading: Reading) -> list[RecordBatch]:
+    found: list[RecordBatch] = []
+    try:
+        found.extend(read_batches(answer.records or b""))
+    except KraftlogError as error:
+        reading.bad_batches.append(str(error))
+    return [batch for batch in found if batch.end_offset > offset]
+
+
+def _take(batch: RecordBatch, offset: int, take: Callable[[RecordBatch, Iterable[Entry]], None]) -> str:
+    """Returns what is wrong with a batch."""
+    try:
+        batch.check_crc()
+        take(batch, () if batch.is_control else [of for of in entries_of(batch) if of.offset >= offset])
+    except (KraftlogError, zlib.error) as error:
+        return str(error)
+    return ""
+
+
+def _raise_for(error_code: int, what: str) -> None:
+    if error_code != ErrorCode.NONE:
+        raise refusal(error_code, what)

@@ -1,0 +1,212 @@
+"""Makes the damages one after the other: restore, damage, start, read, stop, compare."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.log.formats.names import LOG_SUFFIX
+from kraftlog.chaos.brokers.ledger import At
+from kraftlog.chaos.damage.contents import BROKER_IDS, FIRST_BROKER, PARTITIONS, replicas_of
+from kraftlog.chaos.damage.damages import SETTINGS, Damage, Setting, draw, make, undamaged
+from kraftlog.chaos.damage.disks import Batch, Batches, files_of, kept, lost, served
+from kraftlog.chaos.damage.images import Maker, Stopped
+from kraftlog.chaos.damage.processes import Spawner
+from kraftlog.chaos.damage.reading import Client, Reading, TopicIds, read_partition, resend
+from kraftlog.chaos.damage.site import POLL_SECONDS, Described, Site, in_sync
+from kraftlog.chaos.damage.verdicts import Outcome, Seen, Verdict, judge, named
+from kraftlog.offline.broker_verification import verify_log_directory
+from kraftlog.offline.file_reports import FileStatus
+
+NO_LEADER: Final = -1
+PATIENCE_SECONDS: Final = 10.0
+"""How long replicas may take to be in sync, and partitions to have a leader, if the broker complains of nothing."""
+LEADER_SECONDS: Final = 2.0
+"""How long another replica may take to lead, where one has refused to be read."""
+RETRY_SECONDS: Final = 0.1
+NAMED_PATIENCE_SECONDS: Final = 1.0
+"""The same if it has named the damage, or does not run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to run."""
+
+    seed: int
+    numbers: Sequence[int]
+    only: Collection[str] = ()
+    """Kinds of damage or of files; empty: all."""
+    directory: Path
+    settings: Sequence[Setting] = SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One damage and its verdict."""
+
+    damage: Damage
+    outcome: Outcome
+    seconds: float
+
+
+class DamageRun:
+    """One run and its results."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.results: list[Result] = []
+        self.under_way = "starting"
+        self._stopped: dict[Setting, Stopped] = {}
+        self._topic_ids: TopicIds = {}
+
+    async def run(self) -> bool:
+        """Everything. Returns whether all is well.
+
+        Raises ApiError if the cluster does not start without a damage, ValueError if there is no damage of the kinds.
+        """
+        with Spawner() as spawner:
+            site = Site(self.plan.directory / "cluster", spawner)
+            try:
+                maker = Maker(site, self.plan.directory, self._tell)
+                self._stopped = await maker.make(self.plan.settings)
+                self._topic_ids = maker.topic_ids
+                await self._control(site)
+                for number in self.plan.numbers:
+                    await self._damage(site, number)
+            finally:
+                await site.processes.kill_all()
+        return all(result.outcome.verdict.is_well for result in self.results)
+
+    def _tell(self, text: str) -> None:
+        self.under_way = text
+
+    async def _control(self, site: Site) -> None:
+        """Without any damage everything must be the same, or the verdicts of damages mean nothing. Raises ApiError."""
+        for setting, stopped in self._stopped.items():
+            self._tell(f"starting without a damage: {setting}")
+            site.restore(stopped.path)
+            nothing = undamaged(setting)
+            outcome = judge(nothing, stopped.ledger, FIRST_BROKER, await self._start_and_look(site, stopped, nothing))
+            if outcome.verdict is not Verdict.SAME:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_SERVER_ERROR,
+                    f"{setting}: without a damage the verdict is {outcome.verdict}: {'; '.join(outcome.stories)}",
+                )
+
+    async def _damage(self, site: Site, number: int) -> None:
+        images = {setting: stopped.image for setting, stopped in self._stopped.items()}
+        damage = draw(self.plan.seed, number, images, self.plan.only)
+        self.under_way = str(damage)
+        began = time.monotonic()
+        stopped = self._stopped[damage.setting]
+        site.restore(stopped.path)
+        make(damage, site.log_directory(FIRST_BROKER))
+        seen = await self._start_and_look(site, stopped, damage)
+        outcome = judge(damage, stopped.ledger, FIRST_BROKER, seen)
+        self.results.append(Result(damage, outcome, time.monotonic() - began))
+
+    # --- one start ----------------------------------------------------------------------------------------------------
+
+    async def _start_and_look(self, site: Site, stopped: Stopped, damage: Damage) -> Seen:
+        readings: dict[At, Reading] = {}
+        up: set[int] = set()
+        not_in_sync: list[At] = []
+        async with site.client() as client:
+            try:
+                up = await site.start(client)
+                described = await self._settled(site, client, damage, up)
+                readings = await self._read_all(site, client, described, stopped)
+                described = await site.described(client)
+                not_in_sync = [at for at, part in described.items() if set(part.isr) != set(part.replicas)]
+            except ApiError as error:
+                readings = {at: Reading(error=str(error)) for at in PARTITIONS}
+        await site.processes.kill_all()
+        return self._with_disks(site, stopped, damage, Seen(readings, up, not_in_sync, site.output(FIRST_BROKER)))
+
+    async def _read_all(
+        self, site: Site, client: AdminClient, described: Described, stopped: Stopped
+    ) -> dict[At, Reading]:
+        """What is refused is asked for again for a while: another replica may lead by then."""
+        readings: dict[At, Reading] = {}
+        deadline = time.monotonic() + LEADER_SECONDS
+        while True:
+            left = [at for at in PARTITIONS if at not in readings or readings[at].error]
+            readings |= await asyncio.to_thread(self._read, site, described, stopped, left)
+            if time.monotonic() > deadline or not any(readings[at].error and described[at].leader >= 0 for at in left):
+                return readings
+            await asyncio.sleep(RETRY_SECONDS)
+            described = await site.described(client)
+
+    async def _settled(self, site: Site, client: AdminClient, damage: Damage, up: Collection[int]) -> Described:
+        """The partitions, when all replicas are in sync, or there was time enough for that."""
+        began = time.monotonic()
+        while True:
+            described = await site.described(client)
+            waited = time.monotonic() - began
+            is_known = FIRST_BROKER not in up or bool(named(damage, site.output(FIRST_BROKER)))
+            if in_sync(described) or waited > (NAMED_PATIENCE_SECONDS if is_known else PATIENCE_SECONDS):
+                return described
+            await asyncio.sleep(POLL_SECONDS)
+
+    def _read(self, site: Site, described: Described, stopped: Stopped, which: Iterable[At]) -> dict[At, Reading]:
+        client = Client(site.endpoints, self._topic_ids)
+        readings = {}
+        try:
+            for at in which:
+                leader, contents = described[at].leader, stopped.ledger[at]
+                if leader == NO_LEADER:
+                    readings[at] = Reading(error="it has no leader")
+                    continue
+                readings[at] = read_partition(client, leader, contents)
+                resend(client, leader, contents, readings[at])
+        finally:
+            client.close()
+        return readings
+
+    # --- the disks ----------------------------------------------------------------------------------------------------
+
+    def _with_disks(self, site: Site, stopped: Stopped, damage: Damage, seen: Seen) -> Seen:
+        """With what the disks have after the kill."""
+        starts = {at: contents.log_start_offset for at, contents in stopped.ledger.items()}
+        after = {broker_id: files_of(site.log_directory(broker_id)) for broker_id in BROKER_IDS}
+        cut = {}
+        for broker_id in BROKER_IDS[1:]:
+            theirs = [at for at in PARTITIONS if broker_id in replicas_of(at.topic)]
+            missing = lost(served(stopped.disks[broker_id], theirs), served(after[broker_id], theirs), starts)
+            if missing:
+                cut[broker_id] = missing
+        seen.cut = cut
+        undamaged = dict(stopped.disks[FIRST_BROKER])
+        undamaged.pop(damage.file, None)
+        disks = {**stopped.disks, FIRST_BROKER: undamaged}
+        before = _union(served(files, PARTITIONS) for files in disks.values())
+        seen.gone = lost(before, _union(kept(files, PARTITIONS) for files in after.values()), starts)
+        if damage.is_hidden:
+            seen.verified = _is_found(site.log_directory(FIRST_BROKER), damage)
+        return seen
+
+
+def _union(disks: Iterable[Batches]) -> Batches:
+    found: dict[At, frozenset[Batch]] = {at: frozenset() for at in PARTITIONS}
+    for batches in disks:
+        for at, more in batches.items():
+            found[at] |= more
+    return found
+
+
+def _is_found(directory: Path, damage: Damage) -> bool:
+    """Whether `kraftlog verify` calls the file damaged, or what was set aside of it."""
+    try:
+        reports = verify_log_directory(directory)
+    except KraftlogError:
+        return True
+    return any(
+        report.status is FileStatus.DAMAGED and report.file.startswith(damage.file.removesuffix(LOG_SUFFIX))
+        for report in reports
+    )

@@ -1,0 +1,228 @@
+"""What came of a damage: a pure function of the damage, of what was there, and of what was seen after the start.
+
+- same: every record is read, in order and once; all lookups answer what they must.
+- named error: what cannot be read is refused, only where the damage is, and the broker's output names it.
+- hidden: a changed bit within a batch, which Kafka's format hides from a start; a client finds it by the batch's CRC,
+  or `kraftlog verify` does.
+
+These are well, and the others are not:
+
+- lost: acknowledged records are cut on another broker, are on no disk any more, or are beyond the log that is served.
+- silent: readers skip records, get others, or wrong answers, and no error.
+- unnamed: an error that nobody explains, or one beyond the place of the damage.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from kraftlog.chaos.brokers.ledger import At
+from kraftlog.chaos.damage.contents import Contents, Entry, replicas_of
+from kraftlog.chaos.damage.damages import Damage
+from kraftlog.chaos.damage.reading import Reading
+
+
+class Verdict(StrEnum):
+    """What came of it."""
+
+    SAME = "same"
+    NAMED = "named error"
+    HIDDEN = "hidden"
+    LOST = "lost"
+    SILENT = "silent"
+    UNNAMED = "unnamed"
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it is what must be."""
+        return self in WELL
+
+
+WELL: Final = frozenset({Verdict.SAME, Verdict.NAMED, Verdict.HIDDEN})
+COMPLAINT: Final = re.compile(r"level='(warning|error|critical)'|^error: ")
+"""A line of a broker that complains. A traceback names nothing: nobody has thought of what is in it."""
+STORIES_MAX: Final = 12
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen after the start."""
+
+    readings: Mapping[At, Reading]
+    up: Collection[int]
+    """The brokers that were unfenced."""
+    not_in_sync: Collection[At] = ()
+    """The partitions of which a replica was not in sync at the end."""
+    output: str = ""
+    """What the damaged broker has printed."""
+    cut: Mapping[int, Mapping[At, list[int]]] = field(default_factory=dict)
+    """By other broker, the base offsets of batches that its logs had before the start, and have not after it."""
+    gone: Mapping[At, list[int]] = field(default_factory=dict)
+    """The base offsets of batches that are on no disk any more, other than those in the damaged file."""
+    verified: bool = False
+    """Whether `kraftlog verify` calls the damaged file damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A verdict, and what led to it."""
+
+    verdict: Verdict
+    stories: tuple[str, ...] = ()
+    found_by: str = ""
+    """Of one that is hidden: who finds it."""
+
+
+def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, seen: Seen) -> Outcome:
+    """What came of a damage."""
+    gone = [f"batches of {at} at {_few(offsets)} are on no disk any more" for at, offsets in seen.gone.items()]
+    gone += [
+        f"broker {broker_id} has cut batches of {at} at {_few(offsets)}"
+        for broker_id, by_partition in seen.cut.items()
+        for at, offsets in by_partition.items()
+    ]
+    lost, silent, refused = [*gone], list[str](), dict[At, str]()
+    for at, contents in ledger.items():
+        reading = seen.readings.get(at, Reading(error="it was not read"))
+        if reading.error:
+            refused[at] = reading.error
+        lost += missing_ends(contents, reading)
+        silent += wrong_answers(contents, reading)
+    if damage.is_hidden and not gone:
+        hidden = _hidden(damage, seen, [*lost, *silent], refused)
+        if hidden is not None:
+            return hidden
+    if lost:
+        return Outcome(Verdict.LOST, _stories(lost + silent))
+    if silent:
+        return Outcome(Verdict.SILENT, _stories(silent))
+    return _refusals(damage, damaged_broker, seen, refused)
+
+
+def _hidden(damage: Damage, seen: Seen, problems: list[str], refused: Mapping[At, str]) -> Outcome | None:
+    """A bit within a batch that the start has not found. Nothing else may be amiss than that partition."""
+    at = damage.at
+    if at is None or not (problems or seen.readings.get(at, Reading()).bad_batches):
+        return None
+    if not all(problem.startswith(f"{at}: ") for problem in problems) or set(refused) - {at}:
+        return None
+    by = [
+        who
+        for who, is_found in (("client", bool(seen.readings[at].bad_batches)), ("verify", seen.verified))
+        if is_found
+    ]
+    return Outcome(Verdict.HIDDEN, _stories(problems), " and ".join(by)) if by else None
+
+
+def _refusals(damage: Damage, damaged_broker: int, seen: Seen, refused: Mapping[At, str]) -> Outcome:
+    """There is an error, or a replica that does not come back, or nothing at all."""
+    stories = [f"{at}: {error}" for at, error in refused.items()]
+    stories += [f"{at} has a replica that is not in sync" for at in seen.not_in_sync if at not in refused]
+    if damaged_broker not in seen.up:
+        stories.append(f"broker {damaged_broker} did not start")
+    others = {broker_id for at in seen.readings for broker_id in replicas_of(at.topic)} - {damaged_broker} - {*seen.up}
+    stories += [f"broker {broker_id} did not start, and nothing of it is damaged" for broker_id in sorted(others)]
+    if not stories:
+        return Outcome(Verdict.SAME)
+    names = named(damage, seen.output)
+    touched = set(refused) | set(seen.not_in_sync)
+    beyond = {at for at in touched if not _may_touch(damage, damaged_broker, at)}
+    if not names:
+        return Outcome(Verdict.UNNAMED, _stories([*stories, "the broker's output does not name it"]))
+    if beyond or others or (damage.at is not None and damaged_broker not in seen.up):
+        return Outcome(Verdict.UNNAMED, _stories([*stories, "this is beyond the damage", *names]))
+    return Outcome(Verdict.NAMED, _stories([*stories, *names]))
+
+
+def _may_touch(damage: Damage, damaged_broker: int, at: At) -> bool:
+    """Whether the partition is in the damaged place: that of the file, or any in the log directory."""
+    return damaged_broker in replicas_of(at.topic) if damage.at is None else at == damage.at
+
+
+def named(damage: Damage, output: str) -> list[str]:
+    """The lines of a broker's output that complain and name the damaged file, or the partition that it is of."""
+    names = [damage.file]
+    if damage.at is not None:
+        topic, partition = damage.at
+        names += [f"{damage.at}/", f"{damage.at} ", f"{damage.at}'", f"topic='{topic}' partition={partition}"]
+    return [line for line in output.splitlines() if COMPLAINT.search(line) and any(name in line for name in names)]
+
+
+def missing_ends(contents: Contents, reading: Reading) -> list[str]:
+    """Acknowledged records that are before or behind what is served, without an error."""
+    at, found = contents.at, []
+    if reading.error and not reading.entries and reading.log_start_offset < 0:
+        return []
+    if reading.log_start_offset > contents.log_start_offset:
+        found.append(f"{at}: the log starts at {reading.log_start_offset}, not {contents.log_start_offset}")
+    if not reading.error and reading.log_end_offset < contents.log_end_offset:
+        found.append(f"{at}: the log ends at {reading.log_end_offset}, not {contents.log_end_offset}")
+    return found
+
+
+def wrong_answers(contents: Contents, reading: Reading) -> list[str]:
+    """What differs from the ledger in what was answered. A partition that is refused may have been read in part."""
+    at = contents.at
+    found = [f"{at}: a client refuses a batch: {text}" for text in reading.bad_batches]
+    found += _differences(f"{at}", contents.readable, reading.entries, is_whole=not reading.error)
+    found += _differences(
+        f"{at}: of committed records", contents.committed, reading.committed, is_whole=not reading.error
+    )
+    for timestamp, answer in reading.lookups.items():
+        if answer != contents.lookups()[timestamp]:
+            found.append(f"{at}: ListOffsets for {timestamp} answers {answer}, not {contents.lookups()[timestamp]}")
+    if reading.stuck_at is not None:
+        found.append(f"{at}: a reader gets nothing from {reading.stuck_at} on, and no error")
+    if reading.resent_offset is not None and contents.last_idempotent is not None:
+        expected = contents.last_idempotent[0]
+        if reading.resent_offset not in (expected, -1):
+            found.append(
+                f"{at}: a batch that was sent again is stored at {reading.resent_offset}; it was at {expected}"
+            )
+    if reading.error:
+        return found
+    largest = contents.largest[1], contents.largest[0]
+    if reading.largest is not None and reading.largest != largest:
+        found.append(f"{at}: the largest timestamp is answered {reading.largest}, not {largest}")
+    stable = contents.log_end_offset if contents.last_stable_offset is None else contents.last_stable_offset
+    if reading.last_stable_offset != stable:
+        found.append(f"{at}: the last stable offset is {reading.last_stable_offset}, not {stable}")
+    if reading.log_start_offset < contents.log_start_offset:
+        found.append(f"{at}: the log starts at {reading.log_start_offset}, not {contents.log_start_offset}")
+    if reading.log_end_offset > contents.log_end_offset:
+        found.append(f"{at}: the log ends at {reading.log_end_offset}, not {contents.log_end_offset}")
+    if reading.resent_error:
+        found.append(f"{at}: a batch that was sent again is refused: {reading.resent_error}")
+    return found
+
+
+def _differences(what: str, expected: list[Entry], found: list[Entry], *, is_whole: bool) -> list[str]:
+    """Records that are missing, foreign, twice or out of order; a part is the beginning of the whole."""
+    if found == (expected if is_whole else expected[: len(found)]):
+        return []
+    by_offset = {entry.offset: entry for entry in expected}
+    offsets = [entry.offset for entry in found]
+    foreign = [entry.offset for entry in found if by_offset.get(entry.offset) != entry]
+    end = expected[-1].offset + 1 if is_whole and expected else max(offsets, default=-1)
+    missing = sorted({offset for offset in by_offset if offset < end} - set(offsets))
+    stories = []
+    if missing:
+        stories.append(f"{what}: {len(missing)} records are skipped, at {_few(missing)}")
+    if foreign:
+        stories.append(f"{what}: {len(foreign)} records are not those that were written, at {_few(foreign)}")
+    if len(set(offsets)) < len(offsets):
+        stories.append(f"{what}: {len(offsets) - len(set(offsets))} records come twice")
+    return stories or [f"{what}: the records are out of order"]
+
+
+def _few(offsets: Collection[int]) -> str:
+    shown = ", ".join(map(str, sorted(offsets)[:5]))
+    return shown if len(offsets) <= 5 else f"{shown} and {len(offsets) - 5} more"
+
+
+def _stories(stories: list[str]) -> tuple[str, ...]:
+    return tuple(stories[:STORIES_MAX])

@@ -1,0 +1,102 @@
+"""What the inventory of a stopped broker's log directory says that its next start will miss (DB-89)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from kraftbase.uuids import uuid_to_text
+from kraftlog.broker.log.findings import Known, lost_end, missing_segments
+from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata
+from kraftlog.broker.log.formats.inventory import LogEntry, decode_inventory
+from kraftlog.broker.log.formats.names import (
+    CLEAN_SHUTDOWN_NAME,
+    INVENTORY_NAME,
+    LOG_SUFFIX,
+    PARTITION_METADATA_NAME,
+    directory_name,
+    offset_in_name,
+)
+from kraftlog.broker.log.inventory import why_it_does_not_count
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.offline.file_reports import FileReport, FileStatus
+from statemachine.query.partition_descriptions import TopicPartition
+
+MAKES_ANEW: Final = "makes it anew from the logs and the checkpoints, and misses nothing"
+LEADS_NOT: Final = "takes the partition offline here, and deletes nothing"
+LEADS_NOT_IF_ASSIGNED: Final = (
+    f"{LEADS_NOT}, if this broker has a replica of that topic and the log is in none of its log directories"
+)
+ASKS_METADATA: Final = "uses the log for the topic that the metadata has, or sets it aside"
+WRITES_TOPIC_ID: Final = "writes it again, with the topic id of the inventory"
+
+
+@dataclass(slots=True)
+class FoundInventory:
+    """What an inventory has of each log."""
+
+    entries: dict[TopicPartition, LogEntry] = field(default_factory=dict)
+    """Empty if there is none, or it does not count."""
+    report: FileReport | None = None
+    """About the file itself; None if there is none."""
+
+
+def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory:
+    """Read it as a start would, without writing. `directory_id` is None if that is not known. Raises OSError."""
+    path, clean_path = directory / INVENTORY_NAME, directory / CLEAN_SHUTDOWN_NAME
+    if not path.exists():
+        return FoundInventory()
+    clean = clean_path.read_bytes() if clean_path.exists() else None
+    try:
+        content = decode_inventory(path.read_bytes(), str(path))
+    except MalformedBytes as error:
+        report = FileReport(INVENTORY_NAME, FileStatus.MENDED, "damaged", str(error), MAKES_ANEW)
+        return FoundInventory(report=report)
+    reason = why_it_does_not_count(content, directory_id or content.directory_id, clean)
+    if reason:
+        return FoundInventory(
+            report=FileReport(INVENTORY_NAME, FileStatus.MENDED, "does not count", reason, MAKES_ANEW)
+        )
+    report = FileReport(INVENTORY_NAME, found=f"{len(content.entries)} logs")
+    return FoundInventory(content.entries, report)
+
+
+def missing_logs(inventory: FoundInventory, found: set[str]) -> Iterator[FileReport]:
+    """A report for each log that the inventory has, and the directory has not."""
+    for partition in sorted(inventory.entries):
+        name = directory_name(partition)
+        if name not in found:
+            yield FileReport(name, FileStatus.DAMAGED, "missing", "the inventory has it", LEADS_NOT_IF_ASSIGNED)
+
+
+def verify_log(log: Path, entry: LogEntry, end_offset: int) -> Iterator[FileReport]:
+    """Reports for what a log lacks, by its inventory entry. `end_offset`: where its valid batches end."""
+    yield from _topic_id(log, entry)
+    reason = missing_segments(entry, _segment_sizes(log))
+    known = Known(recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry)
+    reason = reason or lost_end(known, end_offset)
+    if reason:
+        yield FileReport(log.name, FileStatus.DAMAGED, "lacks what the inventory has", reason, LEADS_NOT)
+
+
+def _topic_id(log: Path, entry: LogEntry) -> Iterator[FileReport]:
+    path = log / PARTITION_METADATA_NAME
+    name = f"{log.name}/{path.name}"
+    try:
+        found_id = decode_partition_metadata(path.read_bytes(), str(path)) if path.exists() else None
+    except MalformedBytes as error:
+        yield FileReport(name, FileStatus.MENDED, "damaged", str(error), WRITES_TOPIC_ID)
+        return
+    if found_id is None:
+        yield FileReport(name, FileStatus.MENDED, "missing", "", WRITES_TOPIC_ID)
+    elif found_id != entry.topic_id:
+        reason = f"it has {uuid_to_text(found_id)}, and the inventory {uuid_to_text(entry.topic_id)}"
+        yield FileReport(name, FileStatus.MENDED, "another topic id", reason, ASKS_METADATA)
+
+
+def _segment_sizes(log: Path) -> Mapping[int, int]:
+    sizes = {offset_in_name(path.name, LOG_SUFFIX): path.stat().st_size for path in log.iterdir()}
+    return {offset: size for offset, size in sizes.items() if offset is not None}

@@ -1,0 +1,130 @@
+"""A disk is an older copy of itself: an operator keeps copies, and puts one back while its broker is down.
+
+A copy of the same registration cannot be told from the disk itself, so only one from before is put back, and only if
+the broker was unfenced since. What the disk lacks is then as good as lost with the power of that broker. A partition
+that nobody can lead any more waits for the operator, who has a leader elected uncleanly at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from random import Random
+from typing import Final, Protocol
+
+from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.sim.marks import Marks
+from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.judges.views import PartitionState
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.metadata import Key, Topic
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from raft.core.types import NO_LEADER
+
+OFTEN: Final = 0.7
+"""How often the broker whose disk will be older is left alone first, to be the last in sync."""
+
+
+class Surroundings(Protocol):
+    """The world, as far as copies of disks go."""
+
+    parameters: ReplicationParameters
+    court: Court
+    machines: dict[int, Machine]
+    marks: Marks
+    event_queue: EventQueue
+    is_quiet: bool
+
+    def topic_of(self, key: Key) -> Topic | None:
+        """The topic of a partition."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Enter something in the trace."""
+        ...
+
+
+class Elections(Protocol):
+    """Who has leaders elected."""
+
+    def elect(self, topic: str, index: int, *, is_unclean: bool = False) -> None:
+        """Have a leader elected."""
+        ...
+
+
+class OlderDisks:
+    """Of all machines."""
+
+    def __init__(self, world: Surroundings) -> None:
+        self._world = world
+        self._put_back: dict[int, int] = {}
+        """By broker, the life that ended when a copy was put back."""
+        self._elected: set[Key] = set()
+
+    def begin(self, machine: Machine, random: Random) -> bool:
+        """Kill a broker and copy its disk; the copy is put back when the broker has been in use again for a while."""
+        if not machine.is_up:
+            return False
+        machine.end(Crash.KILLED, 1)
+        copied = deepcopy(machine.files)
+        self._later(random, lambda: self._leave_alone(machine, copied, random))
+        return True
+
+    def _later(self, random: Random, work: Callable[[], None]) -> None:
+        delay_ms = int(random.choice([1.2, 1.6, 2.5]) * self._world.parameters.session_timeout_ms)
+        self._world.event_queue.after(delay_ms * MICROSECONDS_PER_MS, work)
+
+    def _leave_alone(self, machine: Machine, copied: MemoryFileSystem, random: Random) -> None:
+        """Mostly the other brokers are killed one after the other, and stay down until the copy is there."""
+        if not self._is_in_use(machine):
+            return
+        if random.random() < OFTEN:
+            down_ms = 6 * self._world.parameters.session_timeout_ms
+            for other in self._world.machines.values():
+                if other is not machine and other.is_up:
+                    other.end(Crash.KILLED, random.randint(down_ms // 2, down_ms))
+        self._later(random, lambda: self._replace(machine, copied, random))
+
+    def _replace(self, machine: Machine, copied: MemoryFileSystem, random: Random) -> None:
+        if not self._is_in_use(machine):
+            return
+        machine.end(random.choice([Crash.KILLED, Crash.NOTHING_KEPT]), 1)
+        machine.disk.files = copied
+        self._put_back[machine.broker_id] = machine.life
+        self._world.note(f"the disk of broker {machine.broker_id} is an older copy")
+        self._world.marks.hit("a disk became an older copy")
+        for key, judge in self._world.court.judges.items():
+            topic, state = self._world.topic_of(key), judge.state
+            if topic is not None and machine.broker_id in state.replicas:
+                judge.promises.lost_power(machine.broker_id, topic.lowest_min_isr, state.leader_epoch)
+
+    def _is_in_use(self, machine: Machine) -> bool:
+        """Whether a broker was unfenced since it started, and the faults go on."""
+        return machine.membership is not None and machine.membership.was_unfenced and not self._world.is_quiet
+
+    def is_leaving(self, broker_id: int) -> bool:
+        """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
+        if broker_id not in self._put_back:
+            return False
+        machine = self._world.machines[broker_id]
+        is_another = machine.life > self._put_back[broker_id] and machine.membership is not None
+        return not is_another or machine.membership is None or not machine.membership.was_unfenced
+
+    def elect_where_stuck(self, elections: Elections) -> None:
+        """An operator has leaders elected where nobody is in sync or eligible, since a disk is an older copy."""
+        for key, judge in self._world.court.judges.items():
+            topic, state = self._world.topic_of(key), judge.state
+            is_stuck = state.leader == NO_LEADER and not state.isr and not state.eligible_leaders
+            if topic is not None and is_stuck and not self._put_back.keys().isdisjoint(state.replicas):
+                self._elected.add(key)
+                self._world.marks.hit("an operator had an older copy, or another replica, elected")
+                elections.elect(topic.name, key[1], is_unclean=True)
+
+    def is_operators_election(self, key: Key, state: PartitionState | None) -> bool:
+        """Whether a partition gets the leader that the operator asked for."""
+        if state is None or state.leader == NO_LEADER or key not in self._elected:
+            return False
+        self._elected.discard(key)
+        return True

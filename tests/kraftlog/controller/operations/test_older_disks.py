@@ -1,0 +1,215 @@
+"""A log directory that is an older copy (CT-38): how it is found, and what its replicas lose by it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pytest
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.controller.operations.brokers import (
+    NO_EPOCH,
+    Registration,
+    register_broker,
+    unfence_record,
+    unregister_broker,
+)
+from kraftlog.controller.operations.elections import elect_leaders
+from kraftlog.controller.operations.leader_and_isr import leaders_where_none, partitions_without
+from kraftpb.v1.admin_pb2 import (
+    ElectLeadersRequest,
+    PartitionReference,
+    PartitionReferences,
+    RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+)
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from raft.core.types import NO_LEADER, Offset
+from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration, topic
+from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
+from tests.statemachine.states import Metadata, metadata
+
+A, B = 901, 902
+OLDER: Final = frozenset((an_id(A),))
+
+
+def request(incarnation: int, epochs: Sequence[int], log_dirs: Sequence[int] = (A,)) -> RegisterBrokerRequest:
+    asked = registration(1, incarnation, log_dirs)
+    asked.log_dir_epochs.extend(epochs)
+    return asked
+
+
+def registered(state: Metadata, asked: RegisterBrokerRequest) -> Registration:
+    found = register_broker(state, asked, CLUSTER_ID, Offset(state.end_offset), has_session=False)
+    state.append(found.records)
+    return found
+
+
+def stored(state: Metadata) -> RegisterBrokerRecord:
+    found = state.broker(1)
+    assert found is not None
+    return found
+
+
+def unfenced(state: Metadata) -> int:
+    """The broker is unfenced; its epoch."""
+    state.append([unfence_record(stored(state), state.metadata_version)])
+    return stored(state).broker_epoch
+
+
+def used_twice() -> tuple[Metadata, int, int]:
+    """A broker that was unfenced in two registrations, and their epochs."""
+    state = metadata()
+    registered(state, request(1, [NO_EPOCH]))
+    first = unfenced(state)
+    registered(state, request(2, [first]))
+    return state, first, unfenced(state)
+
+
+# --- what a registration names ----------------------------------------------------------------------------------------
+
+
+def test_ct38_a_directory_that_knows_of_an_earlier_registration_only_is_an_older_copy() -> None:
+    state, first, _ = used_twice()
+    found = registered(state, request(3, [first]))
+    assert found.older_log_dirs == OLDER
+    assert list(found.response.older_log_dirs) == list(stored(state).older_log_dirs) == [an_id(A)]
+
+
+@pytest.mark.parametrize("more", [0, 1_000], ids=["the last one", "a higher one: restored metadata"])
+def test_ct38_the_last_registration_or_a_later_one_proves_nothing(more: int) -> None:
+    state, _, second = used_twice()
+    assert not registered(state, request(3, [second + more])).older_log_dirs
+
+
+def test_ct38_no_epoch_proves_nothing() -> None:
+    state, _, _ = used_twice()
+    assert not registered(state, request(3, [NO_EPOCH])).older_log_dirs
+
+
+def test_ct38_a_registration_in_which_it_stayed_fenced_is_none_that_a_disk_must_know() -> None:
+    state, _, second = used_twice()
+    registered(state, request(3, [second]))
+    assert stored(state).last_unfenced_epoch == second
+    assert not registered(state, request(4, [second])).older_log_dirs
+
+
+def test_ct38_a_broker_that_keeps_no_epochs_has_no_older_disk_and_neither_has_the_next_one() -> None:
+    """A broker of the version before, or a stock Kafka, leaves the file as it is, whatever it acknowledges."""
+    state, first, _ = used_twice()
+    assert not registered(state, request(3, [])).older_log_dirs
+    unfenced(state)
+    assert not stored(state).HasField("last_unfenced_epoch")
+    assert not registered(state, request(4, [first])).older_log_dirs
+
+
+def test_ct38_an_unregistered_broker_starts_from_nothing() -> None:
+    state, first, _ = used_twice()
+    state.append(unregister_broker(state, UnregisterBrokerRequest(broker_id=1))[0])
+    assert not registered(state, request(3, [first])).older_log_dirs
+
+
+def test_ct38_only_the_directory_that_is_older_is_named() -> None:
+    state, first, second = used_twice()
+    found = registered(state, request(3, [second, first], log_dirs=(A, B)))
+    assert found.older_log_dirs == {an_id(B)}
+
+
+def test_ct38_it_stays_older_until_the_broker_is_unfenced() -> None:
+    """Its files have the new epoch before its partitions know: consider a controller that is lost in between."""
+    state, first, _ = used_twice()
+    third = registered(state, request(3, [first])).response.broker_epoch
+    assert registered(state, request(4, [third])).older_log_dirs == OLDER
+    fourth = unfenced(state)
+    assert not registered(state, request(5, [fourth])).older_log_dirs
+
+
+def test_ct38_the_same_incarnation_that_asks_again_changes_nothing() -> None:
+    state, first, _ = used_twice()
+    before = registered(state, request(3, [first])).response
+    again = registered(state, request(3, [first]))
+    assert (again.records, again.response, again.older_log_dirs) == ([], before, frozenset())
+
+
+@pytest.mark.parametrize("epochs", [[1, 2], [-2]])
+def test_epochs_that_make_no_sense(epochs: list[int]) -> None:
+    with pytest.raises(ApiError, match="give one for each, -1 or more, or none") as raised:
+        registered(metadata(), request(1, epochs))
+    assert raised.value.code is ErrorCode.INVALID_REQUEST
+
+
+# --- what follows for partitions --------------------------------------------------------------------------------------
+
+
+def leaves(state: Metadata) -> list[MetadataRecord]:
+    found = state.partitions(an_id(NUMBER))
+    records = partitions_without(state, 1, found, may_have_lost_data=True, older_log_dirs=OLDER)
+    state.append(records)
+    return records
+
+
+def uncleanly() -> ElectLeadersRequest:
+    asked = PartitionReferences(partitions=[PartitionReference(topic=TOPIC, partition_id=0)])
+    return ElectLeadersRequest(election_type=ElectLeadersRequest.UNCLEAN, partitions=asked)
+
+
+def elected(state: Metadata) -> int:
+    """Broker 1 is unfenced and may be elected; the leader after that."""
+    state.append(leaders_where_none(state, state.partitions_led_by(NO_LEADER)))
+    return the_partition(state).leader
+
+
+@pytest.mark.parametrize("elr", [True, False], ids=["eligible leader replicas", "without"])
+@pytest.mark.parametrize("replicas", [(1,), (1, 2, 3)])
+def test_ct38_the_last_member_of_an_isr_does_not_lead_by_itself(replicas: tuple[int, ...], elr: bool) -> None:
+    state = a_cluster(a_partition(replicas, (1,)), elr=elr, fenced=[2, 3])
+    leaves(state)
+    after = the_partition(state)
+    assert (list(after.isr), list(after.eligible_leader_replicas), list(after.last_known_elr)) == ([], [], [])
+    assert elected(state) == NO_LEADER
+    state.append(elect_leaders(state, uncleanly())[0])
+    assert (the_partition(state).leader, list(the_partition(state).isr)) == (1, [1])
+
+
+def test_ct38_the_last_known_leader_is_not_elected() -> None:
+    state = a_cluster(a_partition((1, 2), (), leader=NO_LEADER, last_known=[1]), fenced=[2])
+    leaves(state)
+    assert (elected(state), list(the_partition(state).last_known_elr)) == (NO_LEADER, [])
+
+
+def test_ct38_another_eligible_replica_leads() -> None:
+    state = a_cluster(a_partition((1, 2), (), leader=NO_LEADER, elr=[1, 2], last_known=[1]), min_isr=2)
+    leaves(state)
+    assert (elected(state), list(the_partition(state).isr)) == (2, [2])
+
+
+def test_ct38_what_is_in_another_directory_of_the_broker_stays_as_it_is() -> None:
+    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[an_id(B), an_id(902)])
+    state = a_cluster(lost, fenced=[2])
+    assert not leaves(state)
+
+
+def test_ct38_a_replica_whose_directory_is_not_known_counts_as_older() -> None:
+    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[UNASSIGNED_DIRECTORY, an_id(902)])
+    state = a_cluster(lost, fenced=[2])
+    leaves(state)
+    assert list(the_partition(state).last_known_elr) == []
+
+
+def test_ct38_an_unclean_election_prefers_any_other_replica() -> None:
+    state, first, _ = used_twice()
+    found = registered(state, request(3, [first]))
+    assert found.older_log_dirs
+    unfenced(state)
+    lost = a_partition((1, 2), (), leader=NO_LEADER)
+    state.append([broker(2), topic(TOPIC, NUMBER), MetadataRecord(partition=lost)])
+    records, response = elect_leaders(state, uncleanly())
+    assert (records[0].partition_change.leader, response.partitions[0].error_message) == (2, "")
+
+
+def test_ct38_an_unclean_election_that_the_topic_allows_is_held() -> None:
+    state = a_cluster(a_partition((1,), (1,)), unclean=True)
+    leaves(state)
+    assert elected(state) == 1
