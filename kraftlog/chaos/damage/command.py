@@ -39,7 +39,7 @@ def main(words: Sequence[str], console: Console) -> int:
     except ValueError as error:
         told.print(f"error: {error}", markup=False)
         return FAILED
-    if code not in (WELL, VIOLATED):
+    if code not in (WELL, VIOLATED) and not run.results:
         return code
     text = json.dumps(figures(run), indent=2)
     if arguments.json is not None:

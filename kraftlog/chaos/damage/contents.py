@@ -107,13 +107,17 @@ class Contents:
         return max(self.readable, key=lambda entry: (entry.timestamp_ms, -entry.offset))
 
     def lookups(self) -> dict[int, tuple[int, int]]:
-        """For some timestamps what ListOffsets answers: timestamp and offset of the first record from it on."""
-        clear = [entry for entry in self.readable if entry.offset not in self.unclear]
-        picked = [clear[len(clear) * part // 8] for part in (1, 3, 5, 7)]
-        return {of.timestamp_ms: (of.timestamp_ms, of.offset) for of in picked if self._is_first(of)}
+        """What ListOffsets answers for a timestamp: timestamp and offset of the first record that is not earlier.
 
-    def _is_first(self, entry: Entry) -> bool:
-        return not any(of.timestamp_ms >= entry.timestamp_ms for of in self.readable if of.offset < entry.offset)
+        Of timestamps that a record has, and none before it an equal or later one.
+        """
+        found, latest_ms = {}, -1
+        for entry in self.readable:
+            if entry.timestamp_ms > latest_ms:
+                latest_ms = entry.timestamp_ms
+                if entry.offset not in self.unclear:
+                    found[latest_ms] = (latest_ms, entry.offset)
+        return found
 
     def stored(self, base_offset: int, batch: bytes) -> None:
         """A batch is in the log from there on."""

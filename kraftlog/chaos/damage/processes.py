@@ -35,6 +35,7 @@ class Spawner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # Ctrl-C in the terminal reaches this process only
         )
 
     def __enter__(self) -> Self:

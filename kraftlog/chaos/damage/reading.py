@@ -7,7 +7,7 @@ connection for each broker.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Final
@@ -47,6 +47,8 @@ MAX_TIMESTAMP: Final = -3
 READ_COMMITTED: Final = 1
 FETCH_BYTES: Final = 1 << 20
 FETCH_WAIT_MS: Final = 50
+SEEK_BYTES: Final = 1
+"""A broker answers one batch, however large it is."""
 EMPTY_ANSWERS_MAX: Final = 20
 """After so many answers without a record, and no error, a reader does not get any further."""
 ACKS_ALL: Final = -1
@@ -73,6 +75,8 @@ class Reading:
     """Batches whose bytes a client refuses, since their CRC is wrong or they cannot be read."""
     stuck_at: int | None = None
     """From this offset on it got nothing, and no error, though the partition goes on."""
+    seeks: dict[int, Entry | None] = field(default_factory=dict)
+    """By an offset, the first record that a reader got who began there; None if it got none."""
     lookups: dict[int, tuple[int, int]] = field(default_factory=dict)
     """For timestamps: the timestamp and the offset that ListOffsets answers."""
     largest: tuple[int, int] | None = None
@@ -118,9 +122,11 @@ class Client:
         _raise_for(answer.error_code, f"ListOffsets of {at} for {timestamp}")
         return answer.timestamp, answer.offset
 
-    def fetch(self, leader: int, at: At, offset: int, isolation_level: int) -> PartitionData:
+    def fetch(
+        self, leader: int, at: At, offset: int, isolation_level: int, max_bytes: int = FETCH_BYTES
+    ) -> PartitionData:
         """Raises ApiError."""
-        of = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=FETCH_BYTES)
+        of = FetchPartition(partition=at.partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         topic = FetchTopic(topic=at.topic, topic_id=self._topic_ids[at.topic], partitions=(of,))
         request = FetchRequest(
             max_wait_ms=FETCH_WAIT_MS, min_bytes=1, isolation_level=isolation_level, topics=(topic,)
@@ -132,19 +138,40 @@ class Client:
         return answer
 
 
-def read_partition(client: Client, leader: int, contents: Contents) -> Reading:
-    """All of a partition, and what ListOffsets answers. An error ends up in the result."""
+def read_partition(client: Client, leader: int, contents: Contents, places: int) -> Reading:
+    """All of a partition, then from so many places on, and what ListOffsets answers. An error ends up in the result."""
     reading, at = Reading(), contents.at
     try:
         reading.log_start_offset = client.list_offset(leader, at, EARLIEST)[1]
         _read(client, leader, contents, reading)
         _read_committed(client, leader, contents, reading)
-        for timestamp in contents.lookups():
+        for offset in _some([entry.offset for entry in contents.readable], places):
+            reading.seeks[offset] = _seek(client, leader, at, offset)
+        for timestamp in _some(list(contents.lookups()), places):
             reading.lookups[timestamp] = client.list_offset(leader, at, timestamp)
         reading.largest = client.list_offset(leader, at, MAX_TIMESTAMP)
     except ApiError as error:
         reading.error = str(error)
     return reading
+
+
+def _some(everything: Sequence[int], count: int) -> Sequence[int]:
+    """So many of them, evenly spread, or all."""
+    return everything[:: max(1, -(-len(everything) // count))]
+
+
+def _seek(client: Client, leader: int, at: At, offset: int) -> Entry | None:
+    """What a reader gets first that begins at an offset: the index says where the log is read."""
+    answer = client.fetch(leader, at, offset, 0, SEEK_BYTES)
+    try:
+        for batch in read_batches(answer.records or b""):
+            batch.check_crc()
+            for entry in entries_of(batch):
+                if entry.offset >= offset:
+                    return entry
+    except (KraftlogError, zlib.error):
+        return None  # reading everything meets the same batch
+    return None
 
 
 def resend(client: Client, leader: int, contents: Contents, reading: Reading) -> None:

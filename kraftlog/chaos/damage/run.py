@@ -11,6 +11,7 @@ from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode, KraftlogError
 from kraftlog.admin.client.client import AdminClient
+from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.broker.log.formats.names import LOG_SUFFIX
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import BROKER_IDS, FIRST_BROKER, PARTITIONS, replicas_of
@@ -19,16 +20,20 @@ from kraftlog.chaos.damage.disks import Batch, Batches, files_of, kept, lost, se
 from kraftlog.chaos.damage.images import Maker, Stopped
 from kraftlog.chaos.damage.processes import Spawner
 from kraftlog.chaos.damage.reading import Client, Reading, TopicIds, read_partition, resend
-from kraftlog.chaos.damage.site import POLL_SECONDS, Described, Site, in_sync
+from kraftlog.chaos.damage.site import POLL_SECONDS, Described, Site, in_sync, until
 from kraftlog.chaos.damage.verdicts import Outcome, Seen, Verdict, judge, named
 from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileStatus
+from statemachine.query.partition_descriptions import ElectionType, TopicPartition
 
 NO_LEADER: Final = -1
 PATIENCE_SECONDS: Final = 10.0
 """How long replicas may take to be in sync, and partitions to have a leader, if the broker complains of nothing."""
 LEADER_SECONDS: Final = 2.0
 """How long another replica may take to lead, where one has refused to be read."""
+FEW_PLACES: Final = 4
+MANY_PLACES: Final = 120
+"""From how many places a partition is read, and looked up by time; many in the one whose file is damaged."""
 RETRY_SECONDS: Final = 0.1
 NAMED_PATIENCE_SECONDS: Final = 1.0
 """The same if it has named the damage, or does not run."""
@@ -115,33 +120,63 @@ class DamageRun:
 
     async def _start_and_look(self, site: Site, stopped: Stopped, damage: Damage) -> Seen:
         readings: dict[At, Reading] = {}
+        moved: dict[At, Reading] = {}
         up: set[int] = set()
         not_in_sync: list[At] = []
         async with site.client() as client:
             try:
                 up = await site.start(client)
                 described = await self._settled(site, client, damage, up)
-                readings = await self._read_all(site, client, described, stopped)
+                readings = await self._read_all(site, client, described, stopped, damage, PARTITIONS)
+                followed = await self._lead_all(site, client)
+                described = await site.described(client)
+                moved = await self._read_all(site, client, described, stopped, damage, followed)
                 described = await site.described(client)
                 not_in_sync = [at for at, part in described.items() if set(part.isr) != set(part.replicas)]
             except ApiError as error:
                 readings = {at: Reading(error=str(error)) for at in PARTITIONS}
         await site.processes.kill_all()
-        return self._with_disks(site, stopped, damage, Seen(readings, up, not_in_sync, site.output(FIRST_BROKER)))
+        return self._with_disks(
+            site, stopped, damage, Seen(readings, up, moved, not_in_sync, site.output(FIRST_BROKER))
+        )
 
     async def _read_all(
-        self, site: Site, client: AdminClient, described: Described, stopped: Stopped
+        self,
+        site: Site,
+        client: AdminClient,
+        described: Described,
+        stopped: Stopped,
+        damage: Damage,
+        which: Sequence[At],
     ) -> dict[At, Reading]:
         """What is refused is asked for again for a while: another replica may lead by then."""
         readings: dict[At, Reading] = {}
         deadline = time.monotonic() + LEADER_SECONDS
         while True:
-            left = [at for at in PARTITIONS if at not in readings or readings[at].error]
-            readings |= await asyncio.to_thread(self._read, site, described, stopped, left)
+            left = [at for at in which if at not in readings or readings[at].error]
+            readings |= await asyncio.to_thread(self._read, site, described, stopped, damage, left)
             if time.monotonic() > deadline or not any(readings[at].error and described[at].leader >= 0 for at in left):
                 return readings
             await asyncio.sleep(RETRY_SECONDS)
             described = await site.described(client)
+
+    async def _lead_all(self, site: Site, client: AdminClient) -> list[At]:
+        """Let the damaged broker lead wherever it is in sync and does not; returns where that is.
+
+        Its copy is read then: one that is wrong must not wait for the day when the others are gone.
+        """
+        described = await site.described(client)
+        followed = [at for at, of in described.items() if FIRST_BROKER in of.isr and of.leader != FIRST_BROKER]
+        if followed:
+            partitions = [TopicPartition(*at) for at in followed]
+
+            async def lead() -> bool:
+                await elect_leaders(client, ElectionType.PREFERRED, partitions)
+                now = await site.described(client)
+                return all(now[at].leader == FIRST_BROKER or FIRST_BROKER not in now[at].isr for at in followed)
+
+            await until(lead, PATIENCE_SECONDS, f"broker {FIRST_BROKER} does not lead where it is in sync")
+        return followed
 
     async def _settled(self, site: Site, client: AdminClient, damage: Damage, up: Collection[int]) -> Described:
         """The partitions, when all replicas are in sync, or there was time enough for that."""
@@ -154,7 +189,9 @@ class DamageRun:
                 return described
             await asyncio.sleep(POLL_SECONDS)
 
-    def _read(self, site: Site, described: Described, stopped: Stopped, which: Iterable[At]) -> dict[At, Reading]:
+    def _read(
+        self, site: Site, described: Described, stopped: Stopped, damage: Damage, which: Iterable[At]
+    ) -> dict[At, Reading]:
         client = Client(site.endpoints, self._topic_ids)
         readings = {}
         try:
@@ -163,7 +200,8 @@ class DamageRun:
                 if leader == NO_LEADER:
                     readings[at] = Reading(error="it has no leader")
                     continue
-                readings[at] = read_partition(client, leader, contents)
+                places = MANY_PLACES if at == damage.at else FEW_PLACES
+                readings[at] = read_partition(client, leader, contents, places)
                 resend(client, leader, contents, readings[at])
         finally:
             client.close()

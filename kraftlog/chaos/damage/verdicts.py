@@ -55,6 +55,8 @@ class Seen:
     readings: Mapping[At, Reading]
     up: Collection[int]
     """The brokers that were unfenced."""
+    again: Mapping[At, Reading] = field(default_factory=dict)
+    """The same of partitions that the damaged broker did not lead at first, when it did."""
     not_in_sync: Collection[At] = ()
     """The partitions of which a replica was not in sync at the end."""
     output: str = ""
@@ -86,12 +88,12 @@ def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, se
         for at, offsets in by_partition.items()
     ]
     lost, silent, refused = [*gone], list[str](), dict[At, str]()
-    for at, contents in ledger.items():
-        reading = seen.readings.get(at, Reading(error="it was not read"))
+    readings = [(at, seen.readings.get(at, Reading(error="it was not read"))) for at in ledger]
+    for at, reading in [*readings, *seen.again.items()]:
         if reading.error:
             refused[at] = reading.error
-        lost += missing_ends(contents, reading)
-        silent += wrong_answers(contents, reading)
+        lost += missing_ends(ledger[at], reading)
+        silent += wrong_answers(ledger[at], reading)
     if damage.is_hidden and not gone:
         hidden = _hidden(damage, seen, [*lost, *silent], refused)
         if hidden is not None:
@@ -106,15 +108,13 @@ def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, se
 def _hidden(damage: Damage, seen: Seen, problems: list[str], refused: Mapping[At, str]) -> Outcome | None:
     """A bit within a batch that the start has not found. Nothing else may be amiss than that partition."""
     at = damage.at
-    if at is None or not (problems or seen.readings.get(at, Reading()).bad_batches):
+    readings = [of[at] for of in (seen.readings, seen.again) if at is not None and at in of]
+    bad_batches = any(reading.bad_batches for reading in readings)
+    if not problems and not bad_batches:
         return None
     if not all(problem.startswith(f"{at}: ") for problem in problems) or set(refused) - {at}:
         return None
-    by = [
-        who
-        for who, is_found in (("client", bool(seen.readings[at].bad_batches)), ("verify", seen.verified))
-        if is_found
-    ]
+    by = [who for who, is_found in (("client", bad_batches), ("verify", seen.verified)) if is_found]
     return Outcome(Verdict.HIDDEN, _stories(problems), " and ".join(by)) if by else None
 
 
@@ -172,9 +172,14 @@ def wrong_answers(contents: Contents, reading: Reading) -> list[str]:
     found += _differences(
         f"{at}: of committed records", contents.committed, reading.committed, is_whole=not reading.error
     )
+    by_offset = {entry.offset: entry for entry in contents.readable}
+    bad_seeks = [offset for offset, entry in reading.seeks.items() if entry != by_offset[offset]]
+    if bad_seeks:
+        found.append(f"{at}: readers that begin at {_few(bad_seeks)} do not get the record there")
+    lookups = contents.lookups()
     for timestamp, answer in reading.lookups.items():
-        if answer != contents.lookups()[timestamp]:
-            found.append(f"{at}: ListOffsets for {timestamp} answers {answer}, not {contents.lookups()[timestamp]}")
+        if answer != lookups[timestamp]:
+            found.append(f"{at}: ListOffsets for {timestamp} answers {answer}, not {lookups[timestamp]}")
     if reading.stuck_at is not None:
         found.append(f"{at}: a reader gets nothing from {reading.stuck_at} on, and no error")
     if reading.resent_offset is not None and contents.last_idempotent is not None:

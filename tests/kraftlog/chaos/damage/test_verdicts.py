@@ -40,10 +40,16 @@ def reading(at: At, **changes: Any) -> Reading:
     of = LEDGER[at]
     assert of.last_idempotent is not None
     whole = Reading(
-        log_start_offset=4, log_end_offset=of.log_end_offset, last_stable_offset=of.log_end_offset,
-        entries=of.readable, committed=of.committed, lookups=of.lookups(), largest=(of.largest[1], of.largest[0]),
+        log_start_offset=4,
+        log_end_offset=of.log_end_offset,
+        last_stable_offset=of.log_end_offset,
+        entries=of.readable,
+        committed=of.committed,
+        seeks={offset: of.records[offset] for offset in (4, 9)},
+        lookups=of.lookups(),
+        largest=(of.largest[1], of.largest[0]),
         resent_offset=of.last_idempotent[0],
-    )  # fmt: skip
+    )
     return replace(whole, **changes)
 
 
@@ -70,6 +76,8 @@ def test_all_that_was_acknowledged_is_the_same() -> None:
         {"committed": LEDGER[ONE].committed[1:]},
         {"lookups": {timestamp: (timestamp, 0) for timestamp in LEDGER[ONE].lookups()}},
         {"largest": (0, 0)},
+        {"seeks": {9: None}},
+        {"seeks": {9: LEDGER[ONE].records[10]}},
         {"last_stable_offset": 3},
         {"stuck_at": 9},
         {"resent_offset": LEDGER[ONE].log_end_offset},
@@ -115,6 +123,16 @@ def test_what_was_read_before_an_error_must_be_right() -> None:
     assert verdict(one=part, output=COMPLAINT) is Verdict.NAMED
     skipped = reading(ONE, error="KAFKA_STORAGE_ERROR", entries=LEDGER[ONE].readable[2:6], committed=[])
     assert verdict(one=skipped, output=COMPLAINT) is Verdict.SILENT
+
+
+def test_what_the_damaged_broker_serves_when_it_leads_counts_as_well() -> None:
+    damage = replace(INDEX, file="three-0/00000000000000000000.index")
+    assert verdict(damage, again={THREE: reading(THREE)}) is Verdict.SAME
+    assert verdict(damage, again={THREE: reading(THREE, entries=LEDGER[THREE].readable[1:])}) is Verdict.SILENT
+    assert verdict(damage, again={THREE: reading(THREE, log_end_offset=20)}) is Verdict.LOST
+    assert verdict(damage, again={THREE: Reading(error="it has no leader")}) is Verdict.UNNAMED
+    bit = replace(BIT_OF_LOG, file="three-0/00000000000000000000.log")
+    assert verdict(bit, again={THREE: reading(THREE, bad_batches=["its CRC is wrong"])}) is Verdict.HIDDEN
 
 
 def test_a_replica_that_stays_out_of_sync_needs_a_reason() -> None:
