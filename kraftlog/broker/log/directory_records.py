@@ -64,6 +64,7 @@ class DirectoryRecords:
         self._inventory = inventory
         self._noted: dict[TopicPartition, tuple[int, ...]] = {}  # by what key of the log
         self._disputed: dict[TopicPartition, LogEntry] = {}
+        self._is_needed = True  # it has logs that are not open
         self._was_shut_down_cleanly = files.exists(join(path, CLEAN_SHUTDOWN_NAME))
 
     @classmethod
@@ -197,6 +198,7 @@ class DirectoryRecords:
             logger.warning("an inventory is not written anew", path=self._path, reason=str(error))
         else:
             self._noted = {key: log.inventory_key for key, log in open_logs.items()}
+        self._is_needed = bool(kept)
 
     def note(self, logs: Iterable[RecordedLog]) -> None:
         """Have the inventory say what is durable of some logs."""
@@ -251,8 +253,18 @@ class DirectoryRecords:
         self._checkpoints.save_log_start(partition, offset)
 
     def about_to_remove_below(self, partition: TopicPartition, base_offset: int) -> None:
-        """The log is about to lose the segments before `base_offset`."""
-        self._lower(partition, lambda entry: without_below(entry, base_offset))
+        """The log is about to lose the segments before `base_offset`.
+
+        That makes room, so it must not need any. Without room for a line the inventory is removed, and is made anew
+        later, unless it knows of a log that is damaged.
+        """
+        try:
+            self._lower(partition, lambda entry: without_below(entry, base_offset))
+        except OutOfSpace:
+            if self._is_needed:
+                raise
+            self._inventory.remove()
+            self._noted.clear()
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """The log starts there."""

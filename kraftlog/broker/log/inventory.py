@@ -88,9 +88,8 @@ class Inventory:
             except OutOfSpace as error:
                 # If this process is killed before there is room, the inventory does not count at the next start.
                 logger.warning("an inventory is not continued", reason=str(error))
-        elif self._files.exists(self._path):
-            self._files.remove(self._path)  # it does not count now, and must not later
-            self._files.fsync_directory(parent_directory(self._path))
+        else:
+            self.remove()  # it does not count now, and must not later
 
     def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
         """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
@@ -142,6 +141,14 @@ class Inventory:
                 self.entries.pop(partition, None)
             else:
                 self.entries[partition] = entry
+
+    def remove(self) -> None:
+        """Remove the file, durably: nothing is known. Raises StorageError, FlushFailed."""
+        self._close()
+        self.entries, self._byte_count = {}, 0
+        if self._files.exists(self._path):
+            self._files.remove(self._path)
+            self._files.fsync_directory(parent_directory(self._path))
 
     def end(self, broker_epoch: int) -> None:
         """Note a clean shutdown, whose `.kafka_cleanshutdown` is written next. Raises StorageError, FlushFailed."""

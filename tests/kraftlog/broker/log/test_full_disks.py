@@ -39,3 +39,25 @@ def test_a_new_log_that_the_inventory_has_no_room_for_is_there() -> None:
     files.space_limit = None
     directory.checkpoint()
     assert directory.records.entry(CLICKS) == log.inventory_entry(TOPIC_ID)
+
+
+def test_retention_makes_room_also_if_the_inventory_has_none() -> None:
+    files = MemoryFileSystem()
+    config = PartitionLogConfig(segment_bytes=100, retention_bytes=100)
+    files.space_limit = 4_000  # nothing is reserved for the inventory
+    directory = open_directory(files, config=config)
+    log = log_in(directory, config)
+    for _ in range(4):
+        append(log, batch(1))
+    log.flush()
+    log.advance_high_watermark(log.log_end_offset)
+    directory.checkpoint()
+    files.space_limit = files.used_bytes()
+    assert log.delete_old_segments(NOW_MS).segment_count > 0
+    assert not directory.offline_reason
+    assert log.log_start_offset > 0
+    files.space_limit = None
+    directory.checkpoint()
+    assert directory.records.entry(CLICKS) == log.inventory_entry(TOPIC_ID)
+    files.crash()
+    assert not open_directory(files, config=config).damaged

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from kraftbase.errors import OutOfSpace
+from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.uuids import uuid_from_text
@@ -54,6 +54,7 @@ def made(*changes: dict[TopicPartition, LogEntry | None]) -> tuple[MemoryFileSys
 
 def entries_in(files: MemoryFileSystem) -> dict[TopicPartition, LogEntry]:
     inventory = Inventory.read(files, "data", DIRECTORY_ID)
+    inventory.start()
     inventory.release()
     return inventory.entries
 
@@ -303,9 +304,10 @@ def test_db89_it_does_not_count_when_a_stock_kafka_was_there_after_a_kill(epoch:
     assert entries_in(files) == {}
 
 
-def test_one_of_another_directory_does_not_count() -> None:
+def test_one_of_another_directory_is_refused() -> None:
     files = shut_down()
-    assert Inventory.read(files, "data", UUID(int=5)).entries == {}
+    with pytest.raises(StorageError, match=r"Put directory\.id="):
+        Inventory.read(files, "data", UUID(int=5))
 
 
 def test_a_shutdown_ends_the_file() -> None:
