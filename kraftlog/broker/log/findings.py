@@ -82,12 +82,7 @@ def assess(topic_id: UUID | None, entry: LogEntry | None, files: LogFiles | None
 
 
 def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
-    """Which segment is missing, or not of the size that the inventory has; empty if none is. It costs no reading.
-
-    The last one counts if something of it was flushed that was not deleted. Consider a start at 20 that was asked for,
-    a flush up to 5, and a loss of power: the next start removes the segment at 0 and begins at 20. It may be killed
-    between the two.
-    """
+    """Which segment is missing, or not of the size that the inventory has; empty if none is. It costs no reading."""
     if entry.last_base_offset is None:
         return ""
     for base_offset, end_offset, byte_count in entry.closed:
@@ -99,8 +94,7 @@ def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
                 f"the segment with offsets {base_offset} to {end_offset - 1} has {found_bytes} bytes,"
                 f" and had {byte_count}"
             )
-    is_needed = entry.recovery_point > max(entry.last_base_offset, entry.log_start_offset)
-    if is_needed and entry.last_base_offset not in segments:
+    if entry.last_base_offset not in segments:
         return f"the last segment, which begins at offset {entry.last_base_offset}, is missing"
     return ""
 

@@ -82,7 +82,8 @@ BOUNDS: Final[list[tuple[Key, Key | None, Key | None]]] = [
 @pytest.mark.parametrize(("prefix", "after", "end"), BOUNDS)
 def test_what_is_found_ends_with_what_begins_with_the_end(prefix: Key, after: Key | None, end: Key | None) -> None:
     """In the database, and with every other row above it: touched by a run, or not committed."""
-    committed = full().connection
+    state = full()
+    committed = state.connection
     of_all = [key for key, _ in REMOTE_SEGMENT_EPOCHS.find(committed)]
     expected = [key for key in of_all if key[: len(prefix)] == prefix and is_within(key, after, end)]
     assert [key for key, _ in REMOTE_SEGMENT_EPOCHS.find(committed, prefix, after, end=end)] == expected

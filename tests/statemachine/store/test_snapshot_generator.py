@@ -175,7 +175,7 @@ async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataSto
         with structlog.testing.capture_logs() as logs:
             advance(store, generator)
             await until(lambda: bool(logs))
-        assert [(line["log_level"], line["event"]) for line in logs] == [("error", "no snapshot was taken")]
+        assert [(line["log_level"], line["event"]) for line in logs] == [("error", "no snapshot was taken; it is tried again")]
         assert snapshots.directory in logs[0]["reason"]
         with pytest.raises(StorageError, match="could not be taken"):
             await take(generator)
@@ -296,7 +296,7 @@ async def test_a_damaged_one_that_cannot_be_replaced_is_logged(store: MetadataSt
             generator.replace_damaged()
             await until(lambda: bool(logs))
         assert [(line["event"], line["reason"]) for line in logs] == [
-            ("no snapshot was taken", "the snapshot could not be taken: no room")
+            ("no snapshot was taken; it is tried again", "the snapshot could not be taken: no room")
         ]
         generator.replace_damaged()  # it waits, as after any failure
         assert generator._taking is None

@@ -191,13 +191,13 @@ def test_topics_inherit_how_long_they_keep_their_records(
 
 
 def test_brokers_without_a_rack_are_in_one_rack_together() -> None:
-    connection = metadata(
+    connection = database_of(
         *(broker(broker_id, rack=rack) for broker_id, rack in ((1, None), (2, None), (3, "east"))),
         topic("none", 1),
         topic("mixed", 2),
         partition(1, 0, (1, 2)),
         partition(2, 0, (1, 3)),
-    ).connection
+    )
     for sql in (documented("Which partitions have all their replicas in one rack?"), PAGE_QUERIES["min(rack)"]):
         assert connection.execute(sql).fetchall() == [("none", 0, None)]
 

@@ -282,7 +282,7 @@ A = "AssignReplicasToDirs: "
         Case(A + "partition", E.UNKNOWN_TOPIC_OR_PARTITION, assigning(1, 77), "'clicks'", "no partition 77"),
         Case(A + "no replica", E.NOT_LEADER_OR_FOLLOWER, assigning(7), CLICKS, "broker 7"),
         Case(A + "directory", E.INVALID_REQUEST, assigning(directory=b"short"), CLICKS, b"short".hex()),
-        Case(A + "directory", E.INVALID_REQUEST, assigning(directory=bytes(15) + b"\3"), CLICKS, "00000003"),
+        Case(A + "directory", E.INVALID_REQUEST, assigning(directory=bytes(15) + b"\4"), CLICKS, "00000004"),
         Case(A + "repeated", E.INVALID_REQUEST, assigning(repeated=2), CLICKS, "more than once"),
     ]
 )
