@@ -134,12 +134,16 @@ class Court:
         self._brokers.pop(machine.broker_id, None)
         if machine.broker is not None:
             self._check_damage(machine, machine.broker)
+            self._check_what_is_decided(machine, machine.broker)
 
     def _check_damage(self, machine: Machine, broker: Broker) -> None:
         for directory in broker.logs.directories:
             for partition, reason in directory.damaged.items():
                 if not self._world.is_damaged(machine.broker_id, partition):
                     raise Violation(f"{SOUND}: broker {machine.broker_id}: {reason}")
+
+    def _check_what_is_decided(self, machine: Machine, broker: Broker) -> None:
+        for directory in broker.logs.directories:
             for partition, log in directory.logs.items():
                 if not self._world.is_damaged(machine.broker_id, partition):
                     batches, _ = ReplicaFiles().read(machine.files, log.directory)

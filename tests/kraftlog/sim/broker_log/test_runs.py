@@ -20,7 +20,7 @@ from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-SEEDS: Final = (12, 19, 31, 46, 69, 84, 222)
+SEEDS: Final = (0, 11, 12, 16, 19, 31, 46, 69, 84, 222)
 """In these everything happens that must."""
 BUG: Final = "an append is acknowledged before its group commit"
 
@@ -86,11 +86,11 @@ def test_parameters_are_a_function_of_the_seed_and_of_what_is_overridden() -> No
 def test_a_seed_is_shrunk_to_what_it_takes_to_fail() -> None:
     assert BUG in NAMES
     with MUTATIONS[BUG].put_in():
-        overrides, outcome = shrink(run_log, 0, lambda line: None)
+        overrides, outcome = shrink(run_log, 3, lambda line: None)
     assert outcome.violation is not None
-    assert outcome.parameters.seconds < draw(0).seconds
+    assert outcome.parameters.seconds < draw(3).seconds
     assert outcome.parameters.fault_kinds == ()
-    assert "--safety-seconds" in replay_command(LOG_WORLD, 0, overrides)
+    assert "--safety-seconds" in replay_command(LOG_WORLD, 3, overrides)
 
 
 def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
