@@ -192,6 +192,8 @@ def test_brokers(reading: Reading) -> None:
             process.kill()
         page.wait_until(2, fenced=True)
         assert ["2", "1", "0", "0"] in words(page.next())
+        assert re.search(r"^moved +0 +not needed", page.next(), re.MULTILINE)
+        assert "older_log_dirs" in page.next()
         assert ["moved", "0", "0"] in words(page.next())
         assert re.search(r"^moved +0 +accepted", page.next(), re.MULTILINE)
         page.wait_until_moved()

@@ -175,7 +175,8 @@ async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataSto
         with structlog.testing.capture_logs() as logs:
             advance(store, generator)
             await until(lambda: bool(logs))
-        assert [(line["log_level"], line["event"]) for line in logs] == [("error", "no snapshot was taken; it is tried again")]
+        said = [(line["log_level"], line["event"]) for line in logs]
+        assert said == [("error", "no snapshot was taken; it is tried again")]
         assert snapshots.directory in logs[0]["reason"]
         with pytest.raises(StorageError, match="could not be taken"):
             await take(generator)
