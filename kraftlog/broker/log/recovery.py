@@ -132,6 +132,9 @@ class SegmentScan:
             return
         file = self._files.open_to_read(self.path)
         try:
+            displaced = self._displaced(file)
+            if displaced is not None:
+                raise self._damaged(f"a valid batch with offset {displaced.base_offset} follows")
             behind = self._first_valid(file)
             if behind is not None:
                 if not self._has_lost_sector(file, behind):
@@ -140,6 +143,26 @@ class SegmentScan:
                 raise self._damaged("a later segment begins with a valid batch")
         finally:
             file.close()
+
+    def _displaced(self, file: File) -> BatchHeader | None:
+        """The batch behind the last valid one, if it is whole and only its offsets are too low.
+
+        No crash leaves that. Consider batches at 10, 20 and 30, and a bit that has changed in the base offset of the
+        first, over which no checksum goes: it is at 1,000,010 now. Cut there, the log would lose the two behind it.
+        """
+        data = file.read_at(self.end_position, BATCH_BYTES_MIN)
+        if len(data) < BATCH_BYTES_MIN:
+            return None
+        try:
+            header = read_header(data, 0)
+        except MalformedBytes:
+            return None
+        if not self.base_offset <= header.base_offset < self.end_offset:
+            return None
+        if header.size_bytes > self.file_bytes - self.end_position:
+            return None
+        data = file.read_at(self.end_position, header.size_bytes)
+        return header if has_right_crc(header, data, 0) else None
 
     def _has_torn_end(self, file: File) -> bool:
         """Whether a crash may have left what is behind the last valid batch, in which no other one is valid.

@@ -317,3 +317,16 @@ def test_a_file_that_cannot_be_read_takes_the_directory_offline_and_is_named() -
         append(log, batch(1))
     with pytest.raises(ApiError, match="is offline"):
         directory.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
+
+
+@pytest.mark.parametrize("bit", [0x01, 0x10])
+def test_a_base_offset_that_has_changed_cuts_nothing_behind_it(bit: int) -> None:
+    """No checksum goes over it: the batch reads back, and those behind it seem to begin too low."""
+    files, _, log = written()
+    at = position_of(log, 2)
+    files.end_process()
+    before = read_whole(files, FIRST)
+    files.damage(FIRST, at + 4, bytes([before[at + 4] ^ bit]))
+    directory = open_directory(files)
+    assert "a valid batch with offset 6 follows" in directory.damaged[CLICKS]
+    assert len(read_whole(files, FIRST + ".damaged")) == len(before)
