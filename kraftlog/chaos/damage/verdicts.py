@@ -61,11 +61,11 @@ class Seen:
     not_in_sync: Collection[At] = ()
     """The partitions of which a replica was not in sync at the end."""
     output: str = ""
-    """What the damaged broker has printed."""
+    """What the damaged broker has printed, and what others have of bytes that they refused."""
     cut: Mapping[int, Mapping[At, list[int]]] = field(default_factory=dict)
     """By other broker, the base offsets of batches that its logs had before the start, and have not after it."""
     gone: Mapping[At, list[int]] = field(default_factory=dict)
-    """The base offsets of batches that are on no disk any more, other than those in the damaged file."""
+    """The base offsets of batches that are on no disk any more, though the damage has left them there."""
     verified: bool = False
     """Whether `kraftlog verify` calls the damaged file damaged."""
 
