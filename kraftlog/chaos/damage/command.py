@@ -36,9 +36,9 @@ def main(words: Sequence[str], console: Console) -> int:
     run = DamageRun(plan)
     try:
         code = session.run(run.run(), lambda: progress_line(run))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         told.print(f"error: {error}", markup=False)
-        return FAILED
+        code = FAILED
     if code not in (WELL, VIOLATED) and not run.results:
         return code
     text = json.dumps(figures(run), indent=2)
