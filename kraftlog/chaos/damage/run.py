@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -66,8 +66,10 @@ class Result:
 class DamageRun:
     """One run and its results."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, on_result: Callable[[Result], None] = lambda result: None) -> None:
+        """Starts nothing. `on_result` is called with each damage that is done."""
         self.plan = plan
+        self._on_result = on_result
         self.results: list[Result] = []
         self.under_way = "starting"
         self._stopped: dict[Setting, Stopped] = {}
@@ -117,7 +119,9 @@ class DamageRun:
         make(damage, site.log_directory(FIRST_BROKER))
         seen = await self._start_and_look(site, stopped, damage)
         outcome = judge(damage, stopped.ledger, FIRST_BROKER, seen)
-        self.results.append(Result(damage, outcome, time.monotonic() - began))
+        result = Result(damage, outcome, time.monotonic() - began)
+        self.results.append(result)
+        self._on_result(result)
 
     # --- one start ----------------------------------------------------------------------------------------------------
 
