@@ -10,7 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
-from kraftlog.chaos.damage.report import figures, print_result, progress_line
+from kraftlog.chaos.damage.report import RESULTS_NAME, figures, print_result, progress_line, write_line
 from kraftlog.chaos.damage.run import DamageRun, Plan
 from kraftlog.chaos.session import FAILED, VIOLATED, WELL, Session
 
@@ -31,14 +31,16 @@ def main(words: Sequence[str], console: Console) -> int:
     is_json = arguments.output == "json"
     told = Console(stderr=True) if is_json else console
     session = Session(arguments.dir, told)
-    numbers = [arguments.damage] if arguments.damage is not None else range(1, arguments.damages + 1)
+    numbers = range(arguments.first, arguments.first + arguments.damages)
+    if arguments.damage is not None:
+        numbers = range(arguments.damage, arguments.damage + 1)
     plan = Plan(seed=arguments.seed, numbers=numbers, only=tuple(arguments.only), directory=session.directory)
-    run = DamageRun(plan)
+    run = DamageRun(plan, lambda result: write_line(session.directory / RESULTS_NAME, plan, result))
     try:
         code = session.run(run.run(), lambda: progress_line(run))
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         told.print(f"error: {error}", markup=False)
-        return FAILED
+        code = FAILED
     if code not in (WELL, VIOLATED) and not run.results:
         return code
     text = json.dumps(figures(run), indent=2)
@@ -62,6 +64,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--damages", type=int, default=DAMAGES_DEFAULT, metavar="N", help="how many; 600 if not given")
     parser.add_argument("--seed", type=int, default=1, help="with a damage's number decides what it is")
+    parser.add_argument("--first", type=int, default=1, metavar="NUMBER", help="begin with the one with this number")
     parser.add_argument("--damage", type=int, metavar="NUMBER", help="only the one with this number, to see it again")
     parser.add_argument(
         "--only", action="append", default=[], metavar="KIND", help="a kind of damage or of file; may be given again"
@@ -72,6 +75,6 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         "--dir", type=Path, metavar="DIR", help="keep everything there; else it is kept on failure only"
     )
     arguments = parser.parse_args(words)
-    if arguments.damages < 1 or (arguments.damage is not None and arguments.damage < 1):
-        parser.error("--damages and --damage must be above 0")
+    if min(arguments.damages, arguments.first, arguments.damage or 1) < 1:
+        parser.error("--damages, --first and --damage must be above 0")
     return arguments

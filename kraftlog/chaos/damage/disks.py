@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import KraftlogError
-from kraftlog.broker.log.formats.names import is_deleted_directory
+from kraftlog.broker.log.formats.names import LOG_SUFFIX, is_deleted_directory
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.damages import Files
-from kraftlog.kafka.record_batch import read_batches
+from kraftlog.kafka.record_batch import HEADER, read_batches
 
 LOCK: Final = ".lock"
-LOG_PARTS: Final = (".log", ".cut")
+LOG_PARTS: Final = (LOG_SUFFIX, ".cut")
 """In the names of files that have batches, also of those that were set aside."""
 
-Batch = tuple[int, bytes]
-"""The base offset, and a digest of all bytes."""
-Batches = Mapping[At, frozenset[Batch]]
+Batches = Mapping[At, frozenset[bytes]]
+"""All bytes of each."""
 
 
 def files_of(directory: Path) -> dict[str, bytes]:
@@ -33,42 +31,58 @@ def files_of(directory: Path) -> dict[str, bytes]:
 
 def served(files: Files, partitions: Collection[At]) -> Batches:
     """The batches of the logs that a broker serves."""
-    found: dict[At, set[Batch]] = {at: set() for at in partitions}
+    found: dict[At, set[bytes]] = {at: set() for at in partitions}
     by_name = {str(at): at for at in partitions}
     for file, content in files.items():
         at = by_name.get(file.partition("/")[0])
-        if at is not None and file.endswith(".log"):
+        if at is not None and file.endswith(LOG_SUFFIX):
             found[at].update(_batches(content))
     return {at: frozenset(batches) for at, batches in found.items()}
 
 
-def kept(files: Files, partitions: Collection[At]) -> Batches:
-    """The batches that are in any file of these partitions, served or set aside, but not in what will be removed."""
-    found: dict[At, set[Batch]] = {at: set() for at in partitions}
-    for file, content in files.items():
-        directory, _, name = file.partition("/")
-        if is_deleted_directory(directory) or not any(part in name for part in LOG_PARTS):
-            continue
-        for at in partitions:
-            if directory == str(at) or directory.startswith(f"{at}."):
-                found[at].update(_batches(content))
-    return {at: frozenset(batches) for at, batches in found.items()}
+def survivors(content: bytes, damaged: bytes | None) -> bytes:
+    """The batches of a log that are where they were after it was damaged, without the others."""
+    after, position, found = damaged or b"", 0, []
+    for batch in _batches(content):
+        if after[position : position + len(batch)] == batch:
+            found.append(batch)
+        position += len(batch)
+    return b"".join(found)
 
 
 def lost(before: Batches, after: Batches, starts: Mapping[At, int]) -> dict[At, list[int]]:
     """The base offsets, from the log's start on, of batches that were there before and are not any more."""
+    return _from_start({at: batches - after[at] for at, batches in before.items()}, starts)
+
+
+def gone(before: Batches, disks: Iterable[Files], starts: Mapping[At, int]) -> dict[At, list[int]]:
+    """The same of batches that no file has, served or set aside, but for what will be removed soon."""
+    contents: dict[At, list[bytes]] = {at: [] for at in before}
+    for file, content in ((file, content) for files in disks for file, content in files.items()):
+        directory, _, name = file.partition("/")
+        if is_deleted_directory(directory) or not any(part in name for part in LOG_PARTS):
+            continue
+        for at in before:
+            if directory == str(at) or directory.startswith(f"{at}."):
+                contents[at].append(content)
     missing = {
-        at: sorted(offset for offset, digest in batches - after[at] if offset >= starts[at])
+        at: frozenset(batch for batch in batches if not any(batch in content for content in contents[at]))
         for at, batches in before.items()
     }
-    return {at: offsets for at, offsets in missing.items() if offsets}
+    return _from_start(missing, starts)
 
 
-def _batches(content: bytes) -> Iterator[Batch]:
+def _from_start(missing: Batches, starts: Mapping[At, int]) -> dict[At, list[int]]:
+    offsets = {at: sorted(HEADER.unpack_from(batch)[0] for batch in batches) for at, batches in missing.items()}
+    from_start = {at: [offset for offset in found if offset >= starts[at]] for at, found in offsets.items()}
+    return {at: found for at, found in from_start.items() if found}
+
+
+def _batches(content: bytes) -> Iterator[bytes]:
     """Those before the first that cannot be read, and whose CRC is right."""
     try:
         for batch in read_batches(content):
             batch.check_crc()
-            yield batch.base_offset, hashlib.blake2b(batch.data, digest_size=8).digest()
+            yield bytes(batch.data)
     except KraftlogError:
         return

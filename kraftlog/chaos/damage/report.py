@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
 
 from kraftlog.chaos.damage.damages import KINDS
-from kraftlog.chaos.damage.run import DamageRun, Result
+from kraftlog.chaos.damage.run import DamageRun, Plan, Result
 from kraftlog.chaos.damage.verdicts import Verdict
 
+RESULTS_NAME: Final = "results.jsonl"
+"""In the directory of a run: a line for each damage, written when it is done."""
 FAILURES_SHOWN: Final = 40
 BAR_CHARACTERS: Final = 20
 STORIES_SHOWN: Final = 3
@@ -31,10 +35,10 @@ def failures(run: DamageRun) -> list[Result]:
     return [result for result in run.results if not result.outcome.verdict.is_well]
 
 
-def repeat_command(run: DamageRun, result: Result) -> str:
+def repeat_command(plan: Plan, result: Result) -> str:
     """What makes the same damage again."""
-    only = "".join(f" --only '{kind}'" for kind in run.plan.only)
-    return f"kraftlog chaos damage --seed {run.plan.seed} --damage {result.damage.number}{only}"
+    only = "".join(f" --only '{kind}'" for kind in plan.only)
+    return f"kraftlog chaos damage --seed {plan.seed} --damage {result.damage.number}{only}"
 
 
 def figures(run: DamageRun) -> dict[str, Any]:
@@ -48,15 +52,15 @@ def figures(run: DamageRun) -> dict[str, Any]:
         "verdicts": {str(verdict): verdicts[str(verdict)] for verdict in Verdict},
         "found_by": dict(Counter(of.outcome.found_by for of in run.results if of.outcome.found_by)),
         "seconds_each": round(sum(seconds) / len(seconds), 2) if seconds else None,
-        "results": [_row(run, result) for result in run.results],
+        "results": [_row(run.plan, result) for result in run.results],
     }
 
 
-def _row(run: DamageRun, result: Result) -> dict[str, Any]:
+def _row(plan: Plan, result: Result) -> dict[str, Any]:
     damage = result.damage
     return {
         "number": damage.number,
-        "seed": run.plan.seed,
+        "seed": plan.seed,
         "file": damage.file,
         "file_kind": damage.file_kind,
         "kind": damage.kind,
@@ -68,8 +72,14 @@ def _row(run: DamageRun, result: Result) -> dict[str, Any]:
         "found_by": result.outcome.found_by,
         "stories": list(result.outcome.stories),
         "seconds": round(result.seconds, 2),
-        "again": repeat_command(run, result),
+        "again": repeat_command(plan, result),
     }
+
+
+def write_line(path: Path, plan: Plan, result: Result) -> None:
+    """Append a damage to a file of JSON lines, so that what has been found stays if the run is ended."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(_row(plan, result)) + "\n")
 
 
 def print_result(run: DamageRun, console: Console) -> None:
@@ -103,6 +113,6 @@ def _print_failures(run: DamageRun, console: Console) -> None:
         console.print(f"✗ {result.outcome.verdict}: {result.damage}", markup=False, highlight=False, soft_wrap=True)
         for story in result.outcome.stories[:STORIES_SHOWN]:
             console.print(f"    {story[:STORY_CHARACTERS]}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"    {repeat_command(run, result)}", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"    {repeat_command(run.plan, result)}", markup=False, highlight=False, soft_wrap=True)
     if len(failed) > FAILURES_SHOWN:
         console.print(f"✗ and {len(failed) - FAILURES_SHOWN} more, which --json has")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from kraftlog.broker.log.formats.names import LOG_SUFFIX
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import BROKER_IDS, FIRST_BROKER, PARTITIONS, replicas_of
 from kraftlog.chaos.damage.damages import SETTINGS, Damage, Setting, draw, make, undamaged
-from kraftlog.chaos.damage.disks import Batch, Batches, files_of, kept, lost, served
+from kraftlog.chaos.damage.disks import Batches, files_of, gone, lost, served, survivors
 from kraftlog.chaos.damage.images import Maker, Stopped
 from kraftlog.chaos.damage.processes import Spawner
 from kraftlog.chaos.damage.reading import Client, Reading, TopicIds, read_partition, resend
@@ -31,6 +32,8 @@ PATIENCE_SECONDS: Final = 10.0
 """How long replicas may take to be in sync, and partitions to have a leader, if the broker complains of nothing."""
 LEADER_SECONDS: Final = 2.0
 """How long another replica may take to lead, where one has refused to be read."""
+REFUSED: Final = re.compile("CORRUPT_MESSAGE|damaged")
+"""In the line of a follower that names what it does not copy."""
 FEW_PLACES: Final = 4
 MANY_PLACES: Final = 120
 """From how many places a partition is read, and looked up by time; many in the one whose file is damaged."""
@@ -63,8 +66,10 @@ class Result:
 class DamageRun:
     """One run and its results."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, on_result: Callable[[Result], None] = lambda result: None) -> None:
+        """Starts nothing. `on_result` is called with each damage that is done."""
         self.plan = plan
+        self._on_result = on_result
         self.results: list[Result] = []
         self.under_way = "starting"
         self._stopped: dict[Setting, Stopped] = {}
@@ -114,7 +119,9 @@ class DamageRun:
         make(damage, site.log_directory(FIRST_BROKER))
         seen = await self._start_and_look(site, stopped, damage)
         outcome = judge(damage, stopped.ledger, FIRST_BROKER, seen)
-        self.results.append(Result(damage, outcome, time.monotonic() - began))
+        result = Result(damage, outcome, time.monotonic() - began)
+        self.results.append(result)
+        self._on_result(result)
 
     # --- one start ----------------------------------------------------------------------------------------------------
 
@@ -136,9 +143,7 @@ class DamageRun:
             except ApiError as error:
                 readings = {at: Reading(error=str(error)) for at in PARTITIONS}
         await site.processes.kill_all()
-        return self._with_disks(
-            site, stopped, damage, Seen(readings, up, moved, not_in_sync, site.output(FIRST_BROKER))
-        )
+        return self._with_disks(site, stopped, damage, Seen(readings, up, moved, not_in_sync, _output(site)))
 
     async def _read_all(
         self,
@@ -184,7 +189,7 @@ class DamageRun:
         while True:
             described = await site.described(client)
             waited = time.monotonic() - began
-            is_known = FIRST_BROKER not in up or bool(named(damage, site.output(FIRST_BROKER)))
+            is_known = FIRST_BROKER not in up or bool(named(damage, _output(site)))
             if in_sync(described) or waited > (NAMED_PATIENCE_SECONDS if is_known else PATIENCE_SECONDS):
                 return described
             await asyncio.sleep(POLL_SECONDS)
@@ -220,18 +225,18 @@ class DamageRun:
             if missing:
                 cut[broker_id] = missing
         seen.cut = cut
-        undamaged = dict(stopped.disks[FIRST_BROKER])
-        undamaged.pop(damage.file, None)
-        disks = {**stopped.disks, FIRST_BROKER: undamaged}
-        before = _union(served(files, PARTITIONS) for files in disks.values())
-        seen.gone = lost(before, _union(kept(files, PARTITIONS) for files in after.values()), starts)
+        left = dict(stopped.disks[FIRST_BROKER])
+        if damage.file.endswith(LOG_SUFFIX):
+            left[damage.file] = survivors(left[damage.file], damage.content)
+        before = _union(served(files, PARTITIONS) for files in {**stopped.disks, FIRST_BROKER: left}.values())
+        seen.gone = gone(before, after.values(), starts)
         if damage.is_hidden:
             seen.verified = _is_found(site.log_directory(FIRST_BROKER), damage)
         return seen
 
 
 def _union(disks: Iterable[Batches]) -> Batches:
-    found: dict[At, frozenset[Batch]] = {at: frozenset() for at in PARTITIONS}
+    found: dict[At, frozenset[bytes]] = {at: frozenset() for at in PARTITIONS}
     for batches in disks:
         for at, more in batches.items():
             found[at] |= more
@@ -248,3 +253,9 @@ def _is_found(directory: Path, damage: Damage) -> bool:
         report.status is FileStatus.DAMAGED and report.file.startswith(damage.file.removesuffix(LOG_SUFFIX))
         for report in reports
     )
+
+
+def _output(site: Site) -> str:
+    """What the damaged broker says, and what the others say of bytes that they have refused."""
+    others = (line for of in BROKER_IDS[1:] for line in site.output(of).splitlines() if REFUSED.search(line))
+    return site.output(FIRST_BROKER) + "\n".join(others)

@@ -6,7 +6,7 @@ it ends, the standard input of all of them ends, and with `--stop-at-eof` they d
 
     python -P -m kraftlog.chaos.damage.spawner
     {"start": ["brokers", "run", ...], "log": "broker-101.log"}    {"pid": 4711}
-    {"exit_code_of": 4711}                                         {"code": null}
+    {"exit_code_of": 4711}                                         {"pid": 4711, "code": null}
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import runpy
 import sys
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kraftlog.process.grpc_settings import set_grpc
@@ -42,16 +43,22 @@ def main() -> None:
     codes: dict[int, int] = {}
     for line in sys.stdin:
         request = json.loads(line)
-        if "start" in request:
-            pid = os.fork()
-            if not pid:
-                os.close(never_written)
-                _become(request["start"], request["log"], ended)
-                return
-            answer: dict[str, Any] = {"pid": pid}
-        else:
-            answer = {"code": _exit_code(request["exit_code_of"], codes)}
-        print(json.dumps(answer), flush=True)  # noqa: T201
+        answered = answer(request, codes)
+        if answered["pid"] == 0:
+            os.close(never_written)
+            _become(request["start"], request["log"], ended)
+            return
+        print(json.dumps(answered), flush=True)  # noqa: T201
+
+
+def answer(request: Mapping[str, Any], codes: dict[int, int]) -> dict[str, Any]:
+    """Do what a request wants. `codes` has what is known of processes that have ended. A child has process id 0."""
+    if "exit_code_of" in request:
+        pid = request["exit_code_of"]
+        return {"pid": pid, "code": _exit_code(pid, codes)}
+    pid = os.fork()
+    codes.pop(pid, None)  # process ids come again
+    return {"pid": pid}
 
 
 def _become(arguments: list[str], log_path: str, standard_input: int) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import Contents, Entry, replicas_of
 from kraftlog.chaos.damage.damages import Damage
@@ -60,11 +61,11 @@ class Seen:
     not_in_sync: Collection[At] = ()
     """The partitions of which a replica was not in sync at the end."""
     output: str = ""
-    """What the damaged broker has printed."""
+    """What the damaged broker has printed, and what others have of bytes that they refused."""
     cut: Mapping[int, Mapping[At, list[int]]] = field(default_factory=dict)
     """By other broker, the base offsets of batches that its logs had before the start, and have not after it."""
     gone: Mapping[At, list[int]] = field(default_factory=dict)
-    """The base offsets of batches that are on no disk any more, other than those in the damaged file."""
+    """The base offsets of batches that are on no disk any more, though the damage has left them there."""
     verified: bool = False
     """Whether `kraftlog verify` calls the damaged file damaged."""
 
@@ -144,12 +145,17 @@ def _may_touch(damage: Damage, damaged_broker: int, at: At) -> bool:
 
 
 def named(damage: Damage, output: str) -> list[str]:
-    """The lines of a broker's output that complain and name the damaged file, or the partition that it is of."""
-    names = [damage.file]
-    if damage.at is not None:
+    """The lines of a broker's output that complain and name the damaged file, or what it is of.
+
+    That is a partition, or the log directory.
+    """
+    if damage.at is None:
+        place = re.compile(rf"{re.escape(damage.file)}|/{PARTITIONS_NAME}(?![/\w.-])")
+    else:
         topic, partition = damage.at
-        names += [f"{damage.at}/", f"{damage.at} ", f"{damage.at}'", f"topic='{topic}' partition={partition}"]
-    return [line for line in output.splitlines() if COMPLAINT.search(line) and any(name in line for name in names)]
+        name = re.escape(str(damage.at))
+        place = re.compile(rf"\b{name}(?![\w.-])|topic='{re.escape(topic)}' partition={partition}\b")
+    return [line for line in output.splitlines() if COMPLAINT.search(line) and place.search(line)]
 
 
 def missing_ends(contents: Contents, reading: Reading) -> list[str]:

@@ -23,7 +23,8 @@ from kraftlog.chaos.damage.damages import (
     draw,
     make,
 )
-from kraftlog.chaos.damage.disks import files_of, kept, lost, served
+from kraftlog.chaos.damage.disks import files_of, gone, lost, served, survivors
+from kraftlog.kafka.record_batch import read_batches
 
 ONE, TWO = At("one", 0), At("one", 1)
 
@@ -89,11 +90,28 @@ def test_batches_that_are_on_no_disk_any_more_are_lost() -> None:
     assert {at: len(found) for at, found in before.items()} == {ONE: 5, TWO: 4}
     starts = {ONE: 0, TWO: 0}
     assert lost(before, before, starts) == {}
+    assert gone(before, [FILES], starts) == {}
     without = {name: content for name, content in FILES.items() if "0009.log" not in name}
     assert len(lost(before, served(without, [ONE, TWO]), starts)[ONE]) == 2
-    aside = {**without, "one-0.0f-stray/00000000000000000009.log.damaged": FILES["one-0/00000000000000000009.log"]}
-    assert lost(before, kept(aside, [ONE, TWO]), starts) == {}
-    assert lost(before, served(aside, [ONE, TWO]), starts) != {}
+    assert len(gone(before, [without, {}], starts)[ONE]) == 2
+    last = FILES["one-0/00000000000000000009.log"]
+    for name in ("one-0/00000000000000000009.log.damaged", "one-0.0f-stray/00000000000000000009.log", "one-0/9-7.cut"):
+        aside = {**without, name: b"something else" + last}
+        assert gone(before, [aside], starts) == {}
+        assert gone(before, [without, aside], starts) == {}
+        assert lost(before, served(aside, [ONE, TWO]), starts) != {}
+    assert gone(before, [{**without, f"one-0.{'0' * 32}-delete/00000000000000000009.log": last}], starts) != {}
+    assert gone(before, [{**without, "one-1/00000000000000000009.log": last}], starts) != {}
     assert lost(before, served(without, [ONE, TWO]), {ONE: 1, TWO: 0}) == {}
-    deleted = {**without, f"one-0.{'0' * 32}-delete/00000000000000000009.log": FILES["one-0/00000000000000000009.log"]}
-    assert lost(before, kept(deleted, [ONE, TWO]), starts) != {}
+
+
+def test_a_damaged_log_still_has_its_other_batches() -> None:
+    whole = FILES["one-1/00000000000000000000.log"]
+    parts = [bytes(batch.data) for batch in read_batches(whole)]
+    assert survivors(whole, whole) == whole
+    assert survivors(whole, whole[:-1]) == b"".join(parts[:-1])
+    assert survivors(whole, None) == b""
+    changed = bytearray(whole)
+    changed[len(parts[0]) + 70] ^= 1
+    assert survivors(whole, bytes(changed)) == b"".join([parts[0], *parts[2:]])
+    assert survivors(whole, segment(ONE, 3)) == b""

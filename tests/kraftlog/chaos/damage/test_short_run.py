@@ -10,7 +10,7 @@ from rich.console import Console
 
 from kraftlog.chaos.command import main
 from kraftlog.chaos.damage.damages import Setting
-from kraftlog.chaos.damage.report import figures, print_result, progress_line, repeat_command
+from kraftlog.chaos.damage.report import figures, print_result, progress_line, repeat_command, write_line
 from kraftlog.chaos.damage.run import DamageRun, Plan
 
 pytestmark = pytest.mark.process
@@ -18,16 +18,18 @@ pytestmark = pytest.mark.process
 
 async def test_what_a_start_makes_again_is_the_same(tmp_path: Path) -> None:
     only, settings = ("deletion", ".index", ".timeindex"), [Setting(is_killed=True, is_last=True)]
-    run = DamageRun(Plan(seed=1, numbers=range(1, 5), only=only, directory=tmp_path, settings=settings))
+    plan = Plan(seed=1, numbers=range(1, 5), only=only, directory=tmp_path, settings=settings)
+    run = DamageRun(plan, lambda result: write_line(tmp_path / "results", plan, result))
     assert await run.run(), figures(run)
     found = json.loads(json.dumps(figures(run)))
     assert (found["damages"], found["failed"], found["verdicts"]["same"]) == (4, 0, 4)
     assert all(result["again"].startswith("kraftlog chaos damage --seed 1 --damage ") for result in found["results"])
+    assert [json.loads(line) for line in (tmp_path / "results").read_text().splitlines()] == found["results"]
     console = Console(width=120, record=True)
     print_result(run, console)
     assert "4 damages of one file, seed 1" in console.export_text()
     assert "4 of 4 damages, 0 failed" in progress_line(run)
-    assert repeat_command(run, run.results[2]).endswith(
+    assert repeat_command(run.plan, run.results[2]).endswith(
         "--damage 3 --only 'deletion' --only '.index' --only '.timeindex'"
     )
 

@@ -11,7 +11,7 @@ from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import Contents, batches
 from kraftlog.chaos.damage.damages import BIT, CLOSED_LOG, DELETION, Damage, Setting
 from kraftlog.chaos.damage.reading import Reading
-from kraftlog.chaos.damage.verdicts import Seen, Verdict, judge
+from kraftlog.chaos.damage.verdicts import Seen, Verdict, judge, named
 
 ONE, THREE = At("one", 0), At("three", 0)
 SETTING = Setting(is_killed=False, is_last=True)
@@ -116,6 +116,28 @@ def test_an_error_is_well_only_if_it_is_named_and_where_the_damage_is() -> None:
     assert verdict(INDEX, one=refused, up={102, 103}, output=COMPLAINT) is Verdict.UNNAMED
     assert verdict(CHECKPOINT, up={101, 103}, output="error: X: meta.properties is bad") is Verdict.UNNAMED
     assert verdict(readings={ONE: reading(ONE)}, output=COMPLAINT) is Verdict.UNNAMED
+
+
+@pytest.mark.parametrize(
+    ("damage", "line", "is_named"),
+    [
+        (INDEX, "level='error' path='/data/partitions/one-0/00000000000000000000.index'", True),
+        (INDEX, "level='warning' log='one-0'", True),
+        (INDEX, "error: KAFKA_STORAGE_ERROR: one-0 is damaged", True),
+        (INDEX, "level='info' log='one-0'", False),
+        (INDEX, "level='error' log='one-01'", False),
+        (INDEX, "level='error' log='everyone-0'", False),
+        (INDEX, "level='error' path='/data/partitions'", False),
+        (CHECKPOINT, "error: KAFKA_STORAGE_ERROR: /data/partitions is of broker 102", True),
+        (CHECKPOINT, "level='error' path='/data/partitions'", True),
+        (CHECKPOINT, "level='error' path='/data/partitions/one-0/00000000000000000000.log'", False),
+        (CHECKPOINT, "level='error' path='/data/partitions/meta.properties'", True),
+    ],
+)
+def test_a_complaint_names_the_file_its_partition_or_the_log_directory(
+    damage: Damage, line: str, is_named: bool
+) -> None:
+    assert bool(named(damage, f"Broker 101 is unfenced\n{line}\n")) is is_named
 
 
 def test_what_was_read_before_an_error_must_be_right() -> None:
