@@ -5,7 +5,9 @@ There is no coordinator yet, and Produce refuses records of transactions: they a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError
@@ -19,10 +21,12 @@ from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import whole_batches
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World
+from kraftlog.sim.marks import Marks
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
 TRANSACTIONAL: Final = 0x10
 BATCHES_MAX: Final = 3
+LEFT_OPEN_RATE: Final = 0.3
 
 
 class Transactions:
@@ -33,11 +37,33 @@ class Transactions:
         self._epoch = 0
         self._sequence = 0
         self._made = 0
+        self._must_abort = False
 
-    def begin_epoch(self) -> None:
-        """After whatever went wrong."""
-        self._epoch += 1
-        self._sequence = 0
+    def begin(self) -> bool:
+        """Go on; returns whether that must be an abort, in a new epoch, as after anything that has not ended well."""
+        must_abort, self._must_abort = self._must_abort, True
+        if must_abort:
+            self._epoch += 1
+            self._sequence = 0
+        return must_abort
+
+    def proceed(
+        self, must_abort: bool, random: Random, marks: Marks, time_ms: int, append: Callable[[bytes, Origin], None]
+    ) -> None:
+        """Go some steps on; what a transaction has open stays so until the next time."""
+        try:
+            if not must_abort:
+                for _ in range(random.randint(1, BATCHES_MAX)):
+                    append(self.records(time_ms), Origin.CLIENT)
+                if random.random() < LEFT_OPEN_RATE:
+                    marks.hit("a transaction was left open")
+                    return
+            kind = ControlType.ABORT if must_abort or random.random() < 0.5 else ControlType.COMMIT
+            append(self.marker(kind, time_ms), Origin.COORDINATOR)
+            marks.hit(f"transaction: {kind.name}")
+            self._must_abort = False
+        except ApiError as error:
+            marks.hit(f"a transaction failed: {error.code.name}")
 
     def records(self, time_ms: int) -> bytes:
         """The next batch."""
@@ -68,7 +94,6 @@ class TransactionalProducer:
         self._transactions = Transactions(producer_id)
         self._name = topic
         self._index = index
-        self._must_abort = False
 
     def start(self) -> None:
         """Begin."""
@@ -77,28 +102,12 @@ class TransactionalProducer:
     def _act(self) -> None:
         topic = self._world.metadata.topics.get(self._name)
         if topic is not None and not self._world.is_quiet:
-            must_abort, self._must_abort = self._must_abort, True
-            if must_abort:
-                self._transactions.begin_epoch()
-            self._world.step(partial(self._transact, topic, must_abort))
+            self._world.step(partial(self._transact, topic, self._transactions.begin()))
         self.start()
 
     def _transact(self, topic: Topic, must_abort: bool, broker: Broker) -> None:
-        """Go some steps on; what a transaction has open stays so until the next time."""
-        try:
-            if not must_abort:
-                for _ in range(self._random.randint(1, BATCHES_MAX)):
-                    self._append(topic, broker, self._transactions.records(self._world.true_ms), Origin.CLIENT)
-                if self._random.random() < 0.3:
-                    self._world.marks.hit("a transaction was left open")
-                    return
-            kind = ControlType.ABORT if must_abort or self._random.random() < 0.5 else ControlType.COMMIT
-            marker = self._transactions.marker(kind, self._world.true_ms)
-            self._append(topic, broker, marker, Origin.COORDINATOR)
-            self._world.marks.hit(f"transaction: {kind.name}")
-            self._must_abort = False
-        except ApiError as error:
-            self._world.marks.hit(f"a transaction failed: {error.code.name}")
+        append = partial(self._append, topic, broker)
+        self._transactions.proceed(must_abort, self._random, self._world.marks, self._world.true_ms, append)
 
     def _append(self, topic: Topic, broker: Broker, data: bytes, origin: Origin) -> None:
         promises = self._world.promises_of(topic, self._index)

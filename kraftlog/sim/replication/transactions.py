@@ -1,22 +1,18 @@
-"""Transactions of one producer in one partition, appended at whoever leads it, as a coordinator has it done."""
+"""Transactions of one producer in one partition, appended at its leader, as a coordinator has it done."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
 
 from kraftbase.errors import ApiError
 from kraftlog.broker.log.producer_states import Origin
-from kraftlog.kafka.record_values import ControlType
 from kraftlog.sim.broker_log.judges.batches import content_of
-from kraftlog.sim.broker_log.transactions import BATCHES_MAX, Transactions
+from kraftlog.sim.broker_log.transactions import Transactions
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key
 from kraftlog.sim.replication.world import World
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
-
-LEFT_OPEN_RATE: Final = 0.3
 
 
 class TransactionalProducer:
@@ -28,7 +24,6 @@ class TransactionalProducer:
         self._transactions = Transactions(producer_id)
         self._name = topic
         self._index = index
-        self._must_abort = False
 
     def start(self) -> None:
         """Begin."""
@@ -38,29 +33,14 @@ class TransactionalProducer:
         topic = self._world.metadata.topics.get(self._name)
         judge = None if topic is None else self._world.court.judges.get((topic.topic_id, self._index))
         if topic is not None and judge is not None and judge.state.leader >= 0 and not self._world.is_quiet:
-            must_abort, self._must_abort = self._must_abort, True
-            if must_abort:
-                self._transactions.begin_epoch()
             machine = self._world.machines[judge.state.leader]
-            machine.step(partial(self._transact, machine, (topic.topic_id, self._index), must_abort))
+            key = (topic.topic_id, self._index)
+            machine.step(partial(self._transact, machine, key, self._transactions.begin()))
         self.start()
 
     def _transact(self, machine: Machine, key: Key, must_abort: bool, broker: Broker) -> None:
-        """Go some steps on; what a transaction has open stays so until the next time."""
-        now_ms, marks = self._world.true_ms, self._world.marks
-        try:
-            if not must_abort:
-                for _ in range(self._random.randint(1, BATCHES_MAX)):
-                    self._append(machine, key, broker, self._transactions.records(now_ms), Origin.CLIENT)
-                if self._random.random() < LEFT_OPEN_RATE:
-                    marks.hit("a transaction was left open")
-                    return
-            kind = ControlType.ABORT if must_abort or self._random.random() < 0.5 else ControlType.COMMIT
-            self._append(machine, key, broker, self._transactions.marker(kind, now_ms), Origin.COORDINATOR)
-            marks.hit(f"transaction: {kind.name}")
-            self._must_abort = False
-        except ApiError as error:
-            marks.hit(f"a transaction failed: {error.code.name}")
+        append = partial(self._append, machine, key, broker)
+        self._transactions.proceed(must_abort, self._random, self._world.marks, self._world.true_ms, append)
 
     def _append(self, machine: Machine, key: Key, broker: Broker, data: bytes, origin: Origin) -> None:
         partition, judge = broker.partitions.with_id(*key), self._world.court.judges.get(key)
