@@ -63,7 +63,8 @@ class Stage:
     def values(self, topic: str) -> list[int]:
         """What a consumer reads from the start on."""
         consumer = confluent_kafka.Consumer({
-            "bootstrap.servers": self.broker.servers, "group.id": "none", "enable.partition.eof": True,
+            "bootstrap.servers": self.broker.servers, "group.id": "unused", "enable.auto.commit": False,
+            "enable.partition.eof": True,
             "topic.metadata.refresh.interval.ms": 200,
         })  # fmt: skip
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])

@@ -79,7 +79,7 @@ def leaders(ask: Callable[..., Any], topic: str) -> list[int]:
     return [partition["Leader"] for partition in shown["Partitions"]]
 
 
-@pytest.mark.parametrize("min_isr", [2, 1])
+@pytest.mark.parametrize("min_isr", [pytest.param(2, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("is_clean", [True, False], ids=["shut down", "killed"])
 def test_ct38_an_older_copy_on_the_last_one_to_stop_does_not_lead(
     brokers: dict[int, BrokerProcess], ask: Callable[..., Any], voter: LocalCluster, run: Run, is_clean: bool,
