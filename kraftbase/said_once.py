@@ -16,6 +16,6 @@ class SaidOnce:
         return self.count == 1
 
     def ends(self) -> bool:
-        """It does not happen any more: whether it did before."""
+        """It no longer happens: whether it did before."""
         went_on, self.count = self.count > 0, 0
         return went_on

@@ -236,7 +236,7 @@ class _LogDirectory:
             if old is not None and old.suffix == OLD_SUFFIX:
                 self._add(f"{log.name}/{path.name}", found=OLD_LOG)
             elif old is not None:
-                reason = f"the log was about to begin anew at offset {old.offset}"
+                reason = f"the log was about to start over at offset {old.offset}"
                 self._add(f"{log.name}/{path.name}", FileStatus.MENDED, "unfinished", reason, FINISHES)
 
     def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:

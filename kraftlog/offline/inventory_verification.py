@@ -25,7 +25,7 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from statemachine.query.partition_descriptions import TopicPartition
 
-MAKES_ANEW: Final = "makes it anew from the logs and the checkpoints, and misses nothing"
+REBUILDS: Final = "rebuilds it from the logs and the checkpoints, and misses nothing"
 LEADS_NOT: Final = "takes the partition offline here, and deletes nothing"
 LEADS_NOT_IF_ASSIGNED: Final = (
     f"{LEADS_NOT}, if this broker has a replica of that topic and the log is in none of its log directories"
@@ -53,13 +53,11 @@ def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory
     try:
         content = decode_inventory(path.read_bytes(), str(path))
     except MalformedBytes as error:
-        report = FileReport(INVENTORY_NAME, FileStatus.MENDED, "damaged", str(error), MAKES_ANEW)
+        report = FileReport(INVENTORY_NAME, FileStatus.MENDED, "damaged", str(error), REBUILDS)
         return FoundInventory(report=report)
     reason = why_it_does_not_count(content, directory_id or content.directory_id, clean)
     if reason:
-        return FoundInventory(
-            report=FileReport(INVENTORY_NAME, FileStatus.MENDED, "does not count", reason, MAKES_ANEW)
-        )
+        return FoundInventory(report=FileReport(INVENTORY_NAME, FileStatus.MENDED, "does not count", reason, REBUILDS))
     report = FileReport(INVENTORY_NAME, found=f"{len(content.entries)} logs")
     return FoundInventory(content.entries, report)
 

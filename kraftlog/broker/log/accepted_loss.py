@@ -29,7 +29,7 @@ _COPIED_BYTES: Final = 1024 * 1024
 
 
 class LostOffsets(NamedTuple):
-    """Offsets that were flushed, and are not in the log any more: from the first to before the second."""
+    """Offsets that were flushed, and are no longer in the log: from the first to before the second."""
 
     start_offset: int
     end_offset: int

@@ -59,7 +59,7 @@ class DirectoryCheckpoints:
         return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove what is known of a partition that is not there, or not any more."""
+        """Remove what is known of a partition that is not there, or no longer is."""
         if self.recovery_points.get(partition, 0):
             self.save_recovery_points(_without(self.recovery_points, partition))
         if self.log_starts.get(partition, 0):

@@ -184,7 +184,7 @@ class DirectoryRecords:
     # --- what the logs have become ------------------------------------------------------------------------------------
 
     def begin(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
-        """The logs are open: write the inventory anew, with what it had of those that are not."""
+        """The logs are open: rewrite the inventory, with what it had of those that are not."""
         kept = {
             partition: entry
             for partition, entry in self._inventory.entries.items()
@@ -195,7 +195,7 @@ class DirectoryRecords:
         try:
             self._inventory.begin(kept | found)
         except OutOfSpace as error:
-            logger.warning("an inventory is not written anew", path=self._path, reason=str(error))
+            logger.warning("an inventory is not rewritten", path=self._path, reason=str(error))
         else:
             self._noted = {key: log.inventory_key for key, log in open_logs.items()}
         self._is_needed = bool(kept)
@@ -247,7 +247,7 @@ class DirectoryRecords:
         self._checkpoints.lower(partition, offset)
 
     def about_to_start_over(self, partition: TopicPartition, offset: int) -> None:
-        """The log is about to begin anew at `offset`."""
+        """The log is about to start over at `offset`."""
         self._lower(partition, lambda entry: starting_over(entry, offset))
         self._checkpoints.lower(partition, offset)
         self._checkpoints.save_log_start(partition, offset)
@@ -255,7 +255,7 @@ class DirectoryRecords:
     def about_to_remove_below(self, partition: TopicPartition, base_offset: int) -> None:
         """The log is about to lose the segments before `base_offset`.
 
-        That makes room, so it must not need any. Without room for a line the inventory is removed, and is made anew
+        That makes room, so it must not need any. Without room for a line the inventory is removed, and is rebuilt
         later, unless it knows of a log that is damaged.
         """
         try:

@@ -121,7 +121,7 @@ class Durability:
             self._unflushed.append(closed)
 
     def cut(self, end_offset: int) -> None:
-        """The log was cut at `end_offset`, or begins anew there, durably."""
+        """The log was cut at `end_offset`, or starts over there, durably."""
         first_base_offset, last_base_offset = self._segments.first.base_offset, self._segments.last.base_offset
         self._unflushed = [
             segment for segment in self._unflushed if first_base_offset <= segment.base_offset < last_base_offset

@@ -27,7 +27,7 @@ class FullDisk:
             )  # fmt: skip
 
     def checkpoint_written(self) -> None:
-        """There was room for a checkpoint. If nothing was refused since the last one, the disk is not full any more."""
+        """There was room for a checkpoint. If nothing was refused since the last one, the disk is no longer full."""
         refused, before = self._refusals.count, self._refused_before
         if refused == before and self._refusals.ends():
             logger.info("a log directory has room again", path=self._path, refused=refused)

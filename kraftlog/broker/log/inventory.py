@@ -42,7 +42,7 @@ logger = structlog.get_logger(__name__)
 _CLEAN_SHUTDOWN_VERSION: Final = 0
 
 APPENDED_BYTES_MAX: Final = 256 * 1024
-"""The file is written anew when what was appended to it is more than this, and more than the file was before.
+"""The file is rewritten when what was appended to it is more than this, and more than the file was before.
 
 So many bytes are reserved: consider a disk that is full, and retention, which must note a log's start to make room.
 """
@@ -75,7 +75,7 @@ class Inventory:
             content = decode_inventory(read_whole(files, inventory._path), inventory._path)
             inventory._check_counts(content, join(directory, CLEAN_SHUTDOWN_NAME))
         except MalformedBytes as error:
-            logger.warning("an inventory is made anew from the logs and the checkpoints", reason=str(error))
+            logger.warning("an inventory is rebuilt from the logs and the checkpoints", reason=str(error))
             return inventory
         inventory.entries, inventory._byte_count = content.entries, content.byte_count
         return inventory
@@ -109,7 +109,7 @@ class Inventory:
             )
 
     def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
-        """Write the file anew, durably. Raises StorageError."""
+        """Rewrite the file, durably. Raises StorageError."""
         data = encode_whole(self._directory_id, entries)
         self._close()
         write_new_file(self._files, self._path, data)

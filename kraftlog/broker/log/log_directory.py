@@ -143,8 +143,8 @@ class LogDirectory:
         strays = [name for name in names if is_any_stray_directory(name)]
         if strays:
             logger.warning(
-                "logs that were set aside are kept: delete those that nobody needs", path=self.path, count=len(strays),
-                first=strays[:STRAYS_NAMED],
+                "logs that were set aside are kept: delete those that are not needed", path=self.path,
+                count=len(strays), first=strays[:STRAYS_NAMED],
             )  # fmt: skip
         for name in names:
             partition = partition_in_name(name)

@@ -1,7 +1,7 @@
 """The log that a follower had before it started over, kept beside the new one until it cannot be missed (R-20).
 
     00000000000000000466-7.old           the segment from offset 466 on, set aside while the leader's epoch was 7
-    00000000000000009000-7.start-over    the log is about to begin anew at 9000; empty
+    00000000000000009000-7.start-over    the log is about to start over at 9000; empty
 
 Segments are renamed, and nothing is copied. While that goes on, the second file is there: a start that finds it, and a
 log start of 9000 on the disk, finishes it; with another log start, nothing has happened yet. So each record of the old
@@ -75,7 +75,7 @@ class OldLog:
     # --- starting over ------------------------------------------------------------------------------------------------
 
     def begin(self, offset: int, leader_epoch: int) -> bool:
-        """Note durably that the log is about to begin anew; returns whether its segments are to be set aside.
+        """Note durably that the log is about to start over; returns whether its segments are to be set aside.
 
         They are not if there is an old log, or too little room. Raises StorageError, FlushFailed.
         """
@@ -115,7 +115,7 @@ class OldLog:
     # --- forgetting ---------------------------------------------------------------------------------------------------
 
     def forget(self, high_watermark: int, epochs: LeaderEpochs) -> None:
-        """Remove it if nobody can miss it any more, as the high watermark is there now."""
+        """Remove it if it can no longer be missed, as the high watermark is there now."""
         if self._files and epochs.is_committed(self._files[-1].leader_epoch, high_watermark):
             self._remove()
 

@@ -300,7 +300,7 @@ class PartitionLog:
         self.truncate(end_offset)
 
     def forget_kept_records(self) -> None:
-        """Remove what was kept when it was cut or started over, if the high watermark shows that nobody can miss it."""
+        """Remove what was kept when it was cut or started over, once the high watermark shows that it is not needed."""
         if len(self._cut_records) or len(self._old_log):
             with self._health:
                 self._cut_records.forget(self.high_watermark, self.epochs)

@@ -141,7 +141,7 @@ class FollowedPartition:
         self._start_over(log, step.offset)
 
     def _start_over(self, log: PartitionLog, offset: int) -> None:
-        """Let the log begin anew. What it had is kept aside, unless it is certain that the leader has deleted it.
+        """Start the log over. What it had is kept aside, unless it is certain that the leader has deleted it.
 
         A leader's start moves by retention and DeleteRecords only, as long as it leads. Consider a follower that has
         appended what the leader sent in this epoch, and falls behind: what it has was deleted. One that finds another

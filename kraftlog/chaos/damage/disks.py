@@ -51,7 +51,7 @@ def survivors(content: bytes, damaged: bytes | None) -> bytes:
 
 
 def lost(before: Batches, after: Batches, starts: Mapping[At, int]) -> dict[At, list[int]]:
-    """The base offsets, from the log's start on, of batches that were there before and are not any more."""
+    """The base offsets, from the log's start on, of batches that were there before and no longer are."""
     return _from_start({at: batches - after[at] for at, batches in before.items()}, starts)
 
 

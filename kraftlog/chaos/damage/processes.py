@@ -28,7 +28,7 @@ class Spawner:
     """The process that starts the others. For one thread."""
 
     def __init__(self) -> None:
-        """Start it. It imports meanwhile."""
+        """Start it. It imports in the background."""
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "kraftlog.chaos.damage.spawner"],
             env=own_environment(),

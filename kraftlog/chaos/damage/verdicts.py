@@ -7,9 +7,9 @@
 
 These are well, and the others are not:
 
-- lost: acknowledged records are cut on another broker, are on no disk any more, or are beyond the log that is served.
+- lost: acknowledged records are cut on another broker, are no longer on any disk, or are beyond the log that is served.
 - silent: readers skip records, get others, or wrong answers, and no error.
-- unnamed: an error that nobody explains, or one beyond the place of the damage.
+- unnamed: an error without an explanation, or one beyond the place of the damage.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Verdict(StrEnum):
 
 WELL: Final = frozenset({Verdict.SAME, Verdict.NAMED, Verdict.HIDDEN})
 COMPLAINT: Final = re.compile(r"level='(warning|error|critical)'|^error: ")
-"""A line of a broker that complains. A traceback names nothing: nobody has thought of what is in it."""
+"""A line of a broker that complains. A traceback names nothing: it was not foreseen."""
 STORIES_MAX: Final = 12
 
 
@@ -65,7 +65,7 @@ class Seen:
     cut: Mapping[int, Mapping[At, list[int]]] = field(default_factory=dict)
     """By other broker, the base offsets of batches that its logs had before the start, and have not after it."""
     gone: Mapping[At, list[int]] = field(default_factory=dict)
-    """The base offsets of batches that are on no disk any more, though the damage has left them there."""
+    """The base offsets of batches that are no longer on any disk, though the damage has left them there."""
     verified: bool = False
     """Whether `kraftlog verify` calls the damaged file damaged."""
 
@@ -82,7 +82,7 @@ class Outcome:
 
 def judge(damage: Damage, ledger: Mapping[At, Contents], damaged_broker: int, seen: Seen) -> Outcome:
     """What came of a damage."""
-    gone = [f"batches of {at} at {_few(offsets)} are on no disk any more" for at, offsets in seen.gone.items()]
+    gone = [f"batches of {at} at {_few(offsets)} are no longer on any disk" for at, offsets in seen.gone.items()]
     gone += [
         f"broker {broker_id} has cut batches of {at} at {_few(offsets)}"
         for broker_id, by_partition in seen.cut.items()

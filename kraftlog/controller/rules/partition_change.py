@@ -56,7 +56,7 @@ class Target:
     lost_data: Collection[int] = ()
     """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
     begins_anew: Collection[int] = ()
-    """Brokers whose replica has no records, or only those of an older copy: not the last known leader any more, and not
+    """Brokers whose replica has no records, or only those of an older copy: no longer the last known leader, and not
     the last member of an ISR, either (CT-27, CT-38)."""
     election: Election = Election.ONLINE
 

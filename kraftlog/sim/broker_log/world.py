@@ -369,7 +369,7 @@ class World:
 
     @property
     def present_damage(self) -> FileDamage | None:
-        """The damage of a log that is not as it was again, and whose topic was not deleted meanwhile."""
+        """The damage of a log that is not as it was again, and whose topic was not deleted since."""
         damage = self.damage
         if damage is not None:
             topic = self.metadata.topics.get(damage.partition.topic)

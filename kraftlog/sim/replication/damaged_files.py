@@ -120,7 +120,7 @@ class DamagedFiles:
     # --- judging ------------------------------------------------------------------------------------------------------
 
     def started(self, machine: Machine) -> None:
-        """A broker's logs are open: one that lacks nothing, or not any more, is as it was. Raises Violation."""
+        """A broker's logs are open: one that lacks nothing, or no longer does, is as it was. Raises Violation."""
         self._disks[machine.broker_id].copy_checkpoints()
         for partition, damaged in list(self._logs.items()):
             damage = damaged.damage

@@ -2,7 +2,7 @@
 
 A copy of the same registration cannot be told from the disk itself, so only one from before is put back, and only if
 the broker was unfenced since. What the disk lacks is then as good as lost with the power of that broker. A partition
-that nobody can lead any more waits for the operator, who has a leader elected uncleanly at the end.
+that nobody can lead waits for the operator, who has a leader elected uncleanly at the end.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ def roll_noted_early() -> list[Any]:
     ]
 
 
-@mutation("a missing log is made anew, and leads", "DB-89", world=LOG)
+@mutation("a missing log is made again, and leads", "DB-89", world=LOG)
 def missing_log_made_anew() -> list[Any]:
     """Healthy followers start over, as their leader has nothing."""
 

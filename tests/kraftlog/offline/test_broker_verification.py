@@ -362,5 +362,5 @@ def test_an_old_log_is_named_and_a_start_over_that_was_interrupted_is_what_a_sta
     (tmp_path / "clicks-0/00000000000000009000-7.start-over").write_bytes(b"")
     (found,) = [report for report in verify_log_directory(tmp_path) if report.file.endswith(".start-over")]
     assert (found.status, found.found) == (FileStatus.MENDED, "unfinished")
-    assert "begin anew at offset 9000" in found.reason
+    assert "start over at offset 9000" in found.reason
     assert is_sound(verify_directory(tmp_path))

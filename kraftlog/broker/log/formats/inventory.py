@@ -31,7 +31,7 @@ _SECTOR_BYTES: Final = 512  # a disk writes one whole or not at all
 
 
 class ClosedSegment(NamedTuple):
-    """A segment to which nothing is appended any more."""
+    """A segment to which nothing more is appended."""
 
     base_offset: int
     end_offset: int
@@ -79,7 +79,7 @@ def without_below(entry: LogEntry, base_offset: int) -> LogEntry:
 
 
 def starting_over(entry: LogEntry, offset: int) -> LogEntry:
-    """The entry of a log that is about to begin anew at `offset`."""
+    """The entry of a log that is about to start over at `offset`."""
     recovery_point = min(entry.recovery_point, offset)
     return replace(entry, recovery_point=recovery_point, log_start_offset=offset, last_base_offset=None, closed=())
 

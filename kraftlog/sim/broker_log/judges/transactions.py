@@ -1,4 +1,4 @@
-"""How far the records of a log are decided: by a scan of its batches, for whoever reads committed records only."""
+"""How far the records of a log are decided: by a scan of its batches, for readers of committed records."""
 
 from __future__ import annotations
 

@@ -287,7 +287,7 @@ def test_db89_a_partition_that_was_reassigned_away_and_back_is_new(how: str) -> 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("has_files", [True, False])
 def test_db89_a_partition_that_went_away_and_came_back_while_the_broker_was_down(how: str, has_files: bool) -> None:
-    """DB-89. Its log may have been deleted by hand meanwhile, as a stray."""
+    """DB-89. Its log may have been deleted by hand since, as a stray."""
     broker = Broker()
     broker.end(how)
     if not has_files:
@@ -393,7 +393,7 @@ def test_db89_an_inventory_that_is_damaged_proves_nothing(how: str) -> None:
     broker.files.damage(INVENTORY, 150, b"\x07")
     with capture_logs() as lines:
         assert broker.start() is Finding.SOUND
-    assert [line for line in lines if "made anew" in line["event"]]
+    assert [line for line in lines if "rebuilt from" in line["event"]]
     assert all_batches(broker.found()) == broker.before
 
 

@@ -295,7 +295,7 @@ def test_db89_no_crash_is_taken_for_damage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """DB-89."""
-    monkeypatch.setattr(inventory, "APPENDED_BYTES_MAX", 600)  # so that the file is written anew
+    monkeypatch.setattr(inventory, "APPENDED_BYTES_MAX", 600)  # so that the file is rewritten
     config = configured(flushes=flushes, preallocates=preallocates)
     for operations in range(OPERATIONS_MAX):
         world = World(config)

@@ -1,4 +1,4 @@
-"""A replica whose broker says that its log is damaged, and that nobody can replace it (DB-88)."""
+"""A replica whose broker says that its log is damaged, and that no other can replace it (DB-88)."""
 
 from __future__ import annotations
 
