@@ -99,9 +99,10 @@ class LocalCluster:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[LocalCluster]:
-        """All nodes run and answer within the block, and are stopped after it."""
+        """All nodes run and answer within the block, and each voter takes part; they are stopped after it."""
         try:
             await self.start()
+            await self.wait_until_voters_take_part()
             yield self
         finally:
             await self.stop()
@@ -163,6 +164,20 @@ class LocalCluster:
             return NodeId(newest.replica_key.node_id)
 
         return await _poll(leader, timeout_seconds, ErrorCode.LEADER_NOT_AVAILABLE, "no voter leads")
+
+    async def wait_until_voters_take_part(self) -> None:
+        """Return when no voter that runs is new or recovers: one that does cannot stand in for another that stops.
+
+        Raises ApiError LEADER_NOT_AVAILABLE if one still does after some time (RF-110, RF-112).
+        """
+
+        async def all_take_part() -> bool | None:
+            running = [node_id for node_id in self.voter_ids if self.is_running(node_id)]
+            voters = await self._descriptions(running)
+            return len(voters) == len(running) and not any(node.recovering for node in voters) or None
+
+        message = "a voter has not become level with a leader"
+        await _poll(all_take_part, LEADER_TIMEOUT_SECONDS, ErrorCode.LEADER_NOT_AVAILABLE, message)
 
     async def newest_epoch(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> int:
         """The newest epoch that a voter knows of, among those that answer. Raises ApiError if none does in time."""

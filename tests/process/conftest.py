@@ -30,6 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster(open_or_create(directory, voters=3, observers=2))
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         with running_brokers(addresses(cluster), 1, 2, 3):
             yield cluster
@@ -46,6 +47,7 @@ def voter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     )
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         yield cluster
     finally:
@@ -74,6 +76,7 @@ def running(cluster: LocalCluster) -> Iterator[LocalCluster]:
     """With a leader."""
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         yield cluster
     finally:

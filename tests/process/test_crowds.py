@@ -37,6 +37,7 @@ def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     cluster = LocalCluster(open_or_create(tmp_path, voters=3, observers=0, settings=PATIENT))
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         yield cluster
     finally:

@@ -67,6 +67,7 @@ def write(run: Run, cluster: LocalCluster, name: str) -> None:
 def lose_disk(run: Run, cluster: LocalCluster, lagging: NodeId | None) -> None:
     """Voter 3's directory goes; what was written last is on it and on one other voter, if one lags."""
     asyncio.run(cluster.start())
+    asyncio.run(cluster.wait_until_voters_take_part())
     asyncio.run(cluster.wait_for_leader())
     write(run, cluster, "message.max.bytes")
     if lagging is not None:

@@ -38,6 +38,7 @@ def voters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     cluster = LocalCluster(open_or_create(directory, voters=3, observers=0, settings=settings))
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         yield cluster
     finally:

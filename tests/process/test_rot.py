@@ -42,6 +42,7 @@ def test_a_node_whose_rows_rot_makes_its_database_anew_without_a_restart(tmp_pat
     path = directory.data_path(rotten) / "metadata.db"
     try:
         asyncio.run(cluster.start())
+        asyncio.run(cluster.wait_until_voters_take_part())
         asyncio.run(cluster.wait_for_leader())
         deadline = time.monotonic() + TIMEOUT_SECONDS
         while len(right := listeners(path)) < 3:

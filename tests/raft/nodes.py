@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 from kraftbase.endpoint import Endpoint
@@ -24,6 +24,7 @@ from raft.node import Node, end_process
 from raft.storage.directory import DataDirectory
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start_policy import LogStartConfig
+from tests.statemachine.waiting import until
 
 QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wait_ms=200, request_timeout_ms=1000)
 CALM = dataclasses.replace(QUICK, fetch_timeout_ms=60_000)
@@ -31,6 +32,15 @@ CALM = dataclasses.replace(QUICK, fetch_timeout_ms=60_000)
 PATIENT = QuorumConfig(election_timeout_ms=500, fetch_timeout_ms=3_000, fetch_max_wait_ms=200, request_timeout_ms=3_000)
 """For several whole nodes on one event loop: on a busy machine one that starts holds the others up for seconds, which
 with `QUICK` is an election each time. A leader that is stopped says so, and is replaced as soon as with `QUICK`."""
+
+
+async def until_voters_take_part(nodes: Iterable[Node]) -> None:
+    """Return when no voter among `nodes` is new: a new one cannot stand in for another one that stops (RF-112).
+
+    What starts several voters awaits this before a test may stop one of them.
+    """
+    started = list(nodes)
+    await until(lambda: not any(node.replica.is_recovering for node in started))
 
 
 _handed_out: set[int] = set()
@@ -171,6 +181,7 @@ async def running_cluster(base: Path, voter_count: int = 3, observer_count: int 
     try:
         for node_id in range(1, voter_count + observer_count + 1):
             await cluster.start(node_id)
+        await until_voters_take_part(cluster.nodes.values())
         yield cluster
     finally:
         await asyncio.gather(*(cluster.stop(node_id) for node_id in list(cluster.nodes)))

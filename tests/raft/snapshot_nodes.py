@@ -15,7 +15,7 @@ from raft.core.types import Offset, OffsetAndEpoch
 from raft.listener import BatchReader, LoadSnapshotReader
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy
-from tests.raft.nodes import Cluster, Recorder
+from tests.raft.nodes import Cluster, Recorder, until_voters_take_part
 
 TIMESTAMP_MS: Final = 1_700_000_000_000
 RECORDS_PER_BATCH: Final = 5
@@ -140,6 +140,7 @@ async def snapshot_cluster(
     try:
         for node_id in range(1, voter_count + 1):
             await cluster.up(node_id, (files or {}).get(node_id))
+        await until_voters_take_part(cluster.nodes.values())
         yield cluster
     finally:
         await asyncio.gather(*(cluster.stop(node_id) for node_id in list(cluster.nodes)))

@@ -27,7 +27,7 @@ from raft.shell.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore
-from tests.raft.nodes import QUICK, free_port
+from tests.raft.nodes import QUICK, free_port, until_voters_take_part
 from tests.statemachine.machines import machine_on
 from tests.statemachine.waiting import until
 
@@ -134,6 +134,7 @@ async def admin_cluster(
     try:
         for node_id in range(1, voter_count + observer_count + 1):
             await cluster.start(node_id)
+        await until_voters_take_part(node.node for node in cluster.nodes.values())
         await cluster.leader()
         yield cluster
     finally:
