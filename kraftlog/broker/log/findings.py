@@ -54,6 +54,16 @@ class Known:
     was_shut_down_cleanly: bool = False
 
     @property
+    def aborted_checksums(self) -> dict[int, int]:
+        """By base offset, the checksums of those indexes of aborted transactions that have not changed since."""
+        if self.entry is None:
+            return {}
+        found = {segment.base_offset: segment.aborted_checksum for segment in self.entry.closed}
+        if self.was_shut_down_cleanly and self.entry.last_base_offset is not None:
+            found[self.entry.last_base_offset] = self.entry.last_aborted_checksum
+        return found
+
+    @property
     def starts_over(self) -> bool:
         """Whether the log was starting over: then its files may be any of those before and after."""
         return self.entry is not None and self.entry.last_base_offset is None
@@ -85,7 +95,7 @@ def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
     """Which segment is missing, or not of the size that the inventory has; empty if none is. It costs no reading."""
     if entry.last_base_offset is None:
         return ""
-    for base_offset, end_offset, byte_count in entry.closed:
+    for base_offset, end_offset, byte_count, _ in entry.closed:
         found_bytes = segments.get(base_offset)
         if found_bytes is None:
             return f"the segment with offsets {base_offset} to {end_offset - 1} is missing"

@@ -34,7 +34,7 @@ from kraftlog.broker.log.formats.names import (
 )
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.old_log import finish_start_over
-from kraftlog.broker.log.producer_history import ProducerHistory
+from kraftlog.broker.log.producer_history import ProducerHistory, remove_wrong_indexes
 from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.segment import Segment
 
@@ -102,6 +102,7 @@ class Loader:
         self._refuse_damaged(names)
         self._tidy(names)
         base_offsets = segment_offsets(names)
+        self._replay_from = remove_wrong_indexes(self._handles, self._directory, names, self._known.aborted_checksums)
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None
         self._epochs = LeaderEpochs(entries or ())
@@ -230,7 +231,7 @@ class Loader:
 
     def _recover(self, base_offsets: list[int]) -> None:
         """Read segments, the last ones of the log or one of it; cut and remove what a crash has torn."""
-        if self._replay_from is None:
+        if self._replay_from is None or base_offsets[0] < self._replay_from:
             self._replay_from = base_offsets[0]
         # The file of epochs may lack what was appended last, and may still have what was cut off before that. Consider
         # epoch 2 from offset 5 in the file, a cut to 3, and a batch of epoch 2 appended there: it must enter at 3.

@@ -134,7 +134,7 @@ class PartitionLog:
         durability = self.durability
         return (
             self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
-            self._segments.first.base_offset,
+            self._segments.first.base_offset, self.producers.aborted_checksum(self._segments.last),
         )  # fmt: skip
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
@@ -142,13 +142,16 @@ class PartitionLog:
         last_base_offset = self.durability.durable_base_offset
         segments = self._segments.from_offset(self.log_start_offset)
         closed = tuple(
-            ClosedSegment(segment.base_offset, following.base_offset, segment.size_bytes)
+            ClosedSegment(
+                segment.base_offset, following.base_offset, segment.size_bytes, self.producers.aborted_checksum(segment)
+            )
             for segment, following in pairwise(segments)
             if segment.base_offset < last_base_offset
         )
         return LogEntry(
-            topic_id, self.durability.recovery_point_to_save, self.log_start_offset, last_base_offset, closed
-        )
+            topic_id, self.durability.recovery_point_to_save, self.log_start_offset, last_base_offset, closed,
+            self.producers.aborted_checksum(self._segments.last),
+        )  # fmt: skip
 
     @property
     def segment_bytes(self) -> dict[int, int]:

@@ -7,15 +7,16 @@ not be durable: one that does not read back is removed, and an older one used, w
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import structlog
 
+from kraftbase.checksum import crc32c
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import join, read_whole
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import NO_TIMESTAMP, BatchHeader
-from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction, decode_aborted
+from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction, can_be_decoded, decode_aborted
 from kraftlog.broker.log.formats.names import (
     PRODUCER_SNAPSHOT_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -47,6 +48,7 @@ class ProducerHistory:
         self._waiting: list[tuple[str, AbortedTransaction]] = []  # until there is room for them
         self._indexes: set[str] = set()
         """Paths of indexes of aborted transactions. Most logs have none, and a reader would look for each segment's."""
+        self._checksums: dict[str, int] = {}  # of those whose content is known
         self.unflushed: set[str] = set()
         """Paths of files that were written and not flushed."""
 
@@ -65,6 +67,7 @@ class ProducerHistory:
         offsets = [offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX) for name in names]
         self._snapshots = sorted(offset for offset in offsets if offset is not None)
         self._indexes = {join(self._directory, name) for name in names if name.endswith(TRANSACTION_INDEX_SUFFIX)}
+        self._checksums.clear()
         first_offset = segments[0].base_offset
         limit = end_offset if replay_from is None else replay_from
         for offset in [found for found in self._snapshots if found > limit]:
@@ -159,6 +162,7 @@ class ProducerHistory:
             file.write_at(size - size % TRANSACTION_ENTRY.size, aborted.encode())
             self.unflushed.add(path)
             self._indexes.add(path)
+            self._checksums.pop(path, None)
             self._waiting.pop(0)
 
     def sync(self) -> None:
@@ -210,6 +214,17 @@ class ProducerHistory:
             return waiting
         return decode_aborted(read_whole(self._handles.files, path), path) + waiting
 
+    def aborted_checksum(self, segment: Segment) -> int:
+        """CRC-32C of the segment's index of aborted transactions; 0 if it has none."""
+        if not self._indexes:
+            return 0
+        path = self._index_of(segment)
+        if path not in self._indexes or not self._handles.files.exists(path):
+            return 0
+        if path not in self._checksums:
+            self._checksums[path] = crc32c(read_whole(self._handles.files, path))
+        return self._checksums[path]
+
     # --- truncating ---------------------------------------------------------------------------------------------------
 
     def truncate(self, segments: Sequence[Segment], end_offset: int, high_watermark: int) -> None:
@@ -252,6 +267,29 @@ class ProducerHistory:
 
     def _index_of(self, segment: Segment) -> str:
         return join(self._directory, file_name(segment.base_offset, TRANSACTION_INDEX_SUFFIX))
+
+
+def remove_wrong_indexes(
+    handles: FileHandles, directory: str, names: Iterable[str], checksums: Mapping[int, int]
+) -> int | None:
+    """Remove the indexes of aborted transactions that are not as they were written; readers trust what is in them.
+
+    `names`: those in the directory. `checksums`: what is known, by base offset. Returns the offset from which the log
+    is to be read to make them again; None if none was removed.
+    """
+    found = {offset_in_name(name, TRANSACTION_INDEX_SUFFIX) for name in names}
+    removed = []
+    for base_offset in sorted({offset for offset in found if offset is not None} | checksums.keys()):
+        checksum = checksums.get(base_offset)
+        path = join(directory, file_name(base_offset, TRANSACTION_INDEX_SUFFIX))
+        if base_offset not in found and not checksum:
+            continue
+        data = read_whole(handles.files, path) if base_offset in found else b""
+        if not (can_be_decoded(data, path) if checksum is None else crc32c(data) == checksum):
+            logger.warning("an index of aborted transactions is made again", path=path)
+            handles.remove(path)
+            removed.append(base_offset)
+    return min(removed, default=None)
 
 
 def read_marker(data: Buffer, header: BatchHeader) -> EndMarker | None:

@@ -44,3 +44,12 @@ def decode_aborted(data: bytes, path: str) -> list[AbortedTransaction]:
             raise MalformedBytes(path, f"an entry has version {version}; only {TRANSACTION_VERSION} is known")
         found.append(AbortedTransaction(*entry))
     return found
+
+
+def can_be_decoded(data: bytes, path: str) -> bool:
+    """Whether `decode_aborted` takes it."""
+    try:
+        decode_aborted(data, path)
+    except MalformedBytes:
+        return False
+    return True

@@ -1,9 +1,9 @@
 """The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
 
     eb0211eb ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
-    c86ada02 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,[[0,1000,52000]]]
-    157e0e9e ["roll","clicks",0,1400,[[1000,1400,20800]]]
-    c9a70987 ["at","clicks",0,1420,200]
+    fc795970 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,[[0,1000,52000]]]
+    2f1e41aa ["roll","clicks",0,1400,[[1000,1400,20800,3808858755]]]
+    55fc46bf ["at","clicks",0,1420,200,0]
     db812610 ["gone","clicks",0]
     e2e1cdf4 ["shutdown",41]
     fbc56cba ["start"]
@@ -37,6 +37,8 @@ class ClosedSegment(NamedTuple):
     end_offset: int
     byte_count: int
     """The size of its `.log`."""
+    aborted_checksum: int = 0
+    """CRC-32C of its index of aborted transactions, which has no checksum of its own; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class LogEntry:
     """Where the segment begins that is appended to; None while the log starts over: then its files may be any."""
     closed: tuple[ClosedSegment, ...] = ()
     """The flushed segments before that one, without those that end at or below the log start offset."""
+    last_aborted_checksum: int = 0
+    """Of the segment that is appended to, as `ClosedSegment` has it. It holds after a clean shutdown only."""
 
 
 def entry_below(entry: LogEntry, offset: int) -> LogEntry:
@@ -137,17 +141,25 @@ def encode_change(partition: TopicPartition, before: LogEntry | None, after: Log
         return _whole(partition, after)
     lines = b""
     if after.last_base_offset != before.last_base_offset or len(after.closed) > len(kept):
-        new = [list(segment) for segment in after.closed[len(kept) :]]
-        lines += encode_line(["roll", *partition, after.last_base_offset, new])
-    if (after.recovery_point, after.log_start_offset) != (before.recovery_point, before.log_start_offset):
-        lines += encode_line(["at", *partition, after.recovery_point, after.log_start_offset])
+        new = after.closed[len(kept) :]
+        lines += encode_line(["roll", *partition, after.last_base_offset, _encode_segments(new)])
+    if _at(after) != _at(before):
+        lines += encode_line(["at", *partition, *_at(after)])
     return lines
+
+
+def _at(entry: LogEntry) -> tuple[int, int, int]:
+    return entry.recovery_point, entry.log_start_offset, entry.last_aborted_checksum
+
+
+def _encode_segments(segments: Iterable[ClosedSegment]) -> list[list[int]]:
+    return [list(segment if segment.aborted_checksum else segment[:-1]) for segment in segments]
 
 
 def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
     return encode_line([
         "log", *partition, uuid_to_text(entry.topic_id), entry.recovery_point, entry.log_start_offset,
-        entry.last_base_offset, [list(segment) for segment in entry.closed],
+        entry.last_base_offset, entry.last_aborted_checksum, _encode_segments(entry.closed),
     ])  # fmt: skip
 
 
@@ -219,9 +231,9 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
         return InventoryContent(uuid_from_text(values[1]))
     match kind:
         case "log":
-            topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, closed = values
+            topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, checksum, closed = values
             content.entries[TopicPartition(topic, number)] = LogEntry(
-                uuid_from_text(topic_id), recovery_point, log_start_offset, last_base_offset, _segments(closed)
+                uuid_from_text(topic_id), recovery_point, log_start_offset, last_base_offset, _segments(closed), checksum
             )
         case "roll":
             topic, number, last_base_offset, closed = values
@@ -230,10 +242,10 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
                 entry, last_base_offset=last_base_offset, closed=entry.closed + _segments(closed)
             )
         case "at":
-            topic, number, recovery_point, log_start_offset = values
+            topic, number, recovery_point, log_start_offset, checksum = values
             entry = content.entries[TopicPartition(topic, number)]
             content.entries[TopicPartition(topic, number)] = replace(
-                entry, recovery_point=recovery_point, log_start_offset=log_start_offset,
+                entry, recovery_point=recovery_point, log_start_offset=log_start_offset, last_aborted_checksum=checksum,
                 closed=tuple(segment for segment in entry.closed if segment.end_offset > log_start_offset),
             )  # fmt: skip
         case "gone":

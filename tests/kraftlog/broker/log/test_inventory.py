@@ -76,7 +76,7 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         assert before_it_goes.entries == {
             CLICKS: LogEntry(
                 uuid_from_text("MkTRi9xBQ0SR0lyFXJwFhA"), 1420, 200, 1400,
-                (ClosedSegment(0, 1000, 52000), ClosedSegment(1000, 1400, 20800)),
+                (ClosedSegment(0, 1000, 52000), ClosedSegment(1000, 1400, 20800, 3808858755)),
             )
         }  # fmt: skip
 
@@ -88,6 +88,7 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         (EMPTY, EMPTY, []),
         (EMPTY, None, ["gone"]),
         (EMPTY, replace(EMPTY, recovery_point=40), ["at"]),
+        (EMPTY, replace(EMPTY, last_aborted_checksum=7), ["at"]),
         (EMPTY, replace(EMPTY, last_base_offset=100, closed=SEGMENTS[:1]), ["roll"]),
         (EMPTY, replace(EMPTY, recovery_point=120, last_base_offset=100, closed=SEGMENTS[:1]), ["roll", "at"]),
         (ENTRY, replace(ENTRY, topic_id=UUID(int=3)), ["log"]),
@@ -101,6 +102,7 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         (ENTRY, entry_below(ENTRY, 310), ["at"]),
         (ENTRY, entry_below(ENTRY, 0), ["log"]),
         (ENTRY, replace(ENTRY, closed=(SEGMENTS[0], ClosedSegment(100, 200, 1), SEGMENTS[2])), ["log"]),
+        (ENTRY, replace(ENTRY, last_aborted_checksum=7, closed=(*SEGMENTS, ClosedSegment(300, 400, 1, 8))), ["roll", "at"]),
     ],
 )
 def test_each_change_is_read_as_it_was_written(
@@ -131,9 +133,9 @@ def test_what_is_true_of_a_log_while_it_is_cut() -> None:
     [
         encode_line(["grown", "clicks", 0]),
         encode_line(["roll", "clicks", 0, 100, []]),  # of a log that it does not have
-        encode_line(["at", "clicks", 0, 1]),
-        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, []]),
-        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, [[1]]]),
+        encode_line(["at", "clicks", 0, 1, 2]),
+        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, 0, []]),
+        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, 0, [[1]]]),
     ],
 )
 def test_a_line_that_has_its_checksum_and_no_meaning_is_refused(line: bytes) -> None:
