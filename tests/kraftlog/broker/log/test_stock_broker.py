@@ -87,7 +87,7 @@ def test_a_directory_goes_from_a_stock_broker_to_us_and_back(stock: StockBroker,
     assert all(end == begin for (_, end), (begin, _) in pairwise(spans))
     assert len(log.epochs.entries()) == 1
     assert len(log.producers.states) == 2
-    assert directory.topic_ids.keys() == directory.logs.keys()
+    assert directory.records.topic_ids.keys() == directory.logs.keys()
     for index in range(3):
         assert append(log, batch(2, value=b"ours"), epoch=log.epochs.latest) == 3_000 + 2 * index
     log.roll(NOW_MS)
