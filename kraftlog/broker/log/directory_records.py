@@ -6,6 +6,7 @@ So after a crash it claims nothing that the disk does not have.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
@@ -65,6 +66,7 @@ class DirectoryRecords:
         self._noted: dict[TopicPartition, tuple[int, ...]] = {}  # by what key of the log
         self._disputed: dict[TopicPartition, LogEntry] = {}
         self._is_needed = True  # it has logs that are not open
+        self._are_checkpoints_behind = False
         self._was_shut_down_cleanly = files.exists(join(path, CLEAN_SHUTDOWN_NAME))
 
     @classmethod
@@ -114,9 +116,16 @@ class DirectoryRecords:
         found = replace(
             checkpointed, recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry
         )
+        if replace(checkpointed, entry=entry) == found:
+            return found
+        self._are_checkpoints_behind = True
         # After a crash the checkpoints may be a minute older.
-        is_behind = not self._was_shut_down_cleanly and checkpointed.log_start_offset <= found.log_start_offset
-        if not is_behind and replace(checkpointed, entry=entry) != found:
+        is_behind = (
+            not self._was_shut_down_cleanly
+            and checkpointed.log_start_offset <= found.log_start_offset
+            and checkpointed.recovery_point <= found.recovery_point
+        )
+        if not is_behind:
             logger.warning(
                 "checkpoints differ from the inventory, which holds", log=directory_name(partition), path=self._path,
                 log_start_offset=checkpointed.log_start_offset, inventory_log_start_offset=found.log_start_offset,
@@ -160,7 +169,8 @@ class DirectoryRecords:
     def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:
         """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
 
-        `segments`: by base offset, the bytes of the log's segments; None if the log is not open. Raises DamagedLog.
+        `segments`: by base offset, the bytes of the log's segments; None if the log is known to be damaged. Raises
+        DamagedLog.
         """
         entry = self._disputed.pop(partition, None)
         if entry is None:
@@ -169,7 +179,7 @@ class DirectoryRecords:
             return
         if entry.topic_id == topic_id:
             self.write_topic_id(partition, topic_id)  # first: a damaged log is no stray, either
-            reason = missing_segments(entry, {} if segments is None else segments)
+            reason = "" if segments is None else missing_segments(entry, segments)
             if reason:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
 
@@ -184,7 +194,10 @@ class DirectoryRecords:
     # --- what the logs have become ------------------------------------------------------------------------------------
 
     def begin(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
-        """The logs are open: rewrite the inventory, with what it had of those that are not."""
+        """The logs are open: rewrite the inventory, with what it had of those that are not.
+
+        Checkpoints that differ are rewritten, too: the next start may have nothing else, if the inventory is lost.
+        """
         kept = {
             partition: entry
             for partition, entry in self._inventory.entries.items()
@@ -199,6 +212,10 @@ class DirectoryRecords:
         else:
             self._noted = {key: log.inventory_key for key, log in open_logs.items()}
         self._is_needed = bool(kept)
+        if self._are_checkpoints_behind:
+            with contextlib.suppress(OutOfSpace):  # the next checkpoint is written when there is room
+                self.write_checkpoints(logs)
+                self._are_checkpoints_behind = False
 
     def note(self, logs: Iterable[RecordedLog]) -> None:
         """Have the inventory say what is durable of some logs."""

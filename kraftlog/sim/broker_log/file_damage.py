@@ -6,7 +6,7 @@ missing which was not flushed. Everything that the log has is durable before: wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -27,6 +27,7 @@ from kraftlog.broker.log.formats.names import (
     LOG_SUFFIX,
     PARTITION_METADATA_NAME,
     RECOVERY_POINTS_NAME,
+    TRANSACTION_INDEX_SUFFIX,
     directory_name,
     file_name,
     offset_in_name,
@@ -49,11 +50,13 @@ RECOVERY_POINT_CHANGED: Final = "files: a recovery point changes"
 TOPIC_ID_CHANGED: Final = "files: a topic id changes"
 TOPIC_ID_DELETED: Final = "files: a topic id is deleted"
 CHECKPOINT_OLDER: Final = "files: a checkpoint is an older one"
+ABORTED_INDEX_CHANGED: Final = "files: an index of aborted transactions changes"
 
 LOSSES: Final = (LOG_DELETED, SEGMENT_DELETED, SEGMENT_SHORTER)
 """Records are missing: the log is offline until an operator puts the files back, or is copied anew from its leader."""
 DAMAGES: Final = (
     *LOSSES, LOG_START_CHANGED, RECOVERY_POINT_CHANGED, TOPIC_ID_CHANGED, TOPIC_ID_DELETED, CHECKPOINT_OLDER,
+    ABORTED_INDEX_CHANGED,
 )  # fmt: skip
 """Kinds that are drawn by themselves, and last: so the other draws of a seed have stayed what they were."""
 
@@ -75,6 +78,7 @@ class FileDamage:
     """Those that were flushed."""
     before: dict[str, bytes]
     """By path, what the damaged files had."""
+    rotten_indexes: Collection[str] = ()
 
     @property
     def path(self) -> str:
@@ -105,7 +109,7 @@ class FileDamage:
         """The log, which was just opened, begins where it did, and has what it had. Raises Violation."""
         if log.log_start_offset != self.log_start_offset:
             self._violated(f"it begins at {log.log_start_offset}, and began at {self.log_start_offset}")
-        found = {batch.base_offset: batch.data for batch in read_log(files, self.path)}
+        found = {batch.base_offset: batch.data for batch in read_log(files, self.path, self.rotten_indexes)}
         for batch in self.batches:
             if batch.last_offset >= self.log_start_offset and found.get(batch.base_offset) != batch.data:
                 self._violated(f"it lacks the batch at {batch.base_offset}")
@@ -120,6 +124,8 @@ class FilesToDamage:
 
     files: MemoryFileSystem
     directories: Sequence[str]
+    rotten_indexes: Collection[str] = ()
+    """Paths of indexes that have changed before; what they say is not looked at."""
     _copies: dict[str, list[bytes]] = field(default_factory=dict)
 
     def copy_checkpoints(self) -> None:
@@ -159,8 +165,11 @@ class FilesToDamage:
         self.files.fsync_directory(path)
         damage = FileDamage(
             kind, directory, partition, entry.topic_id, max(entry.log_start_offset, min(bases)),
-            [batch for batch in read_log(self.files, path) if batch.last_offset < entry.recovery_point],
-            {changed: read_whole(self.files, changed) for changed in changes},
+            [
+                batch for batch in read_log(self.files, path, self.rotten_indexes)
+                if batch.last_offset < entry.recovery_point
+            ],
+            {changed: read_whole(self.files, changed) for changed in changes}, self.rotten_indexes,
         )  # fmt: skip
         for changed, data in changes.items():
             if data is None:
@@ -199,6 +208,8 @@ class FilesToDamage:
                 return {metadata_path: None} if self.files.exists(metadata_path) else {}
             case "files: a checkpoint is an older one":
                 return self._older(directory, random)
+            case "files: an index of aborted transactions changes":
+                return self._with_another_bit(_aborted_indexes(self.files, directory, path, entry), random)
         name = LOG_STARTS_NAME if kind == LOG_START_CHANGED else RECOVERY_POINTS_NAME
         return self._with_another_number(join(directory, name), partition, random)
 
@@ -213,6 +224,14 @@ class FilesToDamage:
         present = read_whole(self.files, path)
         older = [copy for copy in self._copies.get(path, []) if copy != present]
         return {path: random.choice(older)} if older else {}
+
+    def _with_another_bit(self, paths: Sequence[str], random: Random) -> dict[str, bytes | None]:
+        if not paths:
+            return {}
+        path = random.choice(paths)
+        data = bytearray(read_whole(self.files, path))
+        data[random.randrange(len(data))] ^= 1 << random.randrange(8)
+        return {path: bytes(data)}
 
     def _with_another_number(self, path: str, partition: TopicPartition, random: Random) -> dict[str, bytes | None]:
         """A checkpoint with one bit changed, so that a digit of the partition's offset is another digit."""
@@ -239,6 +258,16 @@ def _entries(files: MemoryFileSystem, directory: str) -> dict[TopicPartition, Lo
         clean_epoch = decode_clean_shutdown(read_whole(files, clean_path))
         return content.entries if clean_epoch == content.shutdown_epoch else {}
     return content.entries if content.is_running else {}
+
+
+def _aborted_indexes(files: MemoryFileSystem, directory: str, path: str, entry: LogEntry) -> list[str]:
+    """The indexes of aborted transactions, in the log at `path`, whose checksums the inventory has."""
+    bases = [closed.base_offset for closed in entry.closed if closed.aborted_checksum]
+    if entry.last_base_offset is not None and entry.last_aborted_checksum:
+        if files.exists(join(directory, CLEAN_SHUTDOWN_NAME)):
+            bases.append(entry.last_base_offset)
+    paths = [join(path, file_name(base, TRANSACTION_INDEX_SUFFIX)) for base in bases]
+    return [path for path in paths if files.exists(path)]
 
 
 def _write(files: MemoryFileSystem, path: str, data: bytes) -> None:

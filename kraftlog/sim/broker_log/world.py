@@ -77,7 +77,7 @@ class World:
         """Of files, until the log is as it was."""
         self.damage_was_put_back = False
         self.files_to_damage = FilesToDamage(
-            self.disk.files, [f"logs-{number}" for number in range(parameters.directories)]
+            self.disk.files, [f"logs-{number}" for number in range(parameters.directories)], self.rotten_indexes
         )
         self.process = BrokerProcess(self)
         self.broker: Broker | None = None

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError
 from kraftbase.files.files import FileSystem, join
+from kraftlog.broker.log import loading
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
@@ -257,3 +258,15 @@ def missing_log_made_anew() -> list[Any]:
         return Finding.NEW
 
     return [instead(LogDirectory, "assess_missing", assess_missing)]
+
+
+@mutation("the entries of an index are believed", "our own", world=LOG)
+def index_entries_believed() -> list[Any]:
+    """One changed bit, and a reader skips records."""
+    return [instead(Segment, "_may_be_of", lambda self, place, entry: True)]
+
+
+@mutation("an index of aborted transactions is believed", "DB-73", world=LOG)
+def aborted_index_believed() -> list[Any]:
+    """One changed bit, and readers of committed records get aborted ones."""
+    return [instead(loading, "remove_wrong_indexes", lambda handles, directory, names, checksums: None)]

@@ -233,7 +233,12 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
         case "log":
             topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, checksum, closed = values
             content.entries[TopicPartition(topic, number)] = LogEntry(
-                uuid_from_text(topic_id), recovery_point, log_start_offset, last_base_offset, _segments(closed), checksum
+                uuid_from_text(topic_id),
+                recovery_point,
+                log_start_offset,
+                last_base_offset,
+                _segments(closed),
+                checksum,
             )
         case "roll":
             topic, number, last_base_offset, closed = values

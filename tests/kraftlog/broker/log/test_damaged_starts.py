@@ -32,6 +32,7 @@ NEW_ID = UUID(int=99)
 CONFIG = PartitionLogConfig(segment_bytes=160, index_interval_bytes=0, retention_bytes=300)
 INVENTORY = "a/kraftlog-inventory"
 STARTS = "a/log-start-offset-checkpoint"
+RECOVERY_POINTS = "a/recovery-point-offset-checkpoint"
 METADATA = "a/clicks-0/partition.metadata"
 ENDS = ["clean", "kill", "power"]
 GONE = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is elsewhere")
@@ -182,6 +183,20 @@ def test_db89_a_bit_in_a_log_start_offset_deletes_nothing_and_is_named(how: str)
     assert all_batches(broker.found()) == broker.before[1:]
     broker.manager.checkpoint()
     assert b"clicks 0 1\n" in read_whole(broker.files, STARTS)
+
+
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("name", [STARTS, RECOVERY_POINTS])
+@pytest.mark.parametrize("offset", [0, 2, 9000])
+def test_db89_a_start_writes_the_checkpoints_as_the_inventory_has_them(how: str, name: str, offset: int) -> None:
+    """Consider another damage soon, of the inventory: then the checkpoints hold."""
+    broker = Broker()
+    broker.manager.checkpoint()
+    broker.end(how)
+    right = read_whole(broker.files, name)
+    write_new_file(broker.files, name, f"0\n1\nclicks 0 {offset}\n".encode())
+    assert broker.start() is Finding.SOUND
+    assert read_whole(broker.files, name) == right
 
 
 @pytest.mark.parametrize("how", ENDS)

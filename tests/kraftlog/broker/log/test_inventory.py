@@ -102,7 +102,11 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         (ENTRY, entry_below(ENTRY, 310), ["at"]),
         (ENTRY, entry_below(ENTRY, 0), ["log"]),
         (ENTRY, replace(ENTRY, closed=(SEGMENTS[0], ClosedSegment(100, 200, 1), SEGMENTS[2])), ["log"]),
-        (ENTRY, replace(ENTRY, last_aborted_checksum=7, closed=(*SEGMENTS, ClosedSegment(300, 400, 1, 8))), ["roll", "at"]),
+        (
+            ENTRY,
+            replace(ENTRY, last_aborted_checksum=7, closed=(*SEGMENTS, ClosedSegment(300, 400, 1, 8))),
+            ["roll", "at"],
+        ),
     ],
 )
 def test_each_change_is_read_as_it_was_written(

@@ -13,7 +13,17 @@ from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.sim.broker_log.file_damage import CHECKPOINT_OLDER, DAMAGES, LOSSES, FileDamage, FilesToDamage
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.violation import Violation
-from tests.kraftlog.broker.log.builders import CLICKS, TOPIC_ID, append, batch, log_in, open_directory
+from tests.kraftlog.broker.log.builders import (
+    CLICKS,
+    TOPIC_ID,
+    TRANSACTIONAL,
+    append,
+    batch,
+    log_in,
+    marker,
+    open_directory,
+    produced,
+)
 
 CONFIG = PartitionLogConfig(segment_bytes=100)
 """Each batch has a segment of its own."""
@@ -31,8 +41,8 @@ def damaged(kind: str, files: MemoryFileSystem, *, is_clean: bool) -> FileDamage
     disk = FilesToDamage(files, ["data"])
     directory = open_directory(files, config=CONFIG)
     log = log_in(directory, CONFIG)
-    for _ in range(4):
-        append(log, batch(1))
+    for data in (batch(1), batch(1), produced(7, 0, attributes=TRANSACTIONAL), marker(7, aborts=True)):
+        append(log, data)
     log.flush()
     directory.checkpoint()
     disk.copy_checkpoints()
