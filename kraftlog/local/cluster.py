@@ -174,7 +174,8 @@ class LocalCluster:
         async def all_take_part() -> bool | None:
             running = [node_id for node_id in self.voter_ids if self.is_running(node_id)]
             voters = await self._descriptions(running)
-            return len(voters) == len(running) and not any(node.recovering for node in voters) or None
+            takes_part = len(voters) == len(running) and not any(node.recovering for node in voters)
+            return takes_part or None
 
         message = "a voter has not become level with a leader"
         await _poll(all_take_part, LEADER_TIMEOUT_SECONDS, ErrorCode.LEADER_NOT_AVAILABLE, message)

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata
 from kraftlog.broker.log.formats.inventory import LogEntry, decode_inventory
 from kraftlog.broker.log.formats.names import (
-    CLEAN_SHUTDOWN_NAME,
     INVENTORY_NAME,
     LOG_SUFFIX,
     PARTITION_METADATA_NAME,
     directory_name,
     offset_in_name,
 )
-from kraftlog.broker.log.inventory import why_it_does_not_count
+from kraftlog.broker.log.inventory import ShutdownNote, why_it_does_not_count
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from statemachine.query.partition_descriptions import TopicPartition
@@ -46,16 +46,16 @@ class FoundInventory:
 
 def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory:
     """Read it as a start would, without writing. `directory_id` is None if that is not known. Raises OSError."""
-    path, clean_path = directory / INVENTORY_NAME, directory / CLEAN_SHUTDOWN_NAME
+    path = directory / INVENTORY_NAME
     if not path.exists():
         return FoundInventory()
-    clean = clean_path.read_bytes() if clean_path.exists() else None
+    note = ShutdownNote.read(PosixFileSystem(), str(directory))
     try:
         content = decode_inventory(path.read_bytes(), str(path))
     except MalformedBytes as error:
         report = FileReport(INVENTORY_NAME, FileStatus.MENDED, "damaged", str(error), REBUILDS)
         return FoundInventory(report=report)
-    reason = why_it_does_not_count(content, directory_id or content.directory_id, clean)
+    reason = why_it_does_not_count(content, directory_id or content.directory_id, note)
     if reason:
         return FoundInventory(report=FileReport(INVENTORY_NAME, FileStatus.MENDED, "does not count", reason, REBUILDS))
     report = FileReport(INVENTORY_NAME, found=f"{len(content.entries)} logs")

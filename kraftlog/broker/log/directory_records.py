@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from kraftbase.errors import CorruptLog, OutOfSpace, StorageError
-from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.damage import DamagedLog
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
@@ -184,11 +184,20 @@ class DirectoryRecords:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
 
     def start(self) -> None:
-        """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`."""
-        self._inventory.start()
+        """The directory is about to be used: note that, and remove `.kafka_cleanshutdown`.
+
+        Without room for the note that file gets its temporary name instead, so that the inventory still counts.
+        """
         path = join(self._path, CLEAN_SHUTDOWN_NAME)
-        if self._files.exists(path):
-            self._files.remove(path)
+        temporary_path = path + TEMPORARY_SUFFIX
+        if self._inventory.start():
+            left = [name for name in (path, temporary_path) if self._files.exists(name)]
+            for name in left:
+                self._files.remove(name)
+            if left:
+                self._files.fsync_directory(self._path)
+        elif self._files.exists(path):
+            self._files.rename(path, temporary_path)
             self._files.fsync_directory(self._path)
 
     # --- what the logs have become ------------------------------------------------------------------------------------
@@ -248,9 +257,13 @@ class DirectoryRecords:
         self._checkpoints.save_log_starts(self._checkpoints.log_starts | log_starts)
 
     def end(self, broker_epoch: int) -> None:
-        """Note a clean shutdown."""
+        """Note a clean shutdown. The inventory counts afterwards, wherever a full disk or a kill cuts this short."""
+        path = join(self._path, CLEAN_SHUTDOWN_NAME)
+        write_temporary(self._files, path, encode_clean_shutdown(broker_epoch))
+        self._files.fsync_directory(self._path)
         self._inventory.end(broker_epoch)
-        write_new_file(self._files, join(self._path, CLEAN_SHUTDOWN_NAME), encode_clean_shutdown(broker_epoch))
+        self._files.rename(path + TEMPORARY_SUFFIX, path)
+        self._files.fsync_directory(self._path)
 
     def release(self) -> None:
         """Close the files."""

@@ -9,6 +9,8 @@ has: what is new enters when it is durable, and what is about to go leaves befor
 
 It counts only if no stock Kafka has used the directory since. A clean shutdown leaves its broker epoch here and in
 `.kafka_cleanshutdown`, and the two must agree; without that file, the last line must be of a broker that was running.
+The file is written under its temporary name before the line, and renamed after it, and a start that finds no room for
+its line renames it back: with that name it shows that nobody else was there, and not that the shutdown was clean.
 """
 
 from __future__ import annotations
@@ -16,13 +18,21 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import structlog
 
 from kraftbase.errors import OutOfSpace, StorageError
-from kraftbase.files.files import File, FileSystem, join, parent_directory, read_whole, write_new_file
+from kraftbase.files.files import (
+    TEMPORARY_SUFFIX,
+    File,
+    FileSystem,
+    join,
+    parent_directory,
+    read_whole,
+    write_new_file,
+)
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.formats.inventory import (
     InventoryContent,
@@ -73,32 +83,32 @@ class Inventory:
             return inventory
         try:
             content = decode_inventory(read_whole(files, inventory._path), inventory._path)
-            inventory._check_counts(content, join(directory, CLEAN_SHUTDOWN_NAME))
+            inventory._check_counts(content, ShutdownNote.read(files, directory))
         except MalformedBytes as error:
             logger.warning("an inventory is rebuilt from the logs and the checkpoints", reason=str(error))
             return inventory
         inventory.entries, inventory._byte_count = content.entries, content.byte_count
         return inventory
 
-    def start(self) -> None:
-        """Note that the directory is in use, before `.kafka_cleanshutdown` is removed. Raises StorageError."""
+    def start(self) -> bool:
+        """Note that the directory is in use; returns False if there is no room for that. Raises StorageError."""
         if self._byte_count:
             try:
                 self._append(encode_start())
             except OutOfSpace as error:
-                # If this process is killed before there is room, the inventory does not count at the next start.
                 logger.warning("an inventory is not continued", reason=str(error))
+                return False
         else:
             self.remove()  # it does not count now, and must not later
+        return True
 
-    def _check_counts(self, content: InventoryContent, clean_path: str) -> None:
+    def _check_counts(self, content: InventoryContent, note: ShutdownNote) -> None:
         """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
 
         Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
         replica here for one that has lost its records.
         """
-        clean = read_whole(self._files, clean_path) if self._files.exists(clean_path) else None
-        reason = why_it_does_not_count(content, content.directory_id, clean)
+        reason = why_it_does_not_count(content, content.directory_id, note)
         if reason:
             raise MalformedBytes(self._path, reason)
         if content.directory_id != self._directory_id:
@@ -151,7 +161,7 @@ class Inventory:
             self._files.fsync_directory(parent_directory(self._path))
 
     def end(self, broker_epoch: int) -> None:
-        """Note a clean shutdown, whose `.kafka_cleanshutdown` is written next. Raises StorageError, FlushFailed."""
+        """Note a clean shutdown, between the two steps of `.kafka_cleanshutdown`. Raises StorageError, FlushFailed."""
         if not self._byte_count:
             self.begin(self.entries)
         self._append(encode_shutdown(broker_epoch))
@@ -184,18 +194,32 @@ class Inventory:
         self._close()
 
 
-def why_it_does_not_count(content: InventoryContent, directory_id: UUID, clean_shutdown: bytes | None) -> str:
-    """Why an inventory says nothing about its directory; empty if it counts.
+class ShutdownNote(NamedTuple):
+    """The content of `.kafka_cleanshutdown`; None if there is none."""
 
-    `clean_shutdown`: the content of `.kafka_cleanshutdown`, None if there is none.
-    """
+    clean: bytes | None
+    unfinished: bytes | None
+    """What is under its temporary name."""
+
+    @classmethod
+    def read(cls, files: FileSystem, directory: str) -> ShutdownNote:
+        """Of a log directory. Raises StorageError."""
+        path = join(directory, CLEAN_SHUTDOWN_NAME)
+        return cls(
+            *(read_whole(files, name) if files.exists(name) else None for name in (path, path + TEMPORARY_SUFFIX))
+        )
+
+
+def why_it_does_not_count(content: InventoryContent, directory_id: UUID, note: ShutdownNote) -> str:
+    """Why an inventory says nothing about its directory; empty if it counts."""
     if content.directory_id != directory_id:
         return f"it is of the log directory {uuid_to_text(content.directory_id)}"
-    if clean_shutdown is None:
-        counts = content.is_running
+    epoch = content.shutdown_epoch
+    ours = None if epoch is None else encode_clean_shutdown(epoch)
+    if note.clean is not None:
+        counts = note.clean == ours
     else:
-        epoch = content.shutdown_epoch
-        counts = epoch is not None and clean_shutdown == encode_clean_shutdown(epoch)
+        counts = content.is_running or (ours is not None and note.unfinished == ours)
     return "" if counts else "another program has used the log directory since it was written"
 
 

@@ -263,9 +263,9 @@ def _entries(files: MemoryFileSystem, directory: str) -> dict[TopicPartition, Lo
 def _aborted_indexes(files: MemoryFileSystem, directory: str, path: str, entry: LogEntry) -> list[str]:
     """The indexes of aborted transactions, in the log at `path`, whose checksums the inventory has."""
     bases = [closed.base_offset for closed in entry.closed if closed.aborted_checksum]
-    if entry.last_base_offset is not None and entry.last_aborted_checksum:
-        if files.exists(join(directory, CLEAN_SHUTDOWN_NAME)):
-            bases.append(entry.last_base_offset)
+    was_shut_down = files.exists(join(directory, CLEAN_SHUTDOWN_NAME))
+    if was_shut_down and entry.last_base_offset is not None and entry.last_aborted_checksum:
+        bases.append(entry.last_base_offset)
     paths = [join(path, file_name(base, TRANSACTION_INDEX_SUFFIX)) for base in bases]
     return [path for path in paths if files.exists(path)]
 

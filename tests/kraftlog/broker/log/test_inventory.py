@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from dataclasses import replace
 from random import Random
@@ -13,6 +15,7 @@ from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.uuids import uuid_from_text
+from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.formats import inventory as lines
 from kraftlog.broker.log.formats.inventory import (
     ClosedSegment,
@@ -284,6 +287,73 @@ def test_it_counts_when_a_start_was_killed_before_it_had_removed_the_note_of_the
     assert entries_in(files) == {CLICKS: ENTRY}
     assert entries_in(files) == {CLICKS: ENTRY}
     files.remove(CLEAN)
+    assert entries_in(files) == {CLICKS: ENTRY}
+
+
+def refuse_from(files: MemoryFileSystem, first: int, error: BaseException) -> list[str]:
+    """From the operation with that number on nothing happens but `error`; returns the operations, as they come."""
+    operations: list[str] = []
+
+    def note(operation: str, path: str) -> None:
+        operations.append(f"{operation} {path}")
+        if len(operations) > first:
+            raise error
+
+    files.before_operation = note
+    return operations
+
+
+class Killed(BaseException):
+    """The process is killed before an operation on a file."""
+
+
+@pytest.mark.parametrize("takes_power", [False, True])
+def test_db89_it_counts_wherever_a_shutdown_is_cut_short(takes_power: bool) -> None:
+    """Consider a log that is known to be damaged: the next start must know it, too."""
+    for number in itertools.count():
+        files, inventory = made({CLICKS: ENTRY})
+        inventory.release()
+        records = DirectoryRecords.read(files, "data", DIRECTORY_ID)
+        refuse_from(files, number, Killed())
+        with contextlib.suppress(Killed):
+            records.end(41)
+        was_whole = len(files.list_directory("data")) == 2 and files.exists(CLEAN)
+        files.before_operation = None
+        if takes_power:
+            files.crash()
+        files.end_process()
+        assert entries_in(files) == {CLICKS: ENTRY}, number
+        if was_whole:
+            break
+    assert number > 4
+
+
+def test_db89_it_counts_when_a_shutdown_finds_no_room() -> None:
+    for number in range(6):
+        files, inventory = made({CLICKS: ENTRY})
+        inventory.release()
+        records = DirectoryRecords.read(files, "data", DIRECTORY_ID)
+        refuse_from(files, number, OutOfSpace("no space left"))
+        with contextlib.suppress(OutOfSpace):
+            records.end(41)
+        files.before_operation = None
+        files.end_process()
+        assert entries_in(files) == {CLICKS: ENTRY}, number
+
+
+def test_db89_it_counts_when_a_start_finds_no_room_and_is_killed() -> None:
+    files = shut_down()
+    records = DirectoryRecords.read(files, "data", DIRECTORY_ID)
+
+    def no_room(operation: str, path: str) -> None:
+        if operation == "write_at":
+            raise OutOfSpace("no space left")
+
+    files.before_operation = no_room
+    records.start()
+    files.before_operation = None
+    files.end_process()
+    assert not files.exists(CLEAN), "it was not shut down cleanly"
     assert entries_in(files) == {CLICKS: ENTRY}
 
 
