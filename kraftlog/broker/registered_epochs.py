@@ -38,6 +38,10 @@ class EpochDirectory(Protocol):
     directory_id: UUID
     offline_reason: str
 
+    def note_registration(self, broker_epoch: int) -> None:
+        """Note a registration in its inventory. Raises StorageError, FlushFailed."""
+        ...
+
     def fail(self, error: BaseException) -> None:
         """Its disk has failed."""
         ...
@@ -85,10 +89,21 @@ class RegisteredEpochs:
         it cannot be written is offline.
         """
         self.say_older(older_log_dirs)
+        self._note_in_inventories(broker_epoch)
         failed: list[tuple[EpochDirectory, StorageError | FlushFailed]] = []
         await awaited(partial(self._runtime.run_on_disk, lambda: failed.extend(self.write(broker_epoch))))
         for directory, error in failed:
             directory.fail(error)
+
+    def _note_in_inventories(self, broker_epoch: int) -> None:
+        for directory in self.directories:
+            try:
+                if not directory.offline_reason:
+                    directory.note_registration(broker_epoch)
+            except OutOfSpace as error:
+                logger.warning("an older copy of an inventory would not be recognized", reason=str(error))
+            except (StorageError, FlushFailed) as error:
+                directory.fail(error)
 
     def say_older(self, older_log_dirs: Collection[bytes]) -> None:
         """Log which directories are older copies, and what to do."""

@@ -67,9 +67,9 @@ def accept_loss(
 ) -> None:
     """Show what of a damaged log is lost, and with --execute have the log go on without that.
 
-    For a replica whose records no other replica has. Every valid batch is kept, and a segment with damage is kept
-    beside the log as .lost. At its next start the broker leads the partition again, and other replicas cut what it
-    lacks. If another replica is alive, `kraftlog elect --type unclean` makes that one lead instead.
+    For the only replica that is left. If a broker with another replica is up, use `kraftlog elect --type unclean`
+    instead, which has that one lead: after this command the damaged replica leads, and all others cut what it lacks.
+    Every valid batch is kept. A segment with damage is kept in the partition's directory, as .lost.
     """
     from kraftlog.offline import accepted_loss
 
@@ -82,4 +82,9 @@ def accept_loss(
     elif execute:
         note(f"The log goes on without {report.lost_count} offsets. Start the broker.")
     else:
-        note("Nothing was changed. Put the files back if you can; with --execute the log goes on without what is lost.")
+        note(
+            "Nothing was changed. With --execute the log goes on without what is lost, this replica leads, and all"
+            f" other replicas cut what is not below {report.log_end_offset}. Before that, put the files back if you can;"
+            " if a broker with another replica is up, `kraftlog elect --type unclean --topic"
+            f" {named.topic} --partition {named.partition_id}` has that one lead instead."
+        )

@@ -20,7 +20,7 @@ from kraftlog.broker.log.formats.names import (
     directory_name,
     offset_in_name,
 )
-from kraftlog.broker.log.inventory import ShutdownNote, why_it_does_not_count
+from kraftlog.broker.log.inventory import DirectoryNotes, why_it_does_not_count
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from statemachine.query.partition_descriptions import TopicPartition
@@ -49,13 +49,13 @@ def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory
     path = directory / INVENTORY_NAME
     if not path.exists():
         return FoundInventory()
-    note = ShutdownNote.read(PosixFileSystem(), str(directory))
+    notes = DirectoryNotes.read(PosixFileSystem(), str(directory))
     try:
         content = decode_inventory(path.read_bytes(), str(path))
     except MalformedBytes as error:
         report = FileReport(INVENTORY_NAME, FileStatus.MENDED, "damaged", str(error), REBUILDS)
         return FoundInventory(report=report)
-    reason = why_it_does_not_count(content, directory_id or content.directory_id, note)
+    reason = why_it_does_not_count(content, directory_id or content.directory_id, notes)
     if reason:
         return FoundInventory(report=FileReport(INVENTORY_NAME, FileStatus.MENDED, "does not count", reason, REBUILDS))
     report = FileReport(INVENTORY_NAME, found=f"{len(content.entries)} logs")

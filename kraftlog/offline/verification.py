@@ -14,6 +14,7 @@ from typing import Final
 
 from kraftbase.errors import DirectoryError, StorageError
 from kraftbase.files.posix import PosixFileSystem
+from kraftlog.broker.directory import HAS_LOG_DIRECTORIES_NAME
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.offline.broker_verification import is_log_directory, verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus
@@ -58,10 +59,9 @@ def verify_directory(directory: Path, progress: Progress = lambda done, total: N
     `progress` is called as a log is read. Raises DirectoryError if it is none of these, OSError or StorageError for a
     file that may not be read.
     """
-    is_node = any((directory / name).exists() for name in (*COPY_NAMES, LOG_NAME))
-    partitions = directory / PARTITIONS_NAME
-    if not is_node and partitions.is_dir():
+    if (directory / PARTITIONS_NAME).is_dir() or (directory / HAS_LOG_DIRECTORIES_NAME).exists():
         return _verify_broker(directory, progress)
+    is_node = any((directory / name).exists() for name in (*COPY_NAMES, LOG_NAME))
     if not is_node and is_log_directory(directory):
         return verify_log_directory(directory, progress=progress)
     if not is_node and not (directory / META_NAME).exists():
@@ -93,7 +93,9 @@ def _verify_broker(directory: Path, progress: Progress) -> list[FileReport]:
     metadata = _verify_database(
         directory / METADATA_DATABASE_NAME, LogVerdict([], None), identity, "the cluster's metadata log", progress
     )
-    return [meta, *metadata, *verify_log_directory(directory / PARTITIONS_NAME, f"{PARTITIONS_NAME}/", progress)]
+    partitions = directory / PARTITIONS_NAME
+    logs = verify_log_directory(partitions, f"{PARTITIONS_NAME}/", progress) if partitions.is_dir() else []
+    return [meta, *metadata, *logs]
 
 
 def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:

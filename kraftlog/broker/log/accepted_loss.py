@@ -77,6 +77,8 @@ class DamagedFiles:
             return missing
         known = Known() if self._entry is None else Known(recovery_point=self._entry.recovery_point, entry=self._entry)
         invalid = next(filter(self._has_invalid_bytes, self.base_offsets[:-1]), None)
+        if invalid is None and self.base_offsets and self._has_valid_behind_invalid(self.base_offsets[-1]):
+            invalid = self.base_offsets[-1]
         if invalid is not None:
             return f"the segment at offset {invalid} has bytes that are no valid batch"
         return lost_end(known, self.end_offset)
@@ -145,6 +147,13 @@ class DamagedFiles:
         for _ in scan.batches():
             pass
         return scan.end_position < scan.file_bytes
+
+    def _has_valid_behind_invalid(self, base_offset: int) -> bool:
+        """Whether bytes that are no valid batch are not just a torn tail."""
+        scan = SegmentScan(self._files, self._path(base_offset), base_offset)
+        for _ in scan.batches():
+            pass
+        return scan.end_position < scan.file_bytes and scan.skip_invalid()
 
     def _mend_segment(self, base_offset: int) -> None:
         path = join(self._directory, file_name(base_offset, LOG_SUFFIX))

@@ -9,11 +9,15 @@ from kraftlog.broker.log.formats.names import DAMAGED_SUFFIX
 
 
 def _remedy(directory: str) -> str:
-    partition = directory.rsplit("/", 1)[-1]
+    """What to do, in an order in which each step loses no more than the next one."""
+    log_directory, _, name = directory.rpartition("/")
+    topic, _, partition = name.rpartition("-")
     return (
         "The partition is offline on this broker, and nothing of it was deleted. If another replica leads it, restart"
-        " this broker, which copies it anew; if none does, put the files back as they were, or see what `kraftlog"
-        f" log-dirs accept-loss {partition}` would give up"
+        " this broker, which copies it anew. If none does, put the files back as they were. If that is not possible,"
+        f" and another broker with a replica is up, `kraftlog elect --type unclean --topic {topic} --partition"
+        f" {partition}` has that one lead. Only if there is no other replica, stop this broker, and see what `kraftlog"
+        f" log-dirs accept-loss {name} --directory {log_directory}` would give up"
     )
 
 

@@ -256,6 +256,10 @@ class DirectoryRecords:
         log_starts = {key: log.log_start_offset for key, log in logs.items()}
         self._checkpoints.save_log_starts(self._checkpoints.log_starts | log_starts)
 
+    def note_registration(self, broker_epoch: int) -> None:
+        """The broker has registered with the directory: an inventory that does not know of it is an older copy."""
+        self._inventory.register(broker_epoch)
+
     def end(self, broker_epoch: int) -> None:
         """Note a clean shutdown. The inventory counts afterwards, wherever a full disk or a kill cuts this short."""
         path = join(self._path, CLEAN_SHUTDOWN_NAME)

@@ -39,11 +39,13 @@ from kraftlog.broker.log.formats.inventory import (
     LogEntry,
     decode_inventory,
     encode_change,
+    encode_registration,
     encode_shutdown,
     encode_start,
     encode_whole,
 )
 from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, INVENTORY_NAME
+from kraftlog.broker.log.registered_epoch import NO_EPOCH, registered_epoch
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -65,6 +67,7 @@ class Inventory:
         """Use `read`."""
         self.entries: dict[TopicPartition, LogEntry] = {}
         """By partition; those of the last use if they count, until `begin`."""
+        self._broker_epoch = NO_EPOCH
         self._files = files
         self._path = join(directory, INVENTORY_NAME)
         self._directory_id = directory_id
@@ -79,15 +82,18 @@ class Inventory:
         Raises StorageError, also if it is another directory's.
         """
         inventory = cls(files, directory, directory_id)
+        notes = DirectoryNotes.read(files, directory)
+        inventory._broker_epoch = notes.broker_epoch
         if not files.exists(inventory._path):
             return inventory
         try:
             content = decode_inventory(read_whole(files, inventory._path), inventory._path)
-            inventory._check_counts(content, ShutdownNote.read(files, directory))
+            inventory._check_counts(content, notes)
         except MalformedBytes as error:
             logger.warning("an inventory is rebuilt from the logs and the checkpoints", reason=str(error))
             return inventory
         inventory.entries, inventory._byte_count = content.entries, content.byte_count
+        inventory._broker_epoch = content.broker_epoch
         return inventory
 
     def start(self) -> bool:
@@ -102,13 +108,13 @@ class Inventory:
             self.remove()  # it does not count now, and must not later
         return True
 
-    def _check_counts(self, content: InventoryContent, note: ShutdownNote) -> None:
+    def _check_counts(self, content: InventoryContent, notes: DirectoryNotes) -> None:
         """Raise MalformedBytes if the directory was used without the inventory since, StorageError if it is another's.
 
         Consider one changed bit in the directory id of `meta.properties`: by that id the controller would take every
         replica here for one that has lost its records.
         """
-        reason = why_it_does_not_count(content, content.directory_id, note)
+        reason = why_it_does_not_count(content, content.directory_id, notes)
         if reason:
             raise MalformedBytes(self._path, reason)
         if content.directory_id != self._directory_id:
@@ -120,13 +126,19 @@ class Inventory:
 
     def begin(self, entries: Mapping[TopicPartition, LogEntry]) -> None:
         """Rewrite the file, durably. Raises StorageError."""
-        data = encode_whole(self._directory_id, entries)
+        data = encode_whole(self._directory_id, entries, self._broker_epoch)
         self._close()
         write_new_file(self._files, self._path, data)
         self.entries = dict(entries)
         self._byte_count = self._whole_bytes = len(data)
         with contextlib.suppress(OutOfSpace):
             self._opened().reserve(len(data) + APPENDED_BYTES_MAX)
+
+    def register(self, broker_epoch: int) -> None:
+        """Note a registration, before it is noted in `broker-epoch`. Raises StorageError, FlushFailed."""
+        self._broker_epoch = broker_epoch
+        if self._byte_count:
+            self._append(encode_registration(broker_epoch))
 
     def save(self, changes: Mapping[TopicPartition, LogEntry | None]) -> None:
         """Make changes durable, all of them or none; None takes an entry away. Raises StorageError, FlushFailed."""
@@ -194,32 +206,38 @@ class Inventory:
         self._close()
 
 
-class ShutdownNote(NamedTuple):
-    """The content of `.kafka_cleanshutdown`; None if there is none."""
+class DirectoryNotes(NamedTuple):
+    """What other files of a log directory say of the last broker that used it."""
 
     clean: bytes | None
+    """The content of `.kafka_cleanshutdown`; None if there is none."""
     unfinished: bytes | None
     """What is under its temporary name."""
+    broker_epoch: int
+    """That of `broker-epoch`; NO_EPOCH if it is missing or damaged."""
 
     @classmethod
-    def read(cls, files: FileSystem, directory: str) -> ShutdownNote:
+    def read(cls, files: FileSystem, directory: str) -> DirectoryNotes:
         """Of a log directory. Raises StorageError."""
         path = join(directory, CLEAN_SHUTDOWN_NAME)
-        return cls(
-            *(read_whole(files, name) if files.exists(name) else None for name in (path, path + TEMPORARY_SUFFIX))
+        clean, unfinished = (
+            read_whole(files, name) if files.exists(name) else None for name in (path, path + TEMPORARY_SUFFIX)
         )
+        return cls(clean, unfinished, registered_epoch(files, directory))
 
 
-def why_it_does_not_count(content: InventoryContent, directory_id: UUID, note: ShutdownNote) -> str:
+def why_it_does_not_count(content: InventoryContent, directory_id: UUID, notes: DirectoryNotes) -> str:
     """Why an inventory says nothing about its directory; empty if it counts."""
     if content.directory_id != directory_id:
         return f"it is of the log directory {uuid_to_text(content.directory_id)}"
     epoch = content.shutdown_epoch
     ours = None if epoch is None else encode_clean_shutdown(epoch)
-    if note.clean is not None:
-        counts = note.clean == ours
+    if notes.clean is not None:
+        counts = notes.clean == ours
     else:
-        counts = content.is_running or (ours is not None and note.unfinished == ours)
+        counts = content.is_running or (ours is not None and notes.unfinished == ours)
+    if counts and content.broker_epoch < notes.broker_epoch:
+        return f"it is of broker epoch {content.broker_epoch}, and the log directory of {notes.broker_epoch}"
     return "" if counts else "another program has used the log directory since it was written"
 
 

@@ -20,6 +20,7 @@ from kraftlog.broker.log.damage import DamagedLog, DamagedSegment
 from kraftlog.broker.log.epoch_file import read_epochs, write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Known, lost_end, missing_segments
+from kraftlog.broker.log.formats.batch_header import BatchHeader
 from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
 from kraftlog.broker.log.formats.names import (
     DAMAGED_SUFFIX,
@@ -119,6 +120,7 @@ class Loader:
         reason = lost_end(self._known, end_offset)
         if reason:
             raise DamagedLog(self._directory, reason)
+        self._check_last_batch()
         self._settle_epochs(log_start_offset, end_offset)
         high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
         producers = ProducerHistory(self._handles, self._directory)
@@ -216,15 +218,18 @@ class Loader:
 
     def _find_end(self, segment: Segment) -> bool:
         """Find the offset at which the last segment ends; whether its bytes end there."""
-        end_offset, end_position = segment.base_offset, 0
+        end_position = 0
+        last: BatchHeader | None = None
         try:
             for position, header in segment.batches_before(segment.base_offset + RELATIVE_OFFSET_MAX):
-                end_offset, end_position = header.last_offset + 1, position + header.size_bytes
+                last, end_position = header, position + header.size_bytes
                 if self._epochs.latest < header.leader_epoch and self._are_epochs_known:
                     self._epochs.assign(header.leader_epoch, header.base_offset)
         except CorruptLog:
             return False
-        segment.end_offset = end_offset
+        segment.end_offset = segment.base_offset
+        if last is not None:
+            segment.ends_with(last)
         return end_position == segment.size_bytes
 
     # --- segments that may not be flushed -----------------------------------------------------------------------------
@@ -344,6 +349,26 @@ class Loader:
             self._segments.append(Segment.create(self._handles, self._directory, start_offset, self._now_ms))
             self._files.fsync_directory(self._directory)
         return max(start_offset, self._segments[0].base_offset)
+
+    def _check_last_batch(self) -> None:
+        """Raise DamagedLog if the batch at the recovery point is not the one that was flushed.
+
+        Consider a last segment in whose place is one of another partition: it may have as many offsets.
+        """
+        entry, recovery_point = self._known.entry, self._known.recovery_point
+        first_offset = max(self._known.log_start_offset, self._segments[0].base_offset)
+        if entry is None or not entry.last_batch_checksum or recovery_point <= first_offset:
+            return
+        segment = next(found for found in reversed(self._segments) if found.base_offset < recovery_point)
+        place = segment.locate(recovery_point - 1)
+        if place is None or (place.header.last_offset, place.header.crc) != (
+            recovery_point - 1,
+            entry.last_batch_checksum,
+        ):
+            raise DamagedLog(
+                self._directory,
+                f"the batch that ends at offset {recovery_point - 1} is not the one that was flushed there",
+            )
 
     def _save_epochs(self) -> bool:
         """Write the file of epochs if it lacks something: batches below the recovery point are not read for it again.

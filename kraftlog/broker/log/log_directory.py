@@ -328,6 +328,10 @@ class LogDirectory:
         except (StorageError, FlushFailed) as error:
             self.refusal(error)
 
+    def note_registration(self, broker_epoch: int) -> None:
+        """Note a registration with the directory. Raises StorageError, FlushFailed."""
+        self.records.note_registration(broker_epoch)
+
     # --- failing and ending -------------------------------------------------------------------------------------------
 
     def check_online(self) -> None:
@@ -348,8 +352,7 @@ class LogDirectory:
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of a log have changed on the disk: the partition is offline from now on, and nothing else."""
-        topic, partition_id = partition
-        logger.error("a partition is offline", topic=topic, partition=partition_id, reason=str(error))
+        logger.error("a partition is offline", partition=directory_name(partition), reason=str(error))
         self.damaged[partition] = str(error)
         log = self.logs.pop(partition, None)
         if log is not None:

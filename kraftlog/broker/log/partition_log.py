@@ -148,9 +148,10 @@ class PartitionLog:
             for segment, following in pairwise(segments)
             if segment.base_offset < last_base_offset
         )
+        recovery_point, last = self.durability.recovery_point_to_save, self._segments.last
         return LogEntry(
-            topic_id, self.durability.recovery_point_to_save, self.log_start_offset, last_base_offset, closed,
-            self.producers.aborted_checksum(self._segments.last),
+            topic_id, recovery_point, self.log_start_offset, last_base_offset, closed,
+            self.producers.aborted_checksum(last), last.last_checksum if recovery_point == last.end_offset else 0,
         )  # fmt: skip
 
     @property

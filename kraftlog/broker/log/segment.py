@@ -152,7 +152,6 @@ class Segment:
         for header in headers:
             recent[header.base_offset] = self.size_bytes
             self.note(self.size_bytes, header, interval_bytes)
-        self._newest = headers[-1]
         while len(recent) > RECENT_BATCHES:
             recent.popitem(last=False)
 
@@ -170,6 +169,17 @@ class Segment:
         self._bytes_since_entry += size_bytes
         self.size_bytes = position + size_bytes
         self.end_offset = last_offset + 1
+        self._newest = header
+
+    def ends_with(self, header: BatchHeader) -> None:
+        """The last batch was found."""
+        self.end_offset = header.last_offset + 1
+        self._newest = header
+
+    @property
+    def last_checksum(self) -> int:
+        """The CRC of the last batch; 0 if it is not known."""
+        return 0 if self._newest is None else self._newest.crc
 
     def close_indexes(self) -> None:
         """Enter the largest timestamp, and write the indexes, which then have no byte too many. Raises StorageError."""

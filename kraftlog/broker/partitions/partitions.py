@@ -224,9 +224,13 @@ class Partitions:
                 partition.log = self._logs.log_of(partition.name)
                 partition.log.config = config
         except ApiError as error:
-            if str(error) != partition.offline_reason:
+            if str(error) != partition.offline_reason and not self._is_damaged(partition):  # else it has been said
                 logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
+
+    def _is_damaged(self, partition: Partition) -> bool:
+        directory = self._logs.directory_of(partition.name)
+        return directory is not None and partition.name in directory.damaged
 
     def _settle(self, partition: Partition) -> None:
         """Do something about a log that is damaged, or tell the controller where the log is.
@@ -241,7 +245,7 @@ class Partitions:
     def _mend(self, partition: Partition) -> None:
         """Have others serve in the place of a replica whose log is damaged, and copy it anew if that is safe."""
         directory = self._logs.directory_of(partition.name)
-        if directory is None or partition.name not in directory.damaged or directory.offline_reason:
+        if directory is None or not self._is_damaged(partition) or directory.offline_reason:
             return
         step = next_step(
             partition.record,

@@ -24,6 +24,10 @@ class Directory:
     path: str
     directory_id: UUID
     offline_reason: str = ""
+    noted: int = -1
+
+    def note_registration(self, broker_epoch: int) -> None:
+        self.noted = broker_epoch
 
     def fail(self, error: BaseException) -> None:
         self.offline_reason = str(error)

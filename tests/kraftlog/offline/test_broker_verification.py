@@ -317,10 +317,12 @@ def test_epochs_that_go_back_within_a_log_are_damage(tmp_path: Path) -> None:
 
 def test_a_brokers_own_directory_is_verified_with_the_logs_in_it(tmp_path: Path) -> None:
     make(tmp_path / "partitions")
+    (tmp_path / "log").mkdir()  # every broker's directory has it, as a node's
     (tmp_path / "meta.properties").write_bytes((tmp_path / "partitions/meta.properties").read_bytes())
     change(tmp_path / f"partitions/{FIRST}.log", 100)
     damage = [report.file for report in verify_directory(tmp_path) if report.status is FileStatus.DAMAGED]
     assert f"partitions/{FIRST}.log" in damage
+    assert {name.partition("/")[0] for name in damage} == {"partitions"}
 
 
 def test_what_is_neither_a_nodes_directory_nor_a_brokers_is_refused(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
 
     eb0211eb ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
-    fc795970 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,[[0,1000,52000]]]
+    a4da6402 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,3197532415,[[0,1000,52000]]]
     2f1e41aa ["roll","clicks",0,1400,[[1000,1400,20800,3808858755]]]
-    55fc46bf ["at","clicks",0,1420,200,0]
+    97ce2a47 ["at","clicks",0,1420,200,0,0]
     db812610 ["gone","clicks",0]
     e2e1cdf4 ["shutdown",41]
     fbc56cba ["start"]
+    6abe7329 ["epoch",57]
 
 A file begins with a line for each log, and goes on with what has changed since.
 """
@@ -14,6 +15,7 @@ A file begins with a line for each log, and goes on with what has changed since.
 from __future__ import annotations
 
 import json
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -55,6 +57,8 @@ class LogEntry:
     """The flushed segments before that one, without those that end at or below the log start offset."""
     last_aborted_checksum: int = 0
     """Of the segment that is appended to, as `ClosedSegment` has it. It holds after a clean shutdown only."""
+    last_batch_checksum: int = 0
+    """The CRC of the batch that ends at the recovery point; 0 if it is not known."""
 
 
 def entry_below(entry: LogEntry, offset: int) -> LogEntry:
@@ -65,8 +69,9 @@ def entry_below(entry: LogEntry, offset: int) -> LogEntry:
     last_base_offset = max((base for base in bases if base is not None and base < offset), default=None)
     closed = () if last_base_offset is None else tuple(s for s in entry.closed if s.base_offset < last_base_offset)
     return replace(
-        entry, recovery_point=min(entry.recovery_point, offset), last_base_offset=last_base_offset, closed=closed
-    )
+        entry, recovery_point=min(entry.recovery_point, offset), last_base_offset=last_base_offset, closed=closed,
+        last_batch_checksum=entry.last_batch_checksum if entry.recovery_point <= offset else 0,
+    )  # fmt: skip
 
 
 def starting_at(entry: LogEntry, offset: int) -> LogEntry:
@@ -85,7 +90,7 @@ def without_below(entry: LogEntry, base_offset: int) -> LogEntry:
 def starting_over(entry: LogEntry, offset: int) -> LogEntry:
     """The entry of a log that is about to start over at `offset`."""
     recovery_point = min(entry.recovery_point, offset)
-    return replace(entry, recovery_point=recovery_point, log_start_offset=offset, last_base_offset=None, closed=())
+    return LogEntry(entry.topic_id, recovery_point, offset, None)
 
 
 @dataclass(slots=True)
@@ -96,6 +101,8 @@ class InventoryContent:
     entries: dict[TopicPartition, LogEntry] = field(default_factory=dict)
     shutdown_epoch: int | None = None
     """The broker epoch of the last clean shutdown; None if there was none."""
+    broker_epoch: int = -1
+    """The epoch of the last registration with the directory; -1 if there was none."""
     is_running: bool = False
     """Whether the directory was in use when the last line was written."""
     byte_count: int = 0
@@ -111,9 +118,10 @@ def encode_line(fields: list[Any]) -> bytes:
     return f"{crc32c(payload.encode('ascii')):0{_CRC_DIGITS}x} {payload}\n".encode("ascii")
 
 
-def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry]) -> bytes:
+def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry], broker_epoch: int = -1) -> bytes:
     """The lines of a new file, of a directory that is in use."""
-    lines = [encode_line(["inventory", VERSION, uuid_to_text(directory_id)]), encode_line(["start"])]
+    lines = [encode_line(["inventory", VERSION, uuid_to_text(directory_id)]), encode_start()]
+    lines += [encode_registration(broker_epoch)] if broker_epoch >= 0 else []
     lines += [_whole(partition, entry) for partition, entry in sorted(entries.items())]
     return b"".join(lines)
 
@@ -121,6 +129,11 @@ def encode_whole(directory_id: UUID, entries: Mapping[TopicPartition, LogEntry])
 def encode_shutdown(broker_epoch: int) -> bytes:
     """The line that a clean shutdown ends the file with."""
     return encode_line(["shutdown", broker_epoch])
+
+
+def encode_registration(broker_epoch: int) -> bytes:
+    """The line of a registration with the directory."""
+    return encode_line(["epoch", broker_epoch])
 
 
 def encode_start() -> bytes:
@@ -148,8 +161,8 @@ def encode_change(partition: TopicPartition, before: LogEntry | None, after: Log
     return lines
 
 
-def _at(entry: LogEntry) -> tuple[int, int, int]:
-    return entry.recovery_point, entry.log_start_offset, entry.last_aborted_checksum
+def _at(entry: LogEntry) -> tuple[int, int, int, int]:
+    return entry.recovery_point, entry.log_start_offset, entry.last_aborted_checksum, entry.last_batch_checksum
 
 
 def _encode_segments(segments: Iterable[ClosedSegment]) -> list[list[int]]:
@@ -159,7 +172,7 @@ def _encode_segments(segments: Iterable[ClosedSegment]) -> list[list[int]]:
 def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
     return encode_line([
         "log", *partition, uuid_to_text(entry.topic_id), entry.recovery_point, entry.log_start_offset,
-        entry.last_base_offset, entry.last_aborted_checksum, _encode_segments(entry.closed),
+        entry.last_base_offset, entry.last_aborted_checksum, entry.last_batch_checksum, _encode_segments(entry.closed),
     ])  # fmt: skip
 
 
@@ -231,14 +244,16 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
         return InventoryContent(uuid_from_text(values[1]))
     match kind:
         case "log":
-            topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, checksum, closed = values
+            topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, *checksums, closed = values
+            aborted, batch = checksums
             content.entries[TopicPartition(topic, number)] = LogEntry(
                 uuid_from_text(topic_id),
                 recovery_point,
                 log_start_offset,
                 last_base_offset,
                 _segments(closed),
-                checksum,
+                aborted,
+                batch,
             )
         case "roll":
             topic, number, last_base_offset, closed = values
@@ -247,10 +262,11 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
                 entry, last_base_offset=last_base_offset, closed=entry.closed + _segments(closed)
             )
         case "at":
-            topic, number, recovery_point, log_start_offset, checksum = values
+            topic, number, recovery_point, log_start_offset, aborted, batch = values
             entry = content.entries[TopicPartition(topic, number)]
             content.entries[TopicPartition(topic, number)] = replace(
-                entry, recovery_point=recovery_point, log_start_offset=log_start_offset, last_aborted_checksum=checksum,
+                entry, recovery_point=recovery_point, log_start_offset=log_start_offset, last_aborted_checksum=aborted,
+                last_batch_checksum=batch,
                 closed=tuple(segment for segment in entry.closed if segment.end_offset > log_start_offset),
             )  # fmt: skip
         case "gone":
@@ -259,6 +275,8 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
             content.shutdown_epoch, content.is_running = values[0], False
         case "start":
             content.is_running = True
+        case "epoch":
+            content.broker_epoch = operator.index(values[0])
         case _:
             raise ValueError(f"{kind!r} is not known")
     return content

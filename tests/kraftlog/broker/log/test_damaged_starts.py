@@ -186,6 +186,20 @@ def test_db89_a_bit_in_a_log_start_offset_deletes_nothing_and_is_named(how: str)
 
 
 @pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize("first_offset", [6, 9])
+def test_db89_a_last_segment_in_whose_place_is_another_one_is_damage(how: str, first_offset: int) -> None:
+    """It ends where the log did, or behind; the one of another partition has other batches."""
+    broker = Broker()
+    broker.end(how)
+    other = bytearray(batch(1, key=b"elsewhere"))
+    other[:8] = first_offset.to_bytes(8, "big")
+    write_new_file(broker.files, segment(6), bytes(other))
+    assert broker.start() is Finding.DAMAGED
+    assert "the batch that ends at offset 6 is not the one that was flushed there" in broker.reason
+    assert read_whole(broker.files, segment(6)) == other
+
+
+@pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("name", [STARTS, RECOVERY_POINTS])
 @pytest.mark.parametrize("offset", [0, 2, 9000])
 def test_db89_a_start_writes_the_checkpoints_as_the_inventory_has_them(how: str, name: str, offset: int) -> None:

@@ -32,6 +32,7 @@ from kraftlog.broker.log.formats.inventory import (
     without_below,
 )
 from kraftlog.broker.log.inventory import APPENDED_BYTES_MAX, Inventory, decode_clean_shutdown, encode_clean_shutdown
+from kraftlog.broker.log.registered_epoch import note_registration
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.builders import CLICKS, DIRECTORY_ID, TOPIC_ID
@@ -70,11 +71,11 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
     for text in (lines.__doc__ or "", page):
         examples = re.findall(r"^ *([0-9a-f]{8} \[.*\])$", text, re.MULTILINE)
         assert [line.split('"')[1] for line in examples] == [
-            "inventory", "log", "roll", "at", "gone", "shutdown", "start",
+            "inventory", "log", "roll", "at", "gone", "shutdown", "start", "epoch",
         ]  # fmt: skip
         content = decode_inventory("".join(f"{line}\n" for line in examples).encode(), "example")
         assert content.entries == {}
-        assert (content.shutdown_epoch, content.is_running) == (41, True)
+        assert (content.shutdown_epoch, content.is_running, content.broker_epoch) == (41, True, 57)
         before_it_goes = decode_inventory("".join(f"{line}\n" for line in examples[:4]).encode(), "example")
         assert before_it_goes.entries == {
             CLICKS: LogEntry(
@@ -92,6 +93,8 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         (EMPTY, None, ["gone"]),
         (EMPTY, replace(EMPTY, recovery_point=40), ["at"]),
         (EMPTY, replace(EMPTY, last_aborted_checksum=7), ["at"]),
+        (EMPTY, replace(EMPTY, last_batch_checksum=7), ["at"]),
+        (replace(ENTRY, last_batch_checksum=7), entry_below(replace(ENTRY, last_batch_checksum=7), 310), ["at"]),
         (EMPTY, replace(EMPTY, last_base_offset=100, closed=SEGMENTS[:1]), ["roll"]),
         (EMPTY, replace(EMPTY, recovery_point=120, last_base_offset=100, closed=SEGMENTS[:1]), ["roll", "at"]),
         (ENTRY, replace(ENTRY, topic_id=UUID(int=3)), ["log"]),
@@ -140,9 +143,10 @@ def test_what_is_true_of_a_log_while_it_is_cut() -> None:
     [
         encode_line(["grown", "clicks", 0]),
         encode_line(["roll", "clicks", 0, 100, []]),  # of a log that it does not have
-        encode_line(["at", "clicks", 0, 1, 2]),
-        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, 0, []]),
-        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, 0, [[1]]]),
+        encode_line(["at", "clicks", 0, 1, 2, 3]),
+        encode_line(["epoch", "57"]),
+        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, 0, 0, []]),
+        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, 0, 0, [[1]]]),
     ],
 )
 def test_a_line_that_has_its_checksum_and_no_meaning_is_refused(line: bytes) -> None:
@@ -378,6 +382,35 @@ def test_db89_it_does_not_count_when_a_stock_kafka_was_there_after_a_kill(epoch:
     files.end_process()
     write_new_file(files, CLEAN, encode_clean_shutdown(epoch))
     assert entries_in(files) == {}
+
+
+def test_db89_one_that_is_older_than_the_last_registration_does_not_count() -> None:
+    """Consider an older copy: it would have the log begin where it did then."""
+    files, inventory = made({CLICKS: ENTRY})
+    inventory.register(40)
+    older = read_whole(files, PATH)
+    inventory.register(57)
+    note_registration(files, "data", 57)
+    files.end_process()
+    assert entries_in(files) == {CLICKS: ENTRY}
+    write_new_file(files, PATH, older)
+    assert entries_in(files) == {}
+
+
+def test_db89_a_registration_is_in_the_inventory_that_is_rewritten() -> None:
+    files, inventory = made({CLICKS: ENTRY})
+    inventory.register(57)
+    note_registration(files, "data", 57)
+    for _ in range(2):
+        inventory.begin({CLICKS: ENTRY})
+        files.end_process()
+        inventory = Inventory.read(files, "data", DIRECTORY_ID)
+        assert inventory.entries == {CLICKS: ENTRY}
+    files.remove(PATH)
+    inventory = Inventory.read(files, "data", DIRECTORY_ID)
+    inventory.begin({CLICKS: ENTRY})
+    files.end_process()
+    assert entries_in(files) == {CLICKS: ENTRY}, "one that was rebuilt is not older"
 
 
 def test_one_of_another_directory_is_refused() -> None:
