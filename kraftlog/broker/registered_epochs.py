@@ -89,13 +89,14 @@ class RegisteredEpochs:
         it cannot be written is offline.
         """
         self.say_older(older_log_dirs)
-        self._note_in_inventories(broker_epoch)
+        self.note_in_inventories(broker_epoch)
         failed: list[tuple[EpochDirectory, StorageError | FlushFailed]] = []
         await awaited(partial(self._runtime.run_on_disk, lambda: failed.extend(self.write(broker_epoch))))
         for directory, error in failed:
             directory.fail(error)
 
-    def _note_in_inventories(self, broker_epoch: int) -> None:
+    def note_in_inventories(self, broker_epoch: int) -> None:
+        """Have each inventory know of a registration, before `write`: one that does not is an older copy."""
         for directory in self.directories:
             try:
                 if not directory.offline_reason:

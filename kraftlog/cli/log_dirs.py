@@ -84,7 +84,7 @@ def accept_loss(
     else:
         note(
             "Nothing was changed. With --execute the log goes on without what is lost, this replica leads, and all"
-            f" other replicas cut what is not below {report.log_end_offset}. Before that, put the files back if you can;"
-            " if a broker with another replica is up, `kraftlog elect --type unclean --topic"
+            f" other replicas cut what is not below {report.log_end_offset}. Before that, put the files back if you"
+            " can; if a broker with another replica is up, `kraftlog elect --type unclean --topic"
             f" {named.topic} --partition {named.partition_id}` has that one lead instead."
         )

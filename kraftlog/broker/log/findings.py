@@ -64,6 +64,15 @@ class Known:
         return found
 
     @property
+    def snapshot_checksums(self) -> dict[int, int]:
+        """By offset, the CRCs of snapshots of producers; only those that are known."""
+        if self.entry is None:
+            return {}
+        found = {segment.end_offset: segment.snapshot_checksum for segment in self.entry.closed}
+        found[self.entry.recovery_point] = self.entry.last_snapshot_checksum or found.get(self.entry.recovery_point, 0)
+        return {offset: checksum for offset, checksum in found.items() if checksum}
+
+    @property
     def starts_over(self) -> bool:
         """Whether the log was starting over: then its files may be any of those before and after."""
         return self.entry is not None and self.entry.last_base_offset is None
@@ -95,7 +104,7 @@ def missing_segments(entry: LogEntry, segments: Mapping[int, int]) -> str:
     """Which segment is missing, or not of the size that the inventory has; empty if none is. It costs no reading."""
     if entry.last_base_offset is None:
         return ""
-    for base_offset, end_offset, byte_count, _ in entry.closed:
+    for base_offset, end_offset, byte_count, *_ in entry.closed:
         found_bytes = segments.get(base_offset)
         if found_bytes is None:
             return f"the segment with offsets {base_offset} to {end_offset - 1} is missing"

@@ -123,7 +123,7 @@ class Loader:
         self._check_last_batch()
         self._settle_epochs(log_start_offset, end_offset)
         high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
-        producers = ProducerHistory(self._handles, self._directory)
+        producers = ProducerHistory(self._handles, self._directory, self._known.snapshot_checksums)
         producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
         producers.sync()
         return LoadedLog(

@@ -143,7 +143,11 @@ class PartitionLog:
         segments = self._segments.from_offset(self.log_start_offset)
         closed = tuple(
             ClosedSegment(
-                segment.base_offset, following.base_offset, segment.size_bytes, self.producers.aborted_checksum(segment)
+                segment.base_offset,
+                following.base_offset,
+                segment.size_bytes,
+                self.producers.aborted_checksum(segment),
+                self.producers.snapshot_checksum(following.base_offset),
             )
             for segment, following in pairwise(segments)
             if segment.base_offset < last_base_offset
@@ -152,6 +156,7 @@ class PartitionLog:
         return LogEntry(
             topic_id, recovery_point, self.log_start_offset, last_base_offset, closed,
             self.producers.aborted_checksum(last), last.last_checksum if recovery_point == last.end_offset else 0,
+            self.producers.snapshot_checksum(recovery_point),
         )  # fmt: skip
 
     @property

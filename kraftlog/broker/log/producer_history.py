@@ -23,7 +23,7 @@ from kraftlog.broker.log.formats.names import (
     file_name,
     offset_in_name,
 )
-from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot, encode_snapshot
+from kraftlog.broker.log.formats.producer_snapshot import checksum_in, decode_snapshot, encode_snapshot
 from kraftlog.broker.log.producer_states import EndMarker, ProducerStates
 from kraftlog.broker.log.segment import BatchPlace, Segment
 from kraftlog.kafka.control_records import EndTxnMarker
@@ -38,8 +38,10 @@ logger = structlog.get_logger(__name__)
 class ProducerHistory:
     """The producers of one log, their snapshots, and its segments' indexes of aborted transactions."""
 
-    def __init__(self, handles: FileHandles, directory: str) -> None:
+    def __init__(self, handles: FileHandles, directory: str, snapshot_checksums: Mapping[int, int]) -> None:
+        """`snapshot_checksums`: by offset, the CRCs that are known of snapshots."""
         self.states = ProducerStates()
+        self._snapshot_checksums = dict(snapshot_checksums)
         self._handles = handles
         self._directory = directory
         self._snapshots: list[int] = []
@@ -84,7 +86,8 @@ class ProducerHistory:
             if first_offset <= offset <= limit:
                 path = self._path_of(offset)
                 try:
-                    states.load(decode_snapshot(read_whole(self._handles.files, path), path), self._latest_ms)
+                    data = read_whole(self._handles.files, path)
+                    states.load(decode_snapshot(data, path, self._snapshot_checksums.get(offset)), self._latest_ms)
                 except MalformedBytes as error:
                     logger.warning("a snapshot of producers is not used", reason=str(error))
                     self._remove(offset)
@@ -182,11 +185,13 @@ class ProducerHistory:
         path = self._path_of(offset)
         with contextlib.suppress(OutOfSpace):
             try:
-                self._handles.create(path).write_at(0, encode_snapshot(self.states.to_entries()))
+                data = encode_snapshot(self.states.to_entries())
+                self._handles.create(path).write_at(0, data)
             except OutOfSpace:
                 self._handles.remove(path)
                 raise
             self._snapshots.append(offset)
+            self._snapshot_checksums[offset] = checksum_in(data)
             self.unflushed.add(path)
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -256,8 +261,13 @@ class ProducerHistory:
         exists = self._handles.files.exists
         self.unflushed = {path for path in self.unflushed if exists(path)}
 
+    def snapshot_checksum(self, offset: int) -> int:
+        """The CRC in the snapshot at an offset; 0 if it is not known, or there is none."""
+        return self._snapshot_checksums.get(offset, 0)
+
     def _remove(self, offset: int) -> None:
         self._snapshots.remove(offset)
+        self._snapshot_checksums.pop(offset, None)
         path = self._path_of(offset)
         self.unflushed.discard(path)
         self._handles.remove(path)

@@ -117,6 +117,7 @@ class Membership:
             return
         if result.register_broker.older_log_dirs:
             self._member.marks.hit("an older copy of a disk was found")
+        self._epochs.note_in_inventories(result.register_broker.broker_epoch)
         for directory, error in self._epochs.write(result.register_broker.broker_epoch):
             directory.fail(error)
         self.epoch = result.register_broker.broker_epoch

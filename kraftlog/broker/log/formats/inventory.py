@@ -1,9 +1,9 @@
 """The lines of a log directory's inventory, each with a checksum of its own (docs/formats/partition-log.md).
 
     eb0211eb ["inventory",1,"k7YOaIvkT7ur2JHm0pDEUQ"]
-    a4da6402 ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,3197532415,[[0,1000,52000]]]
-    2f1e41aa ["roll","clicks",0,1400,[[1000,1400,20800,3808858755]]]
-    97ce2a47 ["at","clicks",0,1420,200,0,0]
+    e214f82e ["log","clicks",0,"MkTRi9xBQ0SR0lyFXJwFhA",1180,0,1000,0,3197532415,0,[[0,1000,52000]]]
+    c3ccdd07 ["roll","clicks",0,1400,[[1000,1400,20800,3808858755,719885386]]]
+    62c55901 ["at","clicks",0,1420,200,0,0,0]
     db812610 ["gone","clicks",0]
     e2e1cdf4 ["shutdown",41]
     fbc56cba ["start"]
@@ -41,6 +41,8 @@ class ClosedSegment(NamedTuple):
     """The size of its `.log`."""
     aborted_checksum: int = 0
     """CRC-32C of its index of aborted transactions, which has no checksum of its own; 0 if there is none."""
+    snapshot_checksum: int = 0
+    """The CRC in the snapshot of producers at its end; 0 if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ class LogEntry:
     """Of the segment that is appended to, as `ClosedSegment` has it. It holds after a clean shutdown only."""
     last_batch_checksum: int = 0
     """The CRC of the batch that ends at the recovery point; 0 if it is not known."""
+    last_snapshot_checksum: int = 0
+    """The CRC in the snapshot of producers at the recovery point; 0 if it is not known."""
 
 
 def entry_below(entry: LogEntry, offset: int) -> LogEntry:
@@ -71,6 +75,7 @@ def entry_below(entry: LogEntry, offset: int) -> LogEntry:
     return replace(
         entry, recovery_point=min(entry.recovery_point, offset), last_base_offset=last_base_offset, closed=closed,
         last_batch_checksum=entry.last_batch_checksum if entry.recovery_point <= offset else 0,
+        last_snapshot_checksum=entry.last_snapshot_checksum if entry.recovery_point <= offset else 0,
     )  # fmt: skip
 
 
@@ -161,18 +166,26 @@ def encode_change(partition: TopicPartition, before: LogEntry | None, after: Log
     return lines
 
 
-def _at(entry: LogEntry) -> tuple[int, int, int, int]:
-    return entry.recovery_point, entry.log_start_offset, entry.last_aborted_checksum, entry.last_batch_checksum
+def _at(entry: LogEntry) -> tuple[int, ...]:
+    return (entry.recovery_point, entry.log_start_offset, *_checksums(entry))
+
+
+def _checksums(entry: LogEntry) -> tuple[int, int, int]:
+    return entry.last_aborted_checksum, entry.last_batch_checksum, entry.last_snapshot_checksum
 
 
 def _encode_segments(segments: Iterable[ClosedSegment]) -> list[list[int]]:
-    return [list(segment if segment.aborted_checksum else segment[:-1]) for segment in segments]
+    """Each without checksums that are not known, or of what is not there."""
+    return [
+        list(segment if segment.snapshot_checksum else segment[: 4 if segment.aborted_checksum else 3])
+        for segment in segments
+    ]
 
 
 def _whole(partition: TopicPartition, entry: LogEntry) -> bytes:
     return encode_line([
         "log", *partition, uuid_to_text(entry.topic_id), entry.recovery_point, entry.log_start_offset,
-        entry.last_base_offset, entry.last_aborted_checksum, entry.last_batch_checksum, _encode_segments(entry.closed),
+        entry.last_base_offset, *_checksums(entry), _encode_segments(entry.closed),
     ])  # fmt: skip
 
 
@@ -245,7 +258,7 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
     match kind:
         case "log":
             topic, number, topic_id, recovery_point, log_start_offset, last_base_offset, *checksums, closed = values
-            aborted, batch = checksums
+            aborted, batch, snapshot = checksums
             content.entries[TopicPartition(topic, number)] = LogEntry(
                 uuid_from_text(topic_id),
                 recovery_point,
@@ -254,6 +267,7 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
                 _segments(closed),
                 aborted,
                 batch,
+                snapshot,
             )
         case "roll":
             topic, number, last_base_offset, closed = values
@@ -262,11 +276,11 @@ def _take(content: InventoryContent | None, fields: list[Any]) -> InventoryConte
                 entry, last_base_offset=last_base_offset, closed=entry.closed + _segments(closed)
             )
         case "at":
-            topic, number, recovery_point, log_start_offset, aborted, batch = values
+            topic, number, recovery_point, log_start_offset, aborted, batch, snapshot = values
             entry = content.entries[TopicPartition(topic, number)]
             content.entries[TopicPartition(topic, number)] = replace(
                 entry, recovery_point=recovery_point, log_start_offset=log_start_offset, last_aborted_checksum=aborted,
-                last_batch_checksum=batch,
+                last_batch_checksum=batch, last_snapshot_checksum=snapshot,
                 closed=tuple(segment for segment in entry.closed if segment.end_offset > log_start_offset),
             )  # fmt: skip
         case "gone":

@@ -43,8 +43,16 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     return _HEAD.pack(VERSION, crc32c(body)) + body
 
 
-def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
-    """The entries of a snapshot. Raises MalformedBytes: then an older one is to be used."""
+def checksum_in(data: bytes) -> int:
+    """The CRC that a whole snapshot has in it."""
+    return int(_HEAD.unpack_from(data)[1])
+
+
+def decode_snapshot(data: bytes, path: str, known_crc: int | None = None) -> list[ProducerEntry]:
+    """The entries of a snapshot. Raises MalformedBytes: then an older one is to be used.
+
+    `known_crc`: the CRC that it has if it is the snapshot that was written there; None if that is not known.
+    """
     if len(data) < _HEAD.size + _COUNT.size:
         raise MalformedBytes(path, f"it has {len(data)} bytes only")
     version, crc = _HEAD.unpack_from(data)
@@ -53,6 +61,10 @@ def decode_snapshot(data: bytes, path: str) -> list[ProducerEntry]:
         raise MalformedBytes(path, f"its version is {version}; only {VERSION} is known")
     if crc != crc32c(body):
         raise MalformedBytes(path, f"its CRC is {crc:#010x}, that of its bytes {crc32c(body):#010x}")
+    if known_crc not in (None, crc):
+        raise MalformedBytes(
+            path, f"its CRC is {crc:#010x}, that of the snapshot that was written was {known_crc:#010x}"
+        )
     (count,) = _COUNT.unpack_from(body)
     entries = body[_COUNT.size :]
     if len(entries) != count * _ENTRY.size:

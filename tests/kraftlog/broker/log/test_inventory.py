@@ -80,7 +80,7 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         assert before_it_goes.entries == {
             CLICKS: LogEntry(
                 uuid_from_text("MkTRi9xBQ0SR0lyFXJwFhA"), 1420, 200, 1400,
-                (ClosedSegment(0, 1000, 52000), ClosedSegment(1000, 1400, 20800, 3808858755)),
+                (ClosedSegment(0, 1000, 52000), ClosedSegment(1000, 1400, 20800, 3808858755, 719885386)),
             )
         }  # fmt: skip
 
@@ -94,6 +94,8 @@ def test_the_examples_of_docstring_and_page_are_right() -> None:
         (EMPTY, replace(EMPTY, recovery_point=40), ["at"]),
         (EMPTY, replace(EMPTY, last_aborted_checksum=7), ["at"]),
         (EMPTY, replace(EMPTY, last_batch_checksum=7), ["at"]),
+        (EMPTY, replace(EMPTY, last_snapshot_checksum=7), ["at"]),
+        (ENTRY, replace(ENTRY, closed=(*SEGMENTS, ClosedSegment(300, 400, 1, 0, 8))), ["roll"]),
         (replace(ENTRY, last_batch_checksum=7), entry_below(replace(ENTRY, last_batch_checksum=7), 310), ["at"]),
         (EMPTY, replace(EMPTY, last_base_offset=100, closed=SEGMENTS[:1]), ["roll"]),
         (EMPTY, replace(EMPTY, recovery_point=120, last_base_offset=100, closed=SEGMENTS[:1]), ["roll", "at"]),
@@ -143,10 +145,10 @@ def test_what_is_true_of_a_log_while_it_is_cut() -> None:
     [
         encode_line(["grown", "clicks", 0]),
         encode_line(["roll", "clicks", 0, 100, []]),  # of a log that it does not have
-        encode_line(["at", "clicks", 0, 1, 2, 3]),
+        encode_line(["at", "clicks", 0, 1, 2, 3, 4]),
         encode_line(["epoch", "57"]),
-        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, 0, 0, []]),
-        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, 0, 0, [[1]]]),
+        encode_line(["log", "clicks", 0, "no id", 0, 0, 0, 0, 0, 0, []]),
+        encode_line(["log", "clicks", 0, "MkTRi9xBQ0SR0lyFXJwFhA", 0, 0, 0, 0, 0, 0, [[1]]]),
     ],
 )
 def test_a_line_that_has_its_checksum_and_no_meaning_is_refused(line: bytes) -> None:

@@ -8,7 +8,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
-from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME
+from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME, INVENTORY_NAME
 from kraftlog.broker.log.formats.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
@@ -87,6 +87,23 @@ def test_db75_a_snapshot_has_five_batches_of_a_producer_the_last_one_with_the_op
     }
 
 
+@pytest.mark.parametrize("how", ["shut down", "killed after a roll"])
+def test_db89_a_snapshot_in_whose_place_is_another_one_is_not_used(how: str) -> None:
+    """It is whole, and of other producers: its CRC is not the one that the inventory has."""
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    append(log_in(directory), produced(7, 0, 5, attributes=TRANSACTIONAL))
+    ended(directory, how)
+    files.end_process()
+    other = encode_snapshot([ProducerEntry(8, 0, 4, 4, 4, NOW_MS, -1, -1)])
+    write_new_file(files, f"data/clicks-0/{5:020d}.snapshot", other)
+    log = open_log(files)
+    assert log.producers.states.state_of(8) is None
+    assert log.append_as_leader(produced(7, 0, 5, attributes=TRANSACTIONAL), 0, NOW_MS).is_duplicate
+    log.advance_high_watermark(5)
+    assert log.last_stable_offset == 0
+
+
 def test_db71_batches_of_an_older_epoch_are_in_no_snapshot() -> None:
     files = MemoryFileSystem()
     directory = open_directory(files)
@@ -107,6 +124,7 @@ def test_db75_a_snapshot_of_the_version_before_is_read_as_it_is() -> None:
     directory.close(broker_epoch=1)
     before = [ProducerEntry(7, 0, 2, 2, 0, NOW_MS - 5, -1, -1), ProducerEntry(8, 4, -1, -1, 0, -1, 3, -1)]
     write_new_file(files, f"data/clicks-0/{3:020d}.snapshot", encode_snapshot(before))
+    files.remove(f"data/{INVENTORY_NAME}")  # that version has none
     files.end_process()
     states = open_log(files).producers.states
     known, of_a_marker = states.state_of(7), states.state_of(8)
