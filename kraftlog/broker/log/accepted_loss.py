@@ -141,6 +141,8 @@ class DamagedFiles:
         for base_offset in self.base_offsets:
             if base_offset in self._set_aside or self._has_invalid_bytes(base_offset):
                 self._mend_segment(base_offset)
+            else:
+                self._handles.get(self._path(base_offset)).fsync()  # a killed broker may not have flushed it
 
     def _has_invalid_bytes(self, base_offset: int) -> bool:
         scan = SegmentScan(self._files, self._path(base_offset), base_offset)

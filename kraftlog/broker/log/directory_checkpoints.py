@@ -74,6 +74,12 @@ class DirectoryCheckpoints:
         if self.high_watermarks.get(partition, 0) > offset:
             self.save_high_watermarks(self.high_watermarks | {partition: offset})
 
+    def accepted(self, partition: TopicPartition, log_start_offset: int, recovery_point: int) -> None:
+        """A damaged log goes on with what is left of it, of which all below the recovery point is flushed."""
+        self.save_recovery_points(self.recovery_points | {partition: recovery_point})
+        self.lower(partition, max(log_start_offset, recovery_point))
+        self.save_log_start(partition, log_start_offset)
+
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """A log starts there."""
         if self.log_starts.get(partition, 0) != offset:

@@ -325,19 +325,23 @@ class DirectoryRecords:
         except OutOfSpace as error:
             logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
 
-    def accepted(self, partition: TopicPartition, end_offset: int, *, is_empty: bool) -> int:
-        """A damaged log goes on with what it has, up to `end_offset`; returns where it starts.
+    def accepted(self, partition: TopicPartition, end_offset: int, last_base_offset: int | None) -> Known:
+        """A damaged log goes on with what it has, up to `end_offset`; returns what is known of it then.
 
-        An empty one starts at its end: no offset is given out twice.
+        `last_base_offset`: of the last segment, before which all is flushed. Else a start after a crash would take what
+        is lost between two segments for what that crash has taken, and would remove the segments behind it. None if
+        there is no segment: an empty log starts at its end, so that no offset is given out twice.
         """
         self._disputed.pop(partition, None)
         entry = self._inventory.entries.get(partition)
         if partition not in self.topic_ids and entry is not None:
             self.write_topic_id(partition, entry.topic_id)
         start_offset = self._checkpoints.log_starts.get(partition, 0) if entry is None else entry.log_start_offset
-        start_offset = end_offset if is_empty else min(start_offset, end_offset)
-        self.about_to_start_over(partition, start_offset)
-        return start_offset
+        start_offset = end_offset if last_base_offset is None else min(start_offset, end_offset)
+        recovery_point = start_offset if last_base_offset is None else last_base_offset
+        self._lower(partition, lambda entry: replace(starting_over(entry, start_offset), recovery_point=recovery_point))
+        self._checkpoints.accepted(partition, start_offset, recovery_point)
+        return Known(recovery_point=recovery_point, log_start_offset=start_offset)
 
     def forget_checkpoints(self, partition: TopicPartition) -> None:
         """The log is gone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -26,7 +27,9 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
+    header_of,
 )
+from tests.kraftlog.broker.log.test_crashes import kill_after
 
 NEW_ID = UUID(int=99)
 CONFIG = PartitionLogConfig(segment_bytes=160, index_interval_bytes=0, retention_bytes=300)
@@ -165,6 +168,28 @@ def test_db89_a_segment_that_is_put_back_makes_the_log_sound(how: str) -> None:
     write_new_file(broker.files, segment(2), data)
     assert broker.start() is Finding.SOUND
     assert all_batches(broker.found()) == broker.before
+
+
+@pytest.mark.parametrize("keeps_inventory", [True, False])
+@pytest.mark.parametrize("loses_power", [False, True])
+@pytest.mark.parametrize("operations", range(40))
+def test_db88_what_is_behind_an_accepted_loss_stays_when_that_is_killed(
+    operations: int, loses_power: bool, keeps_inventory: bool
+) -> None:
+    """The start after that must not take the offsets that are missing for what a crash has taken from the log's end."""
+    broker = Broker()
+    broker.end("kill")
+    broker.files.remove(segment(2))
+    broker.files.fsync_directory("a/clicks-0")
+    kept = [data for data in broker.before if header_of(data).base_offset not in (2, 3)]
+    assert broker.start() is Finding.DAMAGED
+    accept = partial(broker.manager.accept_loss, CLICKS, CONFIG)
+    kill_after(broker.files, operations, accept, loses_power=loses_power)
+    if not keeps_inventory:  # an older version does not know it
+        broker.files.remove(INVENTORY)
+    if broker.start() is Finding.DAMAGED:
+        broker.manager.accept_loss(CLICKS, CONFIG)
+    assert all_batches(broker.found()) == kept
 
 
 @pytest.mark.parametrize("how", ENDS)
