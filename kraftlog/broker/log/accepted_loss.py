@@ -8,6 +8,7 @@ Offsets that are lost stay empty: they are not given out again, but behind the e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, count
 from typing import Final, NamedTuple
 
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
@@ -169,10 +170,15 @@ class DamagedFiles:
             self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
         self._files.rename(path + TEMPORARY_SUFFIX, path)
         self._files.fsync_directory(self._directory)
-        self._files.rename(path + DAMAGED_SUFFIX, path + LOST_SUFFIX)
+        self._files.rename(path + DAMAGED_SUFFIX, self._free_name(path))
         self._files.fsync_directory(self._directory)
         self._set_aside.discard(base_offset)
         self._whole.add(base_offset)
+
+    def _free_name(self, path: str) -> str:
+        """The name under which a segment is kept; an earlier loss may have left one as well."""
+        names = chain((path + LOST_SUFFIX,), (f"{path}.{number}{LOST_SUFFIX}" for number in count(2)))
+        return next(name for name in names if not self._files.exists(name))
 
     def _copy_valid(self, base_offset: int, path: str) -> None:
         if self._files.exists(path):

@@ -31,6 +31,7 @@ class DirectoryCheckpoints:
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
         """What of each log is committed."""
+        self._outdated: set[str] = set()  # names of files with lines of logs that are gone
         self._files = files
         self._directory = directory
 
@@ -59,11 +60,18 @@ class DirectoryCheckpoints:
         return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
 
     def forget(self, partition: TopicPartition) -> None:
-        """Remove what is known of a partition that is not there, or no longer is."""
+        """Remove what is known of a partition that is not there, or no longer is.
+
+        A line with 0 says what no line says: it goes when the file is written again.
+        """
         if self.recovery_points.get(partition, 0):
             self.save_recovery_points(_without(self.recovery_points, partition))
+        elif self.recovery_points.pop(partition, None) is not None:
+            self._outdated.add(RECOVERY_POINTS_NAME)
         if self.log_starts.get(partition, 0):
             self.save_log_starts(_without(self.log_starts, partition))
+        elif self.log_starts.pop(partition, None) is not None:
+            self._outdated.add(LOG_STARTS_NAME)
         if self.high_watermarks.get(partition, 0):
             self.save_high_watermarks(_without(self.high_watermarks, partition))
 
@@ -87,13 +95,13 @@ class DirectoryCheckpoints:
 
     def save_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file, if it changes."""
-        if offsets != self.recovery_points:
+        if offsets != self.recovery_points or RECOVERY_POINTS_NAME in self._outdated:
             self._write(RECOVERY_POINTS_NAME, offsets)
             self.recovery_points = dict(offsets)
 
     def save_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file, if it changes."""
-        if offsets != self.log_starts:
+        if offsets != self.log_starts or LOG_STARTS_NAME in self._outdated:
             self._write(LOG_STARTS_NAME, offsets)
             self.log_starts = dict(offsets)
 
@@ -105,6 +113,7 @@ class DirectoryCheckpoints:
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_new_file(self._files, join(self._directory, name), encode_offsets(offsets))
+        self._outdated.discard(name)
 
 
 def _without(offsets: Offsets, partition: TopicPartition) -> Offsets:

@@ -19,7 +19,7 @@ from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.damage import DamagedLog
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
-from kraftlog.broker.log.findings import Known, missing_segments
+from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata, encode_partition_metadata
 from kraftlog.broker.log.formats.inventory import LogEntry, entry_below, starting_at, starting_over, without_below
 from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, PARTITION_METADATA_NAME, directory_name
@@ -166,11 +166,13 @@ class DirectoryRecords:
         else:
             logger.warning("a log's topic id is written again", path=path, topic_id=uuid_to_text(topic_id))
 
-    def settle_dispute(self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None) -> None:
+    def settle_dispute(
+        self, partition: TopicPartition, topic_id: UUID, segments: Mapping[int, int] | None, end_offset: int
+    ) -> None:
         """Decide between the topic ids of a log's file and of the inventory by the one that the metadata has.
 
-        `segments`: by base offset, the bytes of the log's segments; None if the log is known to be damaged. Raises
-        DamagedLog.
+        `segments`: by base offset, the bytes of the log's segments; None if the log is known to be damaged.
+        `end_offset`: where it ends. Raises DamagedLog.
         """
         entry = self._disputed.pop(partition, None)
         if entry is None:
@@ -179,7 +181,10 @@ class DirectoryRecords:
             return
         if entry.topic_id == topic_id:
             self.write_topic_id(partition, topic_id)  # first: a damaged log is no stray, either
-            reason = "" if segments is None else missing_segments(entry, segments)
+            if segments is None:
+                return
+            known = Known(recovery_point=entry.recovery_point, entry=entry)
+            reason = missing_segments(entry, segments) or lost_end(known, end_offset)
             if reason:
                 raise DamagedLog(join(self._path, directory_name(partition)), reason)
 

@@ -162,9 +162,10 @@ class LogDirectory:
         kept = {}
         for partition, offset in self.records.high_watermarks.items():
             log = self.logs.get(partition)
-            if log is not None:
-                kept[partition] = min(offset, log.log_end_offset)
-        self.records.save_high_watermarks(kept)
+            if log is not None or partition in self.damaged:
+                kept[partition] = offset if log is None else min(offset, log.log_end_offset)
+        with contextlib.suppress(OutOfSpace):  # nor is there room for other records, and then for a checkpoint
+            self.records.save_high_watermarks(kept)
 
     def _load_one(
         self,
@@ -375,7 +376,7 @@ class LogDirectory:
         segments = None if log is None else log.segment_bytes
         try:
             if topic_id is not None:
-                self.records.settle_dispute(partition, topic_id, segments)
+                self.records.settle_dispute(partition, topic_id, segments, 0 if log is None else log.log_end_offset)
         except DamagedLog as error:
             self._damaged_at_start.add(partition)
             self.partition_damaged(partition, error)
@@ -404,6 +405,7 @@ class LogDirectory:
         if self.records.entry(partition) is not None:
             try:
                 self.records.about_to_go(partition)
+                self.forget(partition)
             except (StorageError, FlushFailed) as error:
                 raise self.refusal(error) from error
 
