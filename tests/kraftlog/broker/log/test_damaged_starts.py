@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,12 +13,10 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.checkpoints import encode_partition_metadata
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.partition_log import PartitionLog
-from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     CLUSTER_ID,
@@ -29,9 +26,7 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
-    header_of,
 )
-from tests.kraftlog.broker.log.test_crashes import kill_after
 
 NEW_ID = UUID(int=99)
 CONFIG = PartitionLogConfig(segment_bytes=160, index_interval_bytes=0, retention_bytes=300)
@@ -170,28 +165,6 @@ def test_db89_a_segment_that_is_put_back_makes_the_log_sound(how: str) -> None:
     write_new_file(broker.files, segment(2), data)
     assert broker.start() is Finding.SOUND
     assert all_batches(broker.found()) == broker.before
-
-
-@pytest.mark.parametrize("keeps_inventory", [True, False])
-@pytest.mark.parametrize("loses_power", [False, True])
-@pytest.mark.parametrize("operations", range(40))
-def test_db88_what_is_behind_an_accepted_loss_stays_when_that_is_killed(
-    operations: int, loses_power: bool, keeps_inventory: bool
-) -> None:
-    """The start after that must not take the offsets that are missing for what a crash has taken from the log's end."""
-    broker = Broker()
-    broker.end("kill")
-    broker.files.remove(segment(2))
-    broker.files.fsync_directory("a/clicks-0")
-    kept = [data for data in broker.before if header_of(data).base_offset not in (2, 3)]
-    assert broker.start() is Finding.DAMAGED
-    accept = partial(broker.manager.accept_loss, CLICKS, CONFIG)
-    kill_after(broker.files, operations, accept, loses_power=loses_power)
-    if not keeps_inventory:  # an older version does not know it
-        broker.files.remove(INVENTORY)
-    if broker.start() is Finding.DAMAGED:
-        broker.manager.accept_loss(CLICKS, CONFIG)
-    assert all_batches(broker.found()) == kept
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -472,66 +445,3 @@ def test_db89_retention_and_cuts_and_new_starts_are_no_damage(how: str) -> None:
     broker.end(how)
     assert broker.start() is Finding.SOUND
     assert (broker.found().log_start_offset, broker.found().log_end_offset) == (90, 90)
-
-
-# --- what attacks have found ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ENDS)
-@pytest.mark.parametrize("lost", ["the end", "every segment"])
-def test_db89_a_wrong_topic_id_does_not_hide_that_the_end_is_lost(how: str, lost: str) -> None:
-    broker = Broker()
-    broker.end(how)
-    write_new_file(broker.files, METADATA, encode_partition_metadata(UUID(int=TOPIC_ID.int ^ 1 << 40)))
-    for base_offset in (0, 2, 4) if lost == "every segment" else ():
-        broker.files.remove(segment(base_offset))
-    file = broker.files.open(segment(6))
-    file.truncate(0)
-    file.fsync()
-    file.close()
-    broker.files.fsync_directory("a/clicks-0")
-    assert broker.start() is Finding.DAMAGED
-
-
-def test_on_a_full_disk_a_damaged_log_does_not_take_its_directory_offline() -> None:
-    broker = Broker()
-    broker.log.advance_high_watermark(7)
-    broker.manager.checkpoint_high_watermarks()
-    broker.end("kill")
-    broker.files.remove(segment(2))
-    broker.files.fsync_directory("a/clicks-0")
-    broker.files.space_limit = broker.files.used_bytes()
-    assert broker.start() is Finding.DAMAGED
-    assert broker.manager.directory_of(CLICKS) is not None
-    assert broker.manager.directories[0].offline_reason == ""
-    assert broker.manager.directories[0].records.high_watermarks == {CLICKS: 7}, "it may be put back"
-
-
-def test_a_second_loss_in_a_segment_keeps_what_the_first_one_has_left() -> None:
-    broker = Broker()
-    for _ in range(2):
-        broker.end("kill")
-        data = bytearray(read_whole(broker.files, segment(4)))
-        data[-1] ^= 1
-        write_new_file(broker.files, segment(4), bytes(data))
-        if broker.start() is not Finding.DAMAGED:
-            broker.manager.directories[0].partition_damaged(CLICKS, DamagedSegment(segment(4), 0, "it rotted"))
-        broker.manager.accept_loss(CLICKS, CONFIG)
-    assert sorted(name for name in broker.names("a/clicks-0") if name.endswith(".lost")) == [
-        f"{4:020d}.log.2.lost",
-        f"{4:020d}.log.lost",
-    ]
-
-
-def test_checkpoints_have_no_lines_of_logs_that_are_gone() -> None:
-    broker = Broker()
-    other = TopicPartition("orders", 0)
-    broker.manager.create_log(other, NEW_ID, CONFIG)
-    broker.manager.checkpoint()
-    broker.manager.delete_log(other, GONE)
-    broker.manager.checkpoint()
-    for directory in ("a", "b"):
-        for name in (STARTS, RECOVERY_POINTS):
-            path = f"{directory}/{name.partition('/')[2]}"
-            if broker.files.exists(path):
-                assert b"orders" not in read_whole(broker.files, path)
