@@ -20,6 +20,7 @@ from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.retention import RetentionClock
 from raft.shell.runtime import Runtime
@@ -79,11 +80,16 @@ class LogManager:
                 clean_epochs.add(None)
                 continue
             opened.append(directory)
+        epochs = {directory.path: _clean_epoch(directory) for directory in opened}
+        for directory in opened:
+            others = [(other, epochs[other.path] is not None) for other in opened if other is not directory]
             try:
-                clean_epochs.add(directory.clean_broker_epoch)
-                directory.load(config_of, runtime.wall_clock_ms(), on_progress)
+                if not directory.offline_reason:
+                    directory.moved_here = find_moved_logs(files, directory.path, others)
+                    directory.load(config_of, runtime.wall_clock_ms(), on_progress)
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
+        clean_epochs.update(epochs.values())
         return cls(runtime, opened, failed, new_id, clean_epochs.pop() if len(clean_epochs) == 1 else None)
 
     @property
@@ -111,9 +117,11 @@ class LogManager:
         if directory is None:
             findings = [other.assess_missing(partition, topic_id) for other in others]
             return Finding.DAMAGED if Finding.DAMAGED in findings else Finding.NEW
-        for other in others:
-            other.forget_missing(partition)  # it was moved by hand to where it is
-        return directory.assess(partition, topic_id)
+        finding = directory.assess(partition, topic_id)
+        if finding is not Finding.STRAY and directory.records.entry(partition) is not None:
+            for other in others:
+                other.forget_missing(partition)  # it was moved by hand to where it is, whose inventory has it now
+        return finding
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
@@ -334,6 +342,15 @@ class LogManager:
                 is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
         return is_clean
+
+
+def _clean_epoch(directory: LogDirectory) -> int | None:
+    """The broker's epoch at the clean shutdown of a directory, before `load`; one that cannot be read is offline."""
+    try:
+        return directory.clean_broker_epoch
+    except (StorageError, FlushFailed) as error:
+        directory.fail(error)
+        return None
 
 
 def _warn(event: str, error: ApiError, **where: str) -> None:
