@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
@@ -128,3 +129,48 @@ def test_db89_a_log_that_the_inventory_of_another_directory_has_is_missing_behin
     broker.start()
     assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.DAMAGED
     assert [name for name in broker.names("b") if name.endswith("-stray")]
+
+
+@pytest.mark.parametrize("assigned", [0, 1])
+def test_an_empty_copy_is_not_used_in_the_place_of_one_with_records(assigned: int) -> None:
+    """A start without the first directory made it."""
+    broker = Broker()
+    second = broker.manager.directories[1]
+    second.create_log(CLICKS, TOPIC_ID, CONFIG, NOW_MS, NEW_ID)
+    broker.end("clean")
+    assert broker.start() is Finding.SOUND
+    ids = [directory.directory_id for directory in broker.manager.directories]
+    broker.manager.set_copies_aside(CLICKS, TOPIC_ID, ids[assigned])
+    assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.SOUND
+    assert all_batches(broker.found()) == broker.before
+    assert [name for name in broker.names("b") if name.endswith("-stray")]
+
+
+def test_a_copy_with_records_of_another_topic_is_not_used_in_the_place_of_an_empty_one() -> None:
+    broker = Broker()
+    second = broker.manager.directories[1]
+    second.create_log(CLICKS, NEW_ID, CONFIG, NOW_MS, NEW_ID)
+    broker.manager.set_copies_aside(CLICKS, NEW_ID, broker.manager.directories[0].directory_id)
+    assert broker.found().directory == "b/clicks-0"
+    assert [name for name in broker.names("a") if name.endswith("-stray")]
+
+
+def test_a_whole_copy_beside_a_damaged_one_is_kept_and_can_be_used_as_the_line_says() -> None:
+    broker = Broker()
+    broker.end("clean")
+    broker.files.make_directories("b/clicks-0")
+    for name in broker.names("a/clicks-0"):
+        write_new_file(broker.files, f"b/clicks-0/{name}", read_whole(broker.files, f"a/clicks-0/{name}"))
+    broker.files.remove(segment(2))
+    broker.start()
+    with capture_logs() as lines:
+        broker.manager.set_copies_aside(CLICKS, TOPIC_ID, broker.manager.directories[0].directory_id)
+    assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.DAMAGED
+    (line,) = lines
+    assert "keep this one" in line["event"]
+    assert "delete" not in line["event"]
+    broker.end("kill")
+    lose_directory(broker.files)
+    broker.files.rename_directory(f"b/{line['kept_as']}", "b/clicks-0")
+    assert broker.start() is Finding.SOUND
+    assert all_batches(broker.found()) == broker.before
