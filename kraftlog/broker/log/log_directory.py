@@ -17,7 +17,7 @@ is room.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -33,11 +33,7 @@ from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
-from kraftlog.broker.log.formats.checkpoints import (
-    decode_meta,
-    encode_meta,
-    encode_partition_metadata,
-)
+from kraftlog.broker.log.formats.checkpoints import decode_meta, encode_meta, encode_partition_metadata
 from kraftlog.broker.log.formats.names import (
     CLEAN_SHUTDOWN_NAME,
     LOCK_NAME,
@@ -56,6 +52,7 @@ from kraftlog.broker.log.full_disk import FullDisk
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
 from kraftlog.broker.log.inventory import decode_clean_shutdown
 from kraftlog.broker.log.loading import Loader, RecoveryProgress
+from kraftlog.broker.log.moved_logs import MovedLog, take_over
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.kafka.errors import MalformedBytes
 from raft.shell.runtime import Runtime
@@ -88,6 +85,8 @@ class LogDirectory:
         self.damaged: dict[TopicPartition, str] = {}
         """The partitions that are offline because of damage, and what was found."""
         self._damaged_at_start: set[TopicPartition] = set()
+        self.moved_here: Mapping[TopicPartition, MovedLog] = {}
+        """The logs here that were in another directory of the broker before; to be set before `load`."""
         self.offline_reason = ""
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
@@ -179,7 +178,8 @@ class LogDirectory:
         if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
             return  # it was being made, or deleted
         try:
-            self._open_log(partition, self.records.known(partition, names), config, now_ms, on_progress)
+            known = take_over(self.records, self.records.known(partition, names), self.moved_here.get(partition))
+            self._open_log(partition, known, config, now_ms, on_progress)
         except CorruptLog as error:
             self.partition_damaged(partition, error)
             self._damaged_at_start.add(partition)

@@ -20,6 +20,7 @@ from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.retention import RetentionClock
 from raft.shell.runtime import Runtime
@@ -79,11 +80,16 @@ class LogManager:
                 clean_epochs.add(None)
                 continue
             opened.append(directory)
+        epochs = {directory.path: _clean_epoch(directory) for directory in opened}
+        for directory in opened:
+            others = [(other, epochs[other.path] is not None) for other in opened if other is not directory]
             try:
-                clean_epochs.add(directory.clean_broker_epoch)
-                directory.load(config_of, runtime.wall_clock_ms(), on_progress)
+                if not directory.offline_reason:
+                    directory.moved_here = find_moved_logs(files, directory.path, others)
+                    directory.load(config_of, runtime.wall_clock_ms(), on_progress)
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
+        clean_epochs.update(epochs.values())
         return cls(runtime, opened, failed, new_id, clean_epochs.pop() if len(clean_epochs) == 1 else None)
 
     @property
@@ -111,9 +117,11 @@ class LogManager:
         if directory is None:
             findings = [other.assess_missing(partition, topic_id) for other in others]
             return Finding.DAMAGED if Finding.DAMAGED in findings else Finding.NEW
-        for other in others:
-            other.forget_missing(partition)  # it was moved by hand to where it is
-        return directory.assess(partition, topic_id)
+        finding = directory.assess(partition, topic_id)
+        if finding is not Finding.STRAY and directory.records.entry(partition) is not None:
+            for other in others:
+                other.forget_missing(partition)  # it was moved by hand to where it is, whose inventory has it now
+        return finding
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
@@ -189,20 +197,31 @@ class LogManager:
             return self.log_of(partition)
         return directory.accept_loss(partition, config, self._runtime.wall_clock_ms())
 
-    def set_copies_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
+    def set_copies_aside(self, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
         """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
 
         Consider a log in directory A, whose disk fails. The partition is moved away and back, and is copied into B;
         then A is repaired. What A has may be old: if it led, what was acknowledged since would be gone. If the metadata
         names neither, the log is used that goes on longest in the latest epoch.
+
+        A log that never had a record is used only if no other one had any: consider a start without A, which made an
+        empty log in B. A damaged one that the metadata names is not replaced by a whole one, which may be old: the
+        partition is offline until an operator decides.
         """
         found = self._directories_of(partition)
         if len(found) < 2:
             return
-        used = max(found, key=lambda of: (of.directory_id == assigned_id, *_latest(of.logs.get(partition))))
+
+        def rank(of: LogDirectory) -> tuple[bool, bool, bool, int, int]:
+            log = of.logs.get(partition)
+            is_of_topic = of.records.topic_ids.get(partition) in (None, topic_id)
+            has_records = log is None or log.log_end_offset > 0
+            return (is_of_topic, has_records, of.directory_id == assigned_id, *_latest(log))
+
+        used = max(found, key=rank)
         for directory in found:
             if directory is not used:
-                self._set_stray_aside(directory, partition)
+                self._set_stray_aside(directory, partition, used)
 
     def set_stray_aside(self, partition: TopicPartition) -> None:
         """Set a log aside that is not of the topic which has its name now."""
@@ -236,18 +255,31 @@ class LogManager:
                     except ApiError as error:
                         logger.error("a log is not forgotten", log=directory_name(partition), reason=str(error))
 
-    def _set_stray_aside(self, directory: LogDirectory, partition: TopicPartition) -> None:
+    def _set_stray_aside(
+        self, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None
+    ) -> None:
+        """`used`: the directory with the log that is used in its place, if there is one."""
         name = directory_name(partition)
         found_id = directory.records.topic_ids.get(partition)
         reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
+        if used is not None and partition in used.damaged:
+            event = (
+                f"a log is set aside, as the log directory {used.path} has one of the same partition; but that one is"
+                " damaged, so keep this one until the partition has its records again. To use it, stop the broker, move"
+                " the damaged log out of its log directory, and give this one its name back"
+            )
+        else:
+            event = (
+                "a stray log is set aside: the metadata has no such partition here, or has it in another log directory;"
+                " delete it if that is right"
+            )
         try:
             kept_as = directory.set_stray_aside(partition, self._new_id(), reason)
         except ApiError as error:
             logger.error("a stray log was not set aside", log=name, directory=directory.path, reason=str(error))
         else:
             logger.warning(
-                "a stray log is set aside: the metadata has no such partition here, or has it in another log directory;"
-                " delete it if that is right", log=name, kept_as=kept_as, directory=directory.path,
+                event, log=name, kept_as=kept_as, directory=directory.path,
                 topic_id=None if found_id is None else uuid_to_text(found_id),
             )  # fmt: skip
 
@@ -334,6 +366,15 @@ class LogManager:
                 is_clean = False
                 logger.error("a log directory was not closed cleanly", path=directory.path, reason=str(error))
         return is_clean
+
+
+def _clean_epoch(directory: LogDirectory) -> int | None:
+    """The broker's epoch at the clean shutdown of a directory, before `load`; one that cannot be read is offline."""
+    try:
+        return directory.clean_broker_epoch
+    except (StorageError, FlushFailed) as error:
+        directory.fail(error)
+        return None
 
 
 def _warn(event: str, error: ApiError, **where: str) -> None:

@@ -211,7 +211,7 @@ class Partitions:
         config = self._settings.log_config(partition.name.topic)
         wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
-            self._logs.set_copies_aside(partition.name, wanted_id)
+            self._logs.set_copies_aside(partition.name, topic_id, wanted_id)
             finding = self._logs.assess(partition.name, topic_id)
             if finding is Finding.STRAY:
                 self._logs.set_stray_aside(partition.name)

@@ -353,25 +353,6 @@ def test_db89_a_deletion_that_is_killed_half_way_leaves_no_damage(operations: in
     assert broker.start(None) is Finding.STRAY
 
 
-@pytest.mark.parametrize("how", ENDS)
-def test_db89_a_log_that_was_moved_by_hand_to_another_directory_is_sound(how: str) -> None:
-    """DB-89."""
-    broker = Broker()
-    broker.end(how)
-    broker.files.make_directories("b/clicks-0")
-    for name in broker.names("a/clicks-0"):
-        write_new_file(broker.files, f"b/clicks-0/{name}", read_whole(broker.files, f"a/clicks-0/{name}"))
-    lose_directory(broker.files)
-    for _ in range(2):
-        assert broker.start() is Finding.SOUND
-        assert broker.found().directory == "b/clicks-0"
-        assert all_batches(broker.found()) == broker.before
-        broker.end(how)
-    for name in broker.names("b/clicks-0"):
-        broker.files.remove(f"b/clicks-0/{name}")
-    assert broker.start() is Finding.DAMAGED, "the inventory of the other directory has it now"
-
-
 def test_db89_a_log_shorter_than_the_high_watermark_of_the_checkpoint_is_sound() -> None:
     """DB-89: `flush.before.ack=false`, or a stock Kafka that has lost its power."""
     broker = Broker()

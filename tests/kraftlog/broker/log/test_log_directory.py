@@ -280,7 +280,7 @@ def test_of_two_copies_that_is_used_which_the_metadata_has_or_else_the_later_one
     assert manager.close(broker_epoch=1)
     manager = open_manager(files, runtime)
     ids = {directory.path: directory.directory_id for directory in manager.directories}
-    manager.set_copies_aside(CLICKS, ids.get(assigned, UUID(int=0)))
+    manager.set_copies_aside(CLICKS, TOPIC_ID, ids.get(assigned, UUID(int=0)))
     assert manager.log_of(CLICKS).log_end_offset == ends.get(assigned, 10)
     other = {"a": "b", "b": "a", "neither": "a"}[assigned]
     assert [name for name in files.list_directory(other) if name.startswith("clicks-0.")]
