@@ -405,7 +405,8 @@ class LogDirectory:
         if self.records.entry(partition) is not None:
             try:
                 self.records.about_to_go(partition)
-                self.forget(partition)
+                with contextlib.suppress(OutOfSpace):  # a line too many does no harm
+                    self.forget(partition)
             except (StorageError, FlushFailed) as error:
                 raise self.refusal(error) from error
 
