@@ -260,12 +260,6 @@ def missing_log_made_anew() -> list[Any]:
     return [instead(LogDirectory, "assess_missing", assess_missing)]
 
 
-@mutation("the entries of an index are believed", "our own", world=LOG)
-def index_entries_believed() -> list[Any]:
-    """One changed bit, and a reader skips records."""
-    return [instead(Segment, "_may_be_of", lambda self, place, entry: True)]
-
-
 @mutation("an index of aborted transactions is believed", "DB-73", world=LOG)
 def aborted_index_believed() -> list[Any]:
     """One changed bit, and readers of committed records get aborted ones."""
