@@ -52,8 +52,10 @@ class PosixFile:
 
     def size(self) -> int:
         """The size of the file, in bytes."""
-        with _errors_of(self._path, "look at"):
+        try:
             return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise _translated(error, self._path, "look at") from error
 
     def read_at(self, position: int, byte_count: int) -> bytes:
         """The bytes from `position`; fewer than `byte_count` only where the file ends."""
@@ -125,23 +127,34 @@ class PosixFileSystem:
     def open(self, path: str, *, create: bool = False) -> PosixFile:
         """Open a file; with `create` it must not exist, without it must."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        with _errors_of(path, "create" if create else "open"):
+        try:
             return PosixFile(path, os.open(path, flags, FILE_MODE))
+        except OSError as error:
+            raise _translated(error, path, "create" if create else "open") from error
 
     def open_to_read(self, path: str) -> PosixFile:
         """Open a file for reading."""
-        with _errors_of(path, "open"):
+        try:
             return PosixFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as error:
+            raise _translated(error, path, "open") from error
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory of that name."""
-        with _errors_of(path, "look for"):
-            return Path(path).exists()
+        try:
+            os.stat(path)  # noqa: PTH116 (a start asks this thousands of times, and a Path costs more than the call)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:
+            raise _translated(error, path, "look for") from error
+        return True
 
     def list_directory(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
-        with _errors_of(path, "list"):
-            return sorted(entry.name for entry in Path(path).iterdir())
+        try:
+            return sorted(os.listdir(path))  # noqa: PTH208 (as in `exists`)
+        except OSError as error:
+            raise _translated(error, path, "list") from error
 
     def make_directories(self, path: str) -> None:
         """Make the directory and its missing parents, durably."""

@@ -234,7 +234,12 @@ def cost(
 def starts(
     against: Annotated[
         Path,
-        typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of the other version."),
+        typer.Option(
+            "--against",
+            parser=path_argument,
+            metavar="DIR",
+            help="A checkout of the other version; it runs with what is installed for this one.",
+        ),
     ],
     pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 5,
     json: JsonOption = None,

@@ -97,12 +97,13 @@ class Loader:
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
         start_offset = self._known.log_start_offset
-        if finish_start_over(self._handles, self._directory, start_offset, self._about_to_start_over):
-            self._known = Known(log_start_offset=start_offset)
         names = self._files.list_directory(self._directory)
-        self._refuse_damaged(names)
-        self._tidy(names)
+        if finish_start_over(self._handles, self._directory, names, start_offset, self._about_to_start_over):
+            self._known = Known(log_start_offset=start_offset)
+            names = self._files.list_directory(self._directory)
         base_offsets = segment_offsets(names)
+        self._refuse_damaged(names, base_offsets)
+        self._tidy(names, base_offsets)
         self._replay_from = remove_wrong_indexes(self._handles, self._directory, names, self._known.aborted_checksums)
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None
@@ -135,7 +136,7 @@ class Loader:
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
-    def _refuse_damaged(self, names: list[str]) -> None:
+    def _refuse_damaged(self, names: list[str], base_offsets: list[int]) -> None:
         """Raise DamagedLog, DamagedSegment or CorruptLog before anything is changed, if names and sizes show damage."""
         for name in names:
             path = join(self._directory, name)
@@ -147,23 +148,25 @@ class Loader:
                     " and shut it down"
                 )
         if self._known.entry is not None:
-            reason = missing_segments(self._known.entry, self._sizes_of(segment_offsets(names)))
+            reason = missing_segments(self._known.entry, self._sizes_of(base_offsets))
             if reason:
                 raise DamagedLog(self._directory, reason)
 
     def _sizes_of(self, base_offsets: list[int]) -> dict[int, int]:
         return {offset: self._size_of(join(self._directory, file_name(offset, LOG_SUFFIX))) for offset in base_offsets}
 
-    def _tidy(self, names: list[str]) -> None:
+    def _tidy(self, names: list[str], base_offsets: list[int]) -> None:
         """Remove what was to be deleted, or was not finished."""
+        present = set(base_offsets)
         for name in names:
-            path = join(self._directory, name)
             if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
-                self._files.remove(path)
+                self._files.remove(join(self._directory, name))
+                continue
             for suffix in SEGMENT_SUFFIXES[:-1]:
-                offset = offset_in_name(name, suffix)
-                if offset is not None and file_name(offset, LOG_SUFFIX) not in names:
-                    self._files.remove(path)  # its log is gone
+                if name.endswith(suffix):
+                    offset = offset_in_name(name, suffix)
+                    if offset is not None and offset not in present:
+                        self._files.remove(join(self._directory, name))  # its log is gone
 
     def _first_to_recover(self, base_offsets: list[int]) -> int:
         """The index of the first segment that may not be flushed: the one with the recovery point."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import structlog
@@ -145,16 +145,16 @@ def has_little_space(files: FileSystem, directory: str) -> bool:
 
 
 def finish_start_over(
-    handles: FileHandles, directory: str, log_start_offset: int, about_to_start_over: Callable[[int], None]
-) -> bool:
+    handles: FileHandles, directory: str, names: Collection[str], log_start_offset: int,
+    about_to_start_over: Callable[[int], None],
+) -> bool:  # fmt: skip
     """Finish what a crash has interrupted, before a log is opened whose start is that on disk; returns whether it did.
 
-    Nothing was appended to the new log yet: all that there is belongs to the old one. `about_to_start_over` notes that
+    `names` are those in its directory. Nothing was appended to the new log yet: all that there is belongs to the old one. `about_to_start_over` notes that
     its segments go: if the old log started at the same offset, the crash may have come before that. Raises
     StorageError.
     """
     is_finished = False
-    names = handles.files.list_directory(directory)
     found = [file for name in names if (file := OldFile.named(name)) and file.suffix == START_OVER_SUFFIX]
     for under_way in found:
         if under_way.offset == log_start_offset:

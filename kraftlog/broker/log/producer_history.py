@@ -109,12 +109,16 @@ class ProducerHistory:
         A snapshot has the transactions that are open, and not the first offset of one whose marker is not committed
         yet, which holds the last stable offset, too (DB-72). Consider a transaction that begins at offset 3, its commit
         at 8, a roll at 10, and a start that finds the high watermark 5: no reader of committed records may get 3.
+
+        The batches in between are read only if the snapshot has a producer with a coordinator, as a marker leaves it.
         """
+        if high_watermark >= snapshot_offset or not self.states.had_transactions:
+            return
         if not any(
             marker is not None
-            for segment in segments if high_watermark < snapshot_offset
+            for segment in segments
             for _, marker in self._produced(segment, high_watermark, snapshot_offset)
-        ):  # fmt: skip
+        ):
             return
         earlier = ProducerStates()
         start_offset = self._load_newest(earlier, segments[0].base_offset, high_watermark)

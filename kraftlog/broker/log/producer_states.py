@@ -115,6 +115,11 @@ class ProducerStates:
         """How many producers there are."""
         return len(self._producers)
 
+    @property
+    def had_transactions(self) -> bool:
+        """Whether a transaction of one of the producers has ended."""
+        return any(state.coordinator_epoch != NO_COORDINATOR for state in self._producers.values())
+
     def state_of(self, producer_id: int) -> ProducerState | None:
         """What is known of a producer."""
         return self._producers.get(producer_id)

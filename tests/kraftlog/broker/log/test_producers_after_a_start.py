@@ -252,6 +252,21 @@ def test_db72_a_start_with_a_checkpoint_from_before_the_transaction() -> None:
     assert log.last_stable_offset == 6
 
 
+def test_a_start_does_not_read_a_log_without_transactions_to_find_one_that_has_ended() -> None:
+    """Consider a high watermark checkpoint that is lost: all of the log is above it."""
+    files = MemoryFileSystem()
+    directory = open_directory(files, config=SMALL)
+    log = log_in(directory, SMALL)
+    for index in range(20):
+        append(log, produced(7, index))
+    ended(directory, "shut down")
+    closed = [name for name in files.list_directory("data/clicks-0") if name.endswith(".log")][:-1]
+    assert len(closed) > 1
+    files.failing_reads |= {f"data/clicks-0/{name}" for name in closed}
+    log = started_with(files, 0)
+    assert (log.log_end_offset, log.last_stable_offset) == (20, 0)
+
+
 @pytest.mark.parametrize("how", ["shut down", "killed after a roll"])
 def test_db72_a_start_does_not_hold_what_is_committed_by_its_checkpoint(how: str) -> None:
     files = MemoryFileSystem()
