@@ -3,7 +3,6 @@
     DIR/.lock              held while a broker uses the directory
     DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
     DIR/clean-shutdown     the epoch of the last registration, while the broker is down after a clean shutdown
-    DIR/log-directory-epochs    in which registration each log directory was last in use (registered_epochs)
     DIR/has-log-directories    there from the broker's first start on, when its log directories were made
 
 A broker that starts for the first time knows no cluster: the directory becomes its own when it has found one, and from

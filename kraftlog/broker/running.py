@@ -294,7 +294,7 @@ def _lifecycle(
         directory=directory,
         offline_log_dirs=broker.offline_directories,
         tell=callbacks.tell,
-        epochs=RegisteredEpochs(PosixFileSystem(), str(settings.directory), online, runtime),
+        epochs=RegisteredEpochs(PosixFileSystem(), online, runtime),
     )
 
 

@@ -271,6 +271,7 @@ class RegisterBrokerRecord(_message.Message):
     CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
     LAST_UNFENCED_EPOCH_FIELD_NUMBER: _builtins.int
     OLDER_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    UNFENCED_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
@@ -299,6 +300,12 @@ class RegisterBrokerRecord(_message.Message):
     def older_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Those of log_dirs that were older copies when it registered: their epoch was lower. As above."""
 
+    @_builtins.property
+    def unfenced_log_dirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirEpoch]:
+        """For each log directory that it has had, the epoch of the last registration with it in which it was unfenced; of those
+        in log_dirs, before this registration. As above.
+        """
+
     def __init__(
         self,
         *,
@@ -315,10 +322,11 @@ class RegisterBrokerRecord(_message.Message):
         cordoned_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
         last_unfenced_epoch: _builtins.int | None = ...,
         older_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        unfenced_log_dirs: _abc.Iterable[Global___LogDirEpoch] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "last_unfenced_epoch", b"last_unfenced_epoch", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "last_unfenced_epoch", b"last_unfenced_epoch", "log_dirs", b"log_dirs", "older_log_dirs", b"older_log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "last_unfenced_epoch", b"last_unfenced_epoch", "log_dirs", b"log_dirs", "older_log_dirs", b"older_log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown", "unfenced_log_dirs", b"unfenced_log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__last_unfenced_epoch: _TypeAlias = _typing.Literal["last_unfenced_epoch"]  # noqa: Y015
     _WhichOneofArgType__last_unfenced_epoch: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch"]  # noqa: Y015
@@ -330,6 +338,28 @@ class RegisterBrokerRecord(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__rack) -> _WhichOneofReturnType__rack | None: ...
 
 Global___RegisterBrokerRecord: _TypeAlias = RegisterBrokerRecord  # noqa: Y015
+
+@_typing.final
+class LogDirEpoch(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    id: _builtins.bytes
+    broker_epoch: _builtins.int
+    def __init__(
+        self,
+        *,
+        id: _builtins.bytes = ...,
+        broker_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirEpoch: _TypeAlias = LogDirEpoch  # noqa: Y015
 
 @_typing.final
 class UnregisterBrokerRecord(_message.Message):

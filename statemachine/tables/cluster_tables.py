@@ -12,6 +12,7 @@ from kraftpb.v1.metadata_pb2 import (
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
+    LogDirEpoch,
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
@@ -44,6 +45,7 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
         ids_to_json(tuple(record.cordoned_log_dirs)),
         record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
         ids_to_json(tuple(record.older_log_dirs)),
+        json.dumps({id_to_text(of.id): of.broker_epoch for of in record.unfenced_log_dirs}),
     )
 
 
@@ -64,6 +66,9 @@ def _broker_from_row(row: Row) -> RegisterBrokerRecord:
         cordoned_log_dirs=ids_from_json(row[10]),
         last_unfenced_epoch=row[11],
         older_log_dirs=ids_from_json(row[12]),
+        unfenced_log_dirs=[
+            LogDirEpoch(id=id_to_bytes(name), broker_epoch=epoch) for name, epoch in json.loads(row[13]).items()
+        ],
     )
 
 
@@ -84,9 +89,10 @@ BROKERS: Final = Table[RegisterBrokerRecord](
         "cordoned_log_dirs",
         "last_unfenced_epoch",
         "older_log_dirs",
+        "unfenced_log_dirs",
     ),
     kind="register_broker",
-    undigested=("last_unfenced_epoch", "older_log_dirs"),
+    undigested=("last_unfenced_epoch", "older_log_dirs", "unfenced_log_dirs"),
     key_of=lambda record: (record.broker_id,),
     to_row=_broker_to_row,
     from_row=_broker_from_row,

@@ -40,12 +40,13 @@ KNOWN_MIGRATIONS: Final = (
     "0006_records_of_a_kafka",
     "0007_log_directories",
     "0008_older_log_directories",
+    "0009_unfenced_log_directories",
 )
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
 configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
 records that only Kafka uses; 0006 had no view of log directories; 0007 did not know which registration's disks a
-broker has."""
+broker has; 0008 knew that of all disks of a broker together."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -115,6 +116,13 @@ def add_older_log_directories(database: Database) -> None:
     for column in ("last_unfenced_epoch INTEGER", "older_log_dirs TEXT NOT NULL DEFAULT '[]'"):
         if column.split()[0] not in known:
             database.execute(f"ALTER TABLE brokers ADD COLUMN {column}")
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[5])
+def add_unfenced_log_directories(database: Database) -> None:
+    """Of a broker that registered before, nothing is known."""
+    if "unfenced_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
+        database.execute("ALTER TABLE brokers ADD COLUMN unfenced_log_dirs TEXT NOT NULL DEFAULT '{}'")
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

@@ -59,7 +59,8 @@ TABLE_STATEMENTS: Final = (
         unclean_shutdown INTEGER NOT NULL,
         cordoned_log_dirs TEXT NOT NULL DEFAULT '[]',
         last_unfenced_epoch INTEGER,
-        older_log_dirs TEXT NOT NULL DEFAULT '[]'
+        older_log_dirs TEXT NOT NULL DEFAULT '[]',
+        unfenced_log_dirs TEXT NOT NULL DEFAULT '{}'
     ) STRICT
     """,
     """

@@ -140,12 +140,12 @@ def logs_of(brokers: dict[int, BrokerProcess], topic: str, index: int) -> list[d
     return [batches(broker.partitions / f"{topic}-{index}") for broker in brokers.values()]
 
 
-def await_in_sync(run: Run, voters: LocalCluster, topic: str) -> None:
+def await_in_sync(run: Run, voters: LocalCluster, topic: str, count: int = len(BROKERS)) -> None:
     """Wait until all replicas of a topic are in sync."""
     deadline = time.monotonic() + WAIT_SECONDS
     while True:
         (shown,) = run("topics", "describe", topic, "--bootstrap-server", addresses(voters), "--output", "json").json()
-        if all(len(partition["Isr"]) == len(BROKERS) for partition in shown["Partitions"]):
+        if all(len(partition["Isr"]) == count for partition in shown["Partitions"]):
             return
         assert time.monotonic() < deadline, shown
 

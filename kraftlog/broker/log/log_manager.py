@@ -20,6 +20,7 @@ from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.missing_logs import MissingLogs
 from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.retention import RetentionClock
@@ -45,6 +46,7 @@ class LogManager:
         """By path, why a directory could not be opened."""
         self.cordoned: frozenset[UUID] = frozenset()
         """The directories that get no new partitions (KIP-1066)."""
+        self.missing = MissingLogs([*(directory.path for directory in directories), *failed])
         self._new_id = new_id
         self._runtime = runtime
         self._clock = RetentionClock(runtime.wall_clock_ms(), runtime.now_ms())
@@ -123,6 +125,27 @@ class LogManager:
                 other.forget_missing(partition)  # it was moved by hand to where it is, whose inventory has it now
         return finding
 
+    def check_is_new(self, partition: TopicPartition, assigned_id: UUID) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if a log that no directory has was in one that is not here.
+
+        `assigned_id`: the directory that the metadata has for the replica. To be asked when all directories are online.
+        """
+        self.missing.check(partition, assigned_id, [directory.directory_id for directory in self.directories])
+
+    def is_damaged(self, partition: TopicPartition) -> bool:
+        """Whether a partition is offline because records of its log are missing, or all of it."""
+        directory = self.directory_of(partition)
+        return partition in self.missing if directory is None else partition in directory.damaged
+
+    def was_damaged_at_start(self, partition: TopicPartition) -> bool:
+        """Whether a log is damaged, and was so already when its directory was opened."""
+        directory = self.directory_of(partition)
+        return partition in self.missing if directory is None else directory.was_damaged_at_start(partition)
+
+    def home_of(self, partition: TopicPartition) -> LogDirectory:
+        """The directory that has a partition's log, or would have it. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        return self.directory_of(partition) or self._roomiest(None)
+
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
 
@@ -148,6 +171,13 @@ class LogManager:
         It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
         the one with the fewest logs that is not cordoned.
         """
+        log = self._roomiest(wanted_id).create_log(
+            partition, topic_id, config, self._runtime.wall_clock_ms(), self._new_id()
+        )
+        self.missing.forget(partition)
+        return log
+
+    def _roomiest(self, wanted_id: UUID | None) -> LogDirectory:
         candidates = [directory for directory in self.online if directory.directory_id == wanted_id]
         if not candidates:
             candidates = [directory for directory in self.online if directory.directory_id not in self.cordoned]
@@ -157,8 +187,7 @@ class LogManager:
                 f"none of {len(self.directories) + len(self.failed)} log directories takes a new partition: they are"
                 " offline or cordoned",
             )
-        chosen = min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
-        return chosen.create_log(partition, topic_id, config, self._runtime.wall_clock_ms(), self._new_id())
+        return min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
 
     def delete_log(self, partition: TopicPartition, reason: ApiError) -> None:
         """Take a partition's log away, durably; the next `maintain` removes its files, or the next start.
@@ -166,6 +195,7 @@ class LogManager:
         Who waits for its appends gets `reason`. Raises ApiError(KAFKA_STORAGE_ERROR), and it is not here any more then
         either; nothing happens if it is not here.
         """
+        self.missing.forget(partition)
         for directory in self._directories_of(partition):
             directory.delete_log(partition, self._new_id(), reason)
 
@@ -190,9 +220,18 @@ class LogManager:
                 log=name, kept_as=kept_as, path=directory.path,
             )  # fmt: skip
 
-    def accept_loss(self, partition: TopicPartition, config: PartitionLogConfig) -> PartitionLog:
-        """Have a damaged log go on with what is left of it. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+    def accept_loss(self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig) -> PartitionLog:
+        """Have a damaged log go on with what is left of it, which is nothing if it is missing.
+
+        Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
         directory = self.directory_of(partition)
+        if directory is None and partition in self.missing:
+            logger.error(
+                "a partition begins with an empty log: it was elected uncleanly, and its log is missing",
+                log=directory_name(partition), reason=self.missing.reason(partition),
+            )  # fmt: skip
+            return self.create_log(partition, topic_id, config)
         if directory is None or partition not in directory.damaged:
             return self.log_of(partition)
         return directory.accept_loss(partition, config, self._runtime.wall_clock_ms())

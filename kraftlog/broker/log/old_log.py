@@ -150,9 +150,9 @@ def finish_start_over(
 ) -> bool:  # fmt: skip
     """Finish what a crash has interrupted, before a log is opened whose start is that on disk; returns whether it did.
 
-    `names` are those in its directory. Nothing was appended to the new log yet: all that there is belongs to the old one. `about_to_start_over` notes that
-    its segments go: if the old log started at the same offset, the crash may have come before that. Raises
-    StorageError.
+    `names` are those in its directory. Nothing was appended to the new log yet: all that there is belongs to the old
+    one. `about_to_start_over` notes that its segments go: if the old log started at the same offset, the crash may have
+    come before that. Raises StorageError.
     """
     is_finished = False
     found = [file for name in names if (file := OldFile.named(name)) and file.suffix == START_OVER_SUFFIX]

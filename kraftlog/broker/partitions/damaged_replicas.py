@@ -1,4 +1,4 @@
-"""What a broker does about a replica here whose log is damaged, so that the others serve in its place (DB-88).
+"""What a broker does about a replica here whose log is damaged or missing, so that others serve in its place (DB-88).
 
 Kafka takes the whole log directory offline for one bad segment. Here the others in it go on. The controller is told, of
 this replica alone, that its directory is lost (KIP-858): so it leaves the ISR, and another one leads.
@@ -26,8 +26,9 @@ class Step(enum.Enum):
     LEAVE = enum.auto()
     """Tell the controller that the replica is in no directory any more: it leaves the ISR and leads no more."""
     STAND_DOWN = enum.auto()
-    """No other replica has its records for sure: tell the controller that this one is damaged. It is not elected but
-    uncleanly, so an operator, or the topic's config, decides; if its files are put back, it is as it was."""
+    """No other replica leads, or none has its records for sure: tell the controller that this one is damaged. It is
+    elected uncleanly only, and after all others, so an operator, or the topic's config, decides; if its files are put
+    back, it is as it was."""
     ACCEPT_LOSS = enum.auto()
     """It was elected uncleanly: go on with what the log has."""
     GIVE_UP_RECORDS = enum.auto()
@@ -47,6 +48,8 @@ def next_step(record: PartitionRecord, broker_id: int, directory: bytes, *, was_
         return Step.WAIT if directory == DAMAGED_DIRECTORY else Step.STAND_DOWN
     if broker_id in record.isr or (is_eligible and not is_lost):
         return Step.WAIT if is_lost else Step.LEAVE
+    if record.leader == NO_LEADER and not is_eligible:
+        return Step.WAIT if directory == DAMAGED_DIRECTORY else Step.STAND_DOWN
     if record.leader in (NO_LEADER, broker_id):
         return Step.WAIT
     if is_eligible:

@@ -219,18 +219,15 @@ class Partitions:
             found = self._logs.directory_of(partition.name)
             self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
             if finding is Finding.NEW:
+                self._logs.check_is_new(partition.name, wanted_id)
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
             else:
                 partition.log = self._logs.log_of(partition.name)
                 partition.log.config = config
         except ApiError as error:
-            if str(error) != partition.offline_reason and not self._is_damaged(partition):  # else it has been said
+            if str(error) != partition.offline_reason and not self._logs.is_damaged(partition.name):  # else said
                 logger.error("a partition is offline", partition=str(partition), reason=str(error))
             partition.close(error)
-
-    def _is_damaged(self, partition: Partition) -> bool:
-        directory = self._logs.directory_of(partition.name)
-        return directory is not None and partition.name in directory.damaged
 
     def _settle(self, partition: Partition) -> None:
         """Do something about a log that is damaged, or tell the controller where the log is.
@@ -245,13 +242,13 @@ class Partitions:
     def _mend(self, partition: Partition) -> None:
         """Have others serve in the place of a replica whose log is damaged, and copy it anew if that is safe."""
         directory = self._logs.directory_of(partition.name)
-        if directory is None or not self._is_damaged(partition) or directory.offline_reason:
+        if not self._logs.is_damaged(partition.name) or (directory is not None and directory.offline_reason):
             return
         step = next_step(
             partition.record,
             self.broker_id,
             self._assigned_directory(partition),
-            was_damaged_at_start=directory.was_damaged_at_start(partition.name),
+            was_damaged_at_start=self._logs.was_damaged_at_start(partition.name),
         )
         match step:
             case Step.LEAVE:
@@ -261,20 +258,24 @@ class Partitions:
             case Step.ACCEPT_LOSS:
                 self._accept_loss(partition)
             case Step.GIVE_UP_RECORDS:
-                self.on_placed(partition, directory.directory_id)
+                self.on_placed(partition, self._logs.home_of(partition.name).directory_id)
             case Step.COPY_ANEW:
-                try:
-                    self._logs.set_damaged_aside(partition.name)
-                except ApiError as error:
-                    logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
-                else:
-                    self._open(partition)
+                self._begin_copy(partition)
+
+    def _begin_copy(self, partition: Partition) -> None:
+        """Begin with an empty log, into which the leader's is copied."""
+        topic_id, config = UUID(bytes=partition.topic_id), self._settings.log_config(partition.name.topic)
+        try:
+            self._logs.set_damaged_aside(partition.name)
+            partition.log = self._logs.create_log(partition.name, topic_id, config)
+        except ApiError as error:
+            logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
 
     def _accept_loss(self, partition: Partition) -> None:
         """Lead with what the log has, as this broker was elected uncleanly."""
+        topic_id, config = UUID(bytes=partition.topic_id), self._settings.log_config(partition.name.topic)
         try:
-            config = self._settings.log_config(partition.name.topic)
-            partition.log = self._logs.accept_loss(partition.name, config)
+            partition.log = self._logs.accept_loss(partition.name, topic_id, config)
         except ApiError as error:
             logger.error("a damaged log is not used", partition=str(partition), reason=str(error))
 
@@ -330,8 +331,8 @@ class Partitions:
             if partition.log is None:
                 if self._logs.directory_of(partition.name) is None:
                     self._open(partition)
+                    self._settle(partition)
                     if partition.log is not None:
-                        self._settle(partition)
                         self._take_role(partition)
                 continue
             try:

@@ -23,6 +23,7 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    LogDirEpoch,
     MetadataRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
@@ -115,12 +116,14 @@ def register_broker(
     if request.log_dir_epochs and is_new_incarnation:
         record.last_unfenced_epoch = _last_unfenced_epoch(present)
         record.older_log_dirs.extend(_older_log_dirs(request, present))
+        record.unfenced_log_dirs.extend(_unfenced_log_dirs(present))
     if present is not None and not is_new_incarnation:
         record.broker_epoch = present.broker_epoch
         record.fenced = present.fenced
         record.in_controlled_shutdown = present.in_controlled_shutdown
         record.unclean_shutdown = present.unclean_shutdown
         record.older_log_dirs.extend(present.older_log_dirs)
+        record.unfenced_log_dirs.extend(present.unfenced_log_dirs)
         if present.HasField("last_unfenced_epoch"):
             record.last_unfenced_epoch = present.last_unfenced_epoch
     written = in_version(MetadataRecord(register_broker=record), state.metadata_version)
@@ -152,15 +155,30 @@ def _last_unfenced_epoch(present: RegisterBrokerRecord | None) -> int:
 # it stayed fenced with 700, it could not have acknowledged anything that the copy lacks. If the controller knows less
 # than the broker names, the metadata were restored from a backup: that says nothing about the broker's disk.
 def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecord | None) -> list[bytes]:
-    """The log directories that know of no registration as late as the last one in which the broker was unfenced.
+    """The log directories that know of no registration as late as the last one with them in which it was unfenced.
 
     Those that were found in a registration before stay older until the broker is unfenced: it may not have left all of
     its partitions yet.
     """
     last = _last_unfenced_epoch(present)
+    last_of = {of.id: of.broker_epoch for of in _unfenced_log_dirs(present)}
     known = set() if present is None or was_unfenced(present) else {*present.older_log_dirs}
     epochs = zip(request.log_dirs, request.log_dir_epochs, strict=True)
-    return [log_dir for log_dir, epoch in epochs if log_dir in known or NO_EPOCH < epoch < last]
+    return [log_dir for log_dir, epoch in epochs if log_dir in known or NO_EPOCH < epoch < last_of.get(log_dir, last)]
+
+
+# Consider directories A and B, used with epoch 500. The disk of A is not there at a start, and the broker registers
+# with epoch 700, with B alone, and is unfenced. When A is there again it still has 500, and everything that the broker
+# has acknowledged for A's partitions. A copy of A from before that has 300.
+def _unfenced_log_dirs(present: RegisterBrokerRecord | None) -> list[LogDirEpoch]:
+    """The last registration with each log directory in which the broker was unfenced, the latest ones first."""
+    if present is None or not present.HasField("last_unfenced_epoch"):
+        return []
+    found = {of.id: of.broker_epoch for of in present.unfenced_log_dirs}
+    if was_unfenced(present):
+        found |= dict.fromkeys(present.log_dirs, present.broker_epoch)
+    latest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    return [LogDirEpoch(id=log_dir, broker_epoch=epoch) for log_dir, epoch in latest[:LOG_DIRS_MAX]]
 
 
 def was_unfenced(broker: RegisterBrokerRecord) -> bool:

@@ -41,6 +41,7 @@ class Broker:
     unclean_shutdown: bool
     last_unfenced_epoch: int | None
     older_log_dirs: tuple[bytes, ...]
+    unfenced_log_dirs: tuple[tuple[bytes, int], ...]
 
     @property
     def is_active(self) -> bool:
@@ -71,6 +72,7 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
         unclean_shutdown=record.unclean_shutdown,
         last_unfenced_epoch=record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
         older_log_dirs=tuple(record.older_log_dirs),
+        unfenced_log_dirs=tuple((of.id, of.broker_epoch) for of in record.unfenced_log_dirs),
     )
 
 

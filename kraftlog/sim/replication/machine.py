@@ -209,7 +209,7 @@ class Machine:
         clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
         broker = Broker(self, self.world.parameters, self, self)
         self.broker = broker
-        epochs = RegisteredEpochs(self.files, OWN_DIRECTORY, broker.logs.online, self.process)
+        epochs = RegisteredEpochs(self.files, broker.logs.online, self.process)
         self.membership = membership = Membership(self, self.process, broker, clean_epoch, epochs)
         for directory in broker.logs.directories:
             directory.on_lost = partial(self.process.call_soon, self._log_lost)

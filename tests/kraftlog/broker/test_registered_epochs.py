@@ -13,7 +13,7 @@ from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log import registered_epoch
-from kraftlog.broker.registered_epochs import MEMORY_NAME, RegisteredEpochs, named_epoch
+from kraftlog.broker.registered_epochs import RegisteredEpochs
 from raft.shell.runtime import AsyncioRuntime
 
 A, B = UUID(int=2**100 + 1), UUID(int=2**100 + 2)
@@ -38,12 +38,12 @@ class Broker:
 
     def __init__(self) -> None:
         self.files = MemoryFileSystem()
-        for path in ("own", "a", "b"):
+        for path in ("a", "b"):
             self.files.make_directories(path)
         self.a, self.b = Directory("a", A), Directory("b", B)
 
     def started(self, *directories: Directory) -> RegisteredEpochs:
-        return RegisteredEpochs(self.files, "own", directories or (self.a, self.b), None)  # type: ignore[arg-type]
+        return RegisteredEpochs(self.files, directories or (self.a, self.b), None)  # type: ignore[arg-type]
 
     def copied(self, path: str) -> Callable[[], None]:
         """Copies a file now; puts it back when it is called."""
@@ -68,41 +68,15 @@ def test_what_was_registered_is_named_after_a_crash() -> None:
     assert broker.started().named() == [310, 310]
 
 
-def test_ct38_a_directory_that_has_missed_a_registration_is_as_it_was_left() -> None:
-    broker = Broker()
-    broker.started().write(500)
-    broker.started(broker.b).write(700)
-    assert broker.started().named() == [700, 700]
-
-
-def test_ct38_a_copy_from_before_names_what_it_is_of_though_its_disk_had_failed() -> None:
+def test_ct38_each_directory_names_what_it_has() -> None:
     broker = Broker()
     broker.started().write(300)
     put_back = broker.copied("a/broker-epoch")
     broker.started().write(500)
-    broker.started(broker.b).write(700)
+    broker.started(broker.b).write(700)  # without the other one
+    assert broker.started().named() == [500, 700]
     put_back()
     assert broker.started().named() == [300, 700]
-
-
-def test_ct38_a_copy_of_everything_names_what_it_is_of() -> None:
-    broker = Broker()
-    broker.started().write(300)
-    copies = [broker.copied(path) for path in ("a/broker-epoch", "b/broker-epoch", f"own/{MEMORY_NAME}")]
-    broker.started().write(500)
-    for put_back in copies:
-        put_back()
-    assert broker.started().named() == [300, 300]
-
-
-def test_without_what_is_remembered_each_directory_names_what_it_has() -> None:
-    broker = Broker()
-    broker.started().write(500)
-    broker.started(broker.b).write(700)
-    broker.files.damage(f"own/{MEMORY_NAME}", 12, b"x")
-    with capture_logs() as logs:
-        assert broker.started().named() == [500, 700]
-    assert "damaged" in logs[0]["event"]
 
 
 def test_ct38_an_epoch_that_is_damaged_is_none() -> None:
@@ -126,7 +100,7 @@ def test_ct38_on_a_full_disk_no_epoch_is_left_and_nothing_is_offline() -> None:
 
 
 @pytest.mark.parametrize("error", [StorageError("no such disk"), FlushFailed("input/output error")])
-async def test_a_directory_where_it_cannot_be_written_is_offline_and_not_remembered(error: Exception) -> None:
+async def test_a_directory_where_it_cannot_be_written_is_offline(error: Exception) -> None:
     broker = Broker()
     broker.started().write(300)
 
@@ -135,29 +109,14 @@ async def test_a_directory_where_it_cannot_be_written_is_offline_and_not_remembe
             raise error
 
     broker.files.before_operation = fails
-    epochs = RegisteredEpochs(broker.files, "own", (broker.a, broker.b), AsyncioRuntime())
+    epochs = RegisteredEpochs(broker.files, (broker.a, broker.b), AsyncioRuntime())
     with capture_logs() as logs:
         await epochs.note(500, [B.bytes])
     assert (broker.a.offline_reason, broker.b.offline_reason) == (str(error), "")
     assert [line["path"] for line in logs if "an older copy" in line["event"]] == ["b"]
     broker.files.before_operation = None
-    assert broker.started().named() == [500, 500]
+    assert broker.started().named() == [300, 500]
 
 
-@pytest.mark.parametrize(
-    ("found", "remembered", "named"),
-    [
-        (500, {}, 500),
-        (500, {B: 700}, 500),
-        (500, {A: 500, B: 700}, 700),
-        (300, {A: 500, B: 700}, 300),
-        (900, {A: 500, B: 700}, 900),
-        (-1, {A: 500, B: 700}, -1),
-    ],
-)
-def test_ct38_what_a_directory_names(found: int, remembered: dict[UUID, int], named: int) -> None:
-    assert named_epoch(found, remembered, A) == named
-
-
-def test_the_files_names_are_those_of_the_pages() -> None:
-    assert (registered_epoch.FILE_NAME, MEMORY_NAME) == ("broker-epoch", "log-directory-epochs")
+def test_the_files_name_is_that_of_the_pages() -> None:
+    assert registered_epoch.FILE_NAME == "broker-epoch"

@@ -45,8 +45,9 @@ OTHERS = (ME, 2, 3)
         ([2], [], 2, ONLINE_DIRECTORY, True, Step.COPY_ANEW),
         ([2], [], 2, LOST_DIRECTORY, True, Step.COPY_ANEW),
         ([2], [], 2, LOST_DIRECTORY, False, Step.WAIT),  # a Fetch may be under way
-        ([2], [], -1, LOST_DIRECTORY, True, Step.WAIT),  # nobody to copy from
-        ([], [2], -1, LOST_DIRECTORY, True, Step.WAIT),
+        ([2], [], -1, LOST_DIRECTORY, True, Step.STAND_DOWN),  # nobody to copy from
+        ([], [2], -1, LOST_DIRECTORY, True, Step.STAND_DOWN),
+        ([2], [], -1, DAMAGED_DIRECTORY, True, Step.WAIT),
         ([], [], -1, LOST_DIRECTORY, True, Step.STAND_DOWN),
     ],
 )

@@ -117,6 +117,42 @@ def test_ct38_only_the_directory_that_is_older_is_named() -> None:
     assert found.older_log_dirs == {an_id(B)}
 
 
+def used_without(directory: int) -> tuple[Metadata, int, int]:
+    """A broker that was unfenced with two directories, and then without one of them; both epochs."""
+    state = metadata()
+    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    both = unfenced(state)
+    registered(state, request(2, [both], log_dirs=[{A, B}.difference([directory]).pop()]))
+    return state, both, unfenced(state)
+
+
+@pytest.mark.parametrize("starts", [1, 2], ids=["unfenced", "and once not"])
+def test_ct38_a_directory_that_was_not_there_for_a_start_is_as_it_was_left(starts: int) -> None:
+    state, both, without = used_without(A)
+    for incarnation in range(3, 2 + starts):
+        registered(state, request(incarnation, [without], log_dirs=(B,)))
+    assert not registered(state, request(5, [both, without], log_dirs=(A, B))).older_log_dirs
+    assert not registered(state, request(6, [both, without], log_dirs=(A, B))).older_log_dirs, "it was not unfenced"
+    last = unfenced(state)
+    found = registered(state, request(7, [both, last], log_dirs=(A, B)))
+    assert found.older_log_dirs == OLDER, "now it lacks what was acknowledged since"
+
+
+def test_ct38_a_copy_from_before_of_a_directory_that_was_not_there_is_older() -> None:
+    state, both, without = used_without(A)
+    assert registered(state, request(3, [both - 1, without], log_dirs=(A, B))).older_log_dirs == OLDER
+
+
+def test_ct38_as_many_directories_are_remembered_as_a_broker_may_have() -> None:
+    state, both, _ = used_without(A)
+    for number in range(5):
+        several = range(1_000 + 900 * number, 1_900 + 900 * number)
+        registered(state, request(10 + number, [NO_EPOCH] * len(several), log_dirs=several))
+        last = unfenced(state)
+        assert len(stored(state).unfenced_log_dirs) <= 1_000
+    assert registered(state, request(20, [both, last], log_dirs=(A, B))).older_log_dirs == {an_id(A)}
+
+
 def test_ct38_it_stays_older_until_the_broker_is_unfenced() -> None:
     """Its files have the new epoch before its partitions know: consider a controller that is lost in between."""
     state, first, _ = used_twice()
