@@ -23,6 +23,7 @@ COLUMNS = (
     "Isr",
     "Elr",
     "LastKnownElr",
+    "Damaged",
     "Adding",
     "Removing",
 )
@@ -51,8 +52,8 @@ def describe(
     """Describe partitions, one per line.
 
     Several options select partitions to which all of them apply. Leader -1 is none; Elr are brokers out of sync that
-    are still eligible to lead; LastKnownElr is, while no replica is in sync, the last leader (KIP-966); Adding and
-    Removing belong to a reassignment under way.
+    are still eligible to lead; LastKnownElr is, while no replica is in sync, the last leader (KIP-966); Damaged are
+    brokers whose log of the partition is damaged or missing; Adding and Removing belong to a reassignment under way.
     """
     from kraftlog.commands.partition_admin import PartitionFilter, partition_listing
 

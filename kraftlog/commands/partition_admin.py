@@ -15,12 +15,14 @@ from raft.core.types import NO_LEADER
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
 from statemachine.query.partition_descriptions import ElectionType, PartitionOutcome, RemoteSegment, TopicPartition
 from statemachine.tables.sql_views import MIN_ISR_CONFIG
+from statemachine.words.ids import DAMAGED_DIRECTORY, id_to_text
 from statemachine.words.names import quoted
 from statemachine.words.remote_log_states import segment_state_name
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 Value = TypeVar("Value")
 
+_DAMAGED: Final = id_to_text(DAMAGED_DIRECTORY)
 MIN_ISR_DEFAULT: Final = 1
 
 ELECTED: Final = "elected"
@@ -122,6 +124,11 @@ def partition_row(partition: PartitionDescription) -> dict[str, Any]:
         "Isr": list(partition.isr),
         "Elr": list(partition.eligible_leader_replicas),
         "LastKnownElr": list(partition.last_known_elr),
+        "Damaged": [
+            replica
+            for replica, directory in zip(partition.replicas, partition.directories, strict=False)
+            if directory == _DAMAGED
+        ],
         "Adding": list(partition.adding_replicas),
         "Removing": list(partition.removing_replicas),
     }

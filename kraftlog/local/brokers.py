@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
@@ -96,11 +96,13 @@ class LocalBrokers:
         self._epochs_before: dict[int, int] = {}
         """The epoch that a broker had when it was started last."""
 
-    async def start(self, broker_ids: Iterable[int] | None = None) -> None:
+    async def start(
+        self, broker_ids: Iterable[int] | None = None, on_death: Callable[[BrokerDied], None] | None = None
+    ) -> None:
         """Start those (of all, if None) that do not run, and wait until each is unfenced.
 
-        After a kill that takes until the session of the incarnation before has expired. Raises BrokerDied,
-        ApiError(REQUEST_TIMED_OUT).
+        After a kill that takes until the session of the incarnation before has expired. One that ends is reported to
+        `on_death`, as long as another one runs. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
         """
         wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if not self.is_running(broker_id)]
         before = await self.states() if wanted else {}
@@ -113,9 +115,12 @@ class LocalBrokers:
         waiting = set(wanted)
         deadline = asyncio.get_running_loop().time() + START_TIMEOUT_SECONDS
         while waiting:
-            for broker_id in waiting:
-                if not self._children[broker_id].is_running:
+            for broker_id in [one for one in waiting if not self._children[one].is_running]:
+                if on_death is None or not any(map(self.is_running, wanted)):
                     raise self._death(broker_id)
+                on_death(self._death(broker_id))
+                waiting.discard(broker_id)
+                del self._children[broker_id]  # `deaths` need not report it again
             states = await self.states()
             waiting = {broker_id for broker_id in waiting if not self._is_up(states.get(broker_id), broker_id)}
             if waiting and asyncio.get_running_loop().time() > deadline:
@@ -158,6 +163,12 @@ class LocalBrokers:
         async with aclosing(ends(self._children)) as ended:
             async for broker_id in ended:
                 yield self._death(broker_id)
+
+    @property
+    def left_out(self) -> list[int]:
+        """The ids of brokers that have a directory here, and are not among those that are run."""
+        found = [path.name.removeprefix("broker-") for path in self._directory.glob("broker-*") if path.is_dir()]
+        return sorted({int(name) for name in found if name.isdecimal()} - set(self.broker_ids))
 
     async def states(self) -> dict[int, BrokerState]:
         """What the cluster knows of its brokers."""

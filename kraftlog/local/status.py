@@ -15,7 +15,7 @@ from rich.table import Table
 
 from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.local.brokers import BrokerState, LocalBrokers, add_broker_rows
+from kraftlog.local.brokers import FIRST_BROKER_ID, BrokerDied, BrokerState, LocalBrokers, add_broker_rows
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import log_pb2
 from raft.core.types import NodeId
@@ -31,7 +31,7 @@ async def watch_cluster(cluster: LocalCluster, broker_count: int, first_broker_p
     """Run the cluster and brokers, and show them until Ctrl-C or SIGTERM; a node that ends is reported.
 
     The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
-    BrokerDied when a broker cannot start.
+    BrokerDied when no broker can start.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -105,7 +105,7 @@ async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
 
 
 async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) -> None:
-    await brokers.start()
+    await brokers.start(on_death=lambda death: _say_death(death, console))
 
     def say(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True)
@@ -117,6 +117,10 @@ async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) 
     if brokers.broker_ids:
         for line in client_lines(await brokers.states()):
             say(line)
+    if brokers.left_out:
+        ids = ", ".join(map(str, brokers.left_out))
+        count = brokers.left_out[-1] - FIRST_BROKER_ID + 1
+        say(f"Not started, though there are directories of them here: brokers {ids}. --brokers {count} runs them, too.")
     telling = asyncio.create_task(_tell_of_broker_deaths(brokers, console))
     try:
         await _show_table(cluster, brokers, console)
@@ -140,7 +144,11 @@ def client_lines(states: Mapping[int, BrokerState]) -> list[str]:
 
 async def _tell_of_broker_deaths(brokers: LocalBrokers, console: Console) -> None:
     async for death in brokers.deaths():
-        console.print(str(death), style="red", highlight=False, soft_wrap=True)
+        _say_death(death, console)
+
+
+def _say_death(death: BrokerDied, console: Console) -> None:
+    console.print(str(death), style="red", highlight=False, soft_wrap=True)
 
 
 async def _show_table(cluster: LocalCluster, brokers: LocalBrokers, console: Console) -> None:

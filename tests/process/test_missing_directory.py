@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from tests.kraftlog.command_line import Run
-from tests.process.broker_process import BrokerProcess
+from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.test_older_disk import BEFORE, LAST, ask, brokers, leaders, produce_to_one, voter
 from tests.process.test_replication import Acknowledgements, await_in_sync, produce, read_back
 
@@ -51,6 +52,11 @@ def without_directory(
     ask("topics", "create", f"{topic}-probe", "--replica-assignment", "71:72:73")  # decided after the elections
     assert [*leaders(ask, topic), *leaders(ask, f"{topic}-single")] == [-1, -1, -1, -1]
     assert last.said.read_text().count(IS_MISSING) == 1
+    deadline = time.monotonic() + WAIT_SECONDS
+    while any(
+        row["Damaged"] != [LAST] for name in (topic, f"{topic}-single") for row in ask("partitions", "describe", name)
+    ):
+        assert time.monotonic() < deadline, last.said.read_text()
     return found, away
 
 

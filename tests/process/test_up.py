@@ -27,8 +27,8 @@ EXPORT_LINE = re.compile(r"export KRAFTLOG_BOOTSTRAP_SERVER=(\S+)")
 
 
 @contextmanager
-def up(directory: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`kraftlog up`, running and with a leader, and its addresses."""
+def up(directory: Path, *options: object, said: list[str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """`kraftlog up`, running and with a leader, and its addresses. `said` gets the lines before the table."""
     process = subprocess.Popen(
         command("up", "--dir", directory, *options),
         stdout=subprocess.PIPE,
@@ -38,14 +38,15 @@ def up(directory: Path, *options: object) -> Iterator[tuple[subprocess.Popen[str
     )
     with process:
         try:
-            yield process, _addresses(process)
+            yield process, _addresses(process, [] if said is None else said)
         finally:
             process.kill()
 
 
-def _addresses(process: subprocess.Popen[str]) -> str:
+def _addresses(process: subprocess.Popen[str], said: list[str]) -> str:
     addresses = ""
     for line in process.stdout:
+        said.append(line)
         if match := EXPORT_LINE.search(line):
             addresses = match[1]
         if "leader" in line:  # the table of nodes
@@ -97,6 +98,29 @@ def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again
         assert [(directory / f"broker-{FIRST_BROKER_ID + number}" / FILE_NAME).exists() for number in range(3)] == [
             True
         ] * 3
+
+
+def test_a_broker_that_cannot_start_is_reported_and_ends_no_other_and_one_that_is_left_out_is_named(
+    tmp_path: Path, run: Run
+) -> None:
+    directory = tmp_path / "cluster"
+    with up(directory, "--voters", 1, "--brokers", 2) as (process, _):
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+    (directory / f"broker-{FIRST_BROKER_ID}" / "meta.properties").write_text("version=1\n")
+    said: list[str] = []
+    with up(directory, "--brokers", 2, said=said) as (process, addresses):
+        (told,) = [line for line in said if "meta.properties" in line]
+        assert f"broker {FIRST_BROKER_ID} ended, its last words:" in told
+        listed = run("brokers", "list", "--bootstrap-server", addresses, "--output", "json").json()
+        assert [broker["Fenced"] for broker in listed] == [True, False]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+        assert "meta.properties" not in process.stdout.read(), "it is reported once"
+    said.clear()
+    with up(directory, said=said) as (process, _):
+        (hint,) = [line for line in said if line.startswith("Not started")]
+        assert hint.endswith("brokers 101, 102. --brokers 2 runs them, too.\n")
 
 
 def test_a_number_of_brokers_that_cannot_be_is_refused_before_anything_is_made(tmp_path: Path, run: Run) -> None:

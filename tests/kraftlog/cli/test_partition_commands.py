@@ -361,6 +361,7 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
             "Isr": [1, 2],
             "Elr": [],
             "LastKnownElr": [],
+            "Damaged": [],
             "Adding": [],
             "Removing": [],
         }
@@ -375,7 +376,7 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
         )
         assert topic["Partitions"][0]["Elr"] == [2]
         table = (await ask("partitions", "describe", "clicks")).lines()
-        assert table[0].split()[-4:] == ["Elr", "LastKnownElr", "Adding", "Removing"]
+        assert table[0].split()[-5:] == ["Elr", "LastKnownElr", "Damaged", "Adding", "Removing"]
         assert (await ask("topics", "describe", "clicks")).lines()[1:] == table
         assert table[2].split() == ["clicks", "0", "1", "0", "1,", "2", "1", "2"]  # 2 is eligible
 
