@@ -114,7 +114,8 @@ def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_
     if not older_log_dirs or broker_id not in partition.replicas:
         return False
     directory = directory_of(partition, broker_id)
-    return directory in older_log_dirs or directory in _UNKNOWN_DIRECTORIES
+    # Consider a start without the directory, which makes the replica a damaged one, and then one with an older copy.
+    return directory in older_log_dirs or directory in (*_UNKNOWN_DIRECTORIES, DAMAGED_DIRECTORY)
 
 
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:

@@ -58,6 +58,11 @@ class Surroundings(Protocol):
         """The files of the machine's disk."""
         ...
 
+    @property
+    def present_log_paths(self) -> list[str]:
+        """Its log directories."""
+        ...
+
     def new_id(self) -> UUID:
         """An id that nothing else has."""
         ...
@@ -99,7 +104,7 @@ class Broker:
         """Whether it has taken its partitions over."""
         configs_at_start = SmallSegments(machine.broker_id, parameters)
         self.logs = LogManager.open(
-            machine.files, [f"logs-{number}" for number in range(parameters.directories)], process,
+            machine.files, machine.present_log_paths, process,
             cluster_id=CLUSTER_ID, node_id=machine.broker_id,
             config_of=lambda partition: configs_at_start.log_config(partition.topic), new_id=machine.new_id,
         )  # fmt: skip

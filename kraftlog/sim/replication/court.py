@@ -308,9 +308,10 @@ class Court:
         """With `flush.before.ack` acks=all says: on the disks of all in sync, whatever becomes of their processes."""
         if not topic.parameters.flush_before_ack or base_offset < judge.promises.deleted_below:
             return
-        files = self._world.machines[broker_id].files
-        for number in range(self._world.parameters.directories):
-            path = join(f"logs-{number}", f"{topic.name}-{key[1]}")
+        machine = self._world.machines[broker_id]
+        files = machine.files
+        for directory in machine.log_paths:
+            path = join(directory, f"{topic.name}-{key[1]}")
             if files.exists(path) and is_durable(files, path, base_offset, batch.content):
                 return
         raise Violation(

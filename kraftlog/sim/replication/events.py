@@ -77,6 +77,8 @@ REQUIRED: Final = (
     "a disk became an older copy",
     "an older copy of a disk was found",
     "an operator had an older copy, or another replica, elected",
+    "a disk was not there",
+    "a disk was there again",
 )  # fmt: skip
 
 

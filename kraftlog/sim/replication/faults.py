@@ -11,7 +11,7 @@ from typing import Final
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
-from kraftlog.sim.replication.parameters import OLDER_COPY, ROT
+from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
 from kraftlog.sim.virtual.crash import Crash
@@ -137,6 +137,8 @@ class Faults:
             return machine.is_up and self._world.rot.begin(machine, random)
         if kind == OLDER_COPY:
             return self._world.older_disks.begin(machine, random)
+        if kind == AWAY:
+            return self._world.away_disks.begin(machine, random)
         if kind == "disk: full":
             machine.files.space_limit = machine.files.used_bytes() + random.choice([0, 100, 2_000])
             self._later(partial(setattr, machine.files, "space_limit", None))

@@ -133,6 +133,9 @@ class Machine:
         self.failing_directory = ""
         """Nothing in it can be changed or synced."""
         self.has_failed_disk = False
+        self.away: set[str] = set()
+        """Log directories that are not there when a process starts."""
+        self._in_their_place: set[str] = set()
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
@@ -148,6 +151,20 @@ class Machine:
     def connect(self, broker_id: int) -> Connection:
         """A connection of this broker to another one (`LeaderConnector`)."""
         return Connection(self, broker_id)
+
+    @property
+    def log_paths(self) -> list[str]:
+        """All log directories that it has had."""
+        return [
+            *(f"logs-{number}" for number in range(self.world.parameters.directories)),
+            *sorted(self._in_their_place),
+        ]
+
+    @property
+    def present_log_paths(self) -> list[str]:
+        """Those that are there: for each that is not, an empty one is in its place, and stays in use."""
+        self._in_their_place |= {f"in-place-of-{path}" for path in self.away}
+        return [path for path in self.log_paths if path not in self.away]
 
     @property
     def files(self) -> MemoryFileSystem:
@@ -209,6 +226,10 @@ class Machine:
         clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
         broker = Broker(self, self.world.parameters, self, self)
         self.broker = broker
+        if broker.logs.clean_broker_epoch != clean_epoch:
+            clean_epoch = (
+                None  # as `kraftlog.broker.directory` has it: a log directory is another one, or lacks something
+            )
         epochs = RegisteredEpochs(self.files, broker.logs.online, self.process)
         self.membership = membership = Membership(self, self.process, broker, clean_epoch, epochs)
         for directory in broker.logs.directories:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kraftlog.controller.rules.partition_change import directory_of
 from kraftlog.sim.replication.judges.views import NO_LEADER, PartitionState
 from kraftlog.sim.replication.parameters import TopicParameters
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.replay.deltas import MetadataDelta
+from statemachine.words.ids import DAMAGED_DIRECTORY
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ class CommittedTopics:
             state = state_of(partition.after)
             before = found.partitions.get(record.partition_id)
             found.partitions[record.partition_id] = state
-            yield found, record.partition_id, state, _is_unclean(before, state, found.parameters)
+            yield found, record.partition_id, state, _is_unclean(before, state, partition.after, found.parameters)
         for topic in delta.topics:
             if topic.after is None and topic.before is not None:
                 name = self.names.pop(topic.before.topic_id)
@@ -79,14 +81,19 @@ def state_of(record: PartitionRecord) -> PartitionState:
     )  # fmt: skip
 
 
-def _is_unclean(before: PartitionState | None, after: PartitionState, parameters: TopicParameters) -> bool:
+def _is_unclean(
+    before: PartitionState | None, after: PartitionState, record: PartitionRecord, parameters: TopicParameters
+) -> bool:
     """Whether a new leader was elected that may lack what is committed, as the topic allows.
 
-    The last known leader had everything. With `flush.before.ack` it has that on its disk, so it must have it still.
-    Where the topic allows no unclean election any other leader must have everything, too, however it was elected.
+    A broker that has said that its log is damaged or missing may. The last known leader had everything. With
+    `flush.before.ack` it has that on its disk, so it must have it still. Where the topic allows no unclean election any
+    other leader must have everything, too, however it was elected.
     """
     if before is None or after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
         return False
+    if parameters.has_unclean_elections and directory_of(record, after.leader) == DAMAGED_DIRECTORY:
+        return True
     if after.leader in (before.isr or before.eligible_leaders):
         return False
     if after.leader in before.last_known:

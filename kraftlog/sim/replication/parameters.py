@@ -44,6 +44,9 @@ ROT: Final = "disk: bytes of a log change"
 OLDER_COPY: Final = "disk: an older copy is put back"
 """As above, and after it."""
 
+AWAY: Final = "disk: not there at a start"
+"""As above, in seeds without damages to what is on disks."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicParameters:
@@ -144,6 +147,9 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
         more = (kind for kind in damages if kind not in set(overrides.without_faults))
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))
+    has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
+    if random.random() < 0.5 and not has_damages and AWAY not in overrides.without_faults:
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

@@ -8,6 +8,7 @@ from typing import Final
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.observation.trace import Trace
+from kraftlog.sim.replication.away_disks import AwayDisks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.court import Court
@@ -51,6 +52,7 @@ class World:
         self.machines = {broker_id: Machine(self, broker_id) for broker_id in range(1, parameters.brokers + 1)}
         self.rot = Rot(self)
         self.older_disks = OlderDisks(self)
+        self.away_disks = AwayDisks(self)
         self.damaged_files = DamagedFiles(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
@@ -194,3 +196,4 @@ class World:
             machine.clock.wall_offset_ms = 0
             machine.kills_at_start = False
             machine.mend_slow_disk()
+            self.away_disks.bring_back(machine)

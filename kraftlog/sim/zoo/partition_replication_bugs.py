@@ -9,6 +9,7 @@ import statemachine.replay.replay
 from kraftlog.broker.log.directory_records import DirectoryRecords
 from kraftlog.broker.log.durability import Durability
 from kraftlog.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd, LeaderEpochs
+from kraftlog.broker.log.missing_logs import MissingLogs
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.partitions import delayed_fetch, reading
@@ -314,7 +315,19 @@ def older_disk_not_seen() -> list[Any]:
     return [instead(brokers, "_older_log_dirs", lambda *_: [])]
 
 
+@mutation("a directory that was not there for a start is taken for an older copy", "CT-38", world=REPLICATION)
+def directory_not_remembered() -> list[Any]:
+    """Its replicas are neither in sync nor eligible when it is back, and nobody leads."""
+    return [instead(brokers, "_unfenced_log_dirs", lambda *_: [])]
+
+
 # --- what a start finds -----------------------------------------------------------------------------------------------
+
+
+@mutation("a log in a directory that is not there is taken for a new one", "DB-89", world=REPLICATION)
+def missing_log_taken_for_new() -> list[Any]:
+    """The replica says that it is in another directory, and begins anew; the directory is of no use when it is back."""
+    return [instead(MissingLogs, "check", lambda *_: None)]
 
 
 @mutation("a deleted log stays in the inventory", "DB-89", world=REPLICATION)

@@ -12,8 +12,8 @@ from kraftlog.sim.broker_log.parameters import FAULT_KINDS as LOG_KINDS
 from kraftlog.sim.fault_kinds import KINDS
 from kraftlog.sim.invariants.catalogue import ALL
 from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
+from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
 from kraftlog.sim.replication.parameters import FAULT_KINDS as REPLICATION_KINDS
-from kraftlog.sim.replication.parameters import ROT
 from kraftlog.sim.zoo import (
     broker_log_bugs,
     controller_bugs,
@@ -50,7 +50,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *DAMAGES, *REPLICATION_KINDS, ROT])
+@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *DAMAGES, *REPLICATION_KINDS, ROT, OLDER_COPY, AWAY])
 def test_it_names_every_fault(kind: str) -> None:
     short = kind.partition(": ")[2]
     assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))

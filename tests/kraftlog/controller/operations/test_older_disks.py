@@ -26,7 +26,7 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
 from raft.core.types import NO_LEADER, Offset
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from statemachine.words.ids import DAMAGED_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration, topic
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata, metadata
@@ -227,8 +227,9 @@ def test_ct38_what_is_in_another_directory_of_the_broker_stays_as_it_is() -> Non
     assert not leaves(state)
 
 
-def test_ct38_a_replica_whose_directory_is_not_known_counts_as_older() -> None:
-    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[UNASSIGNED_DIRECTORY, an_id(902)])
+@pytest.mark.parametrize("directory", [UNASSIGNED_DIRECTORY, DAMAGED_DIRECTORY])
+def test_ct38_a_replica_whose_directory_is_not_known_counts_as_older(directory: bytes) -> None:
+    lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[directory, an_id(902)])
     state = a_cluster(lost, fenced=[2])
     leaves(state)
     assert list(the_partition(state).last_known_elr) == []
