@@ -10,7 +10,8 @@ has: what is new enters when it is durable, and what is about to go leaves befor
 It counts only if no stock Kafka has used the directory since. A clean shutdown leaves its broker epoch here and in
 `.kafka_cleanshutdown`, and the two must agree; without that file, the last line must be of a broker that was running.
 The file is written under its temporary name before the line, and renamed after it, and a start that finds no room for
-its line renames it back: with that name it shows that nobody else was there, and not that the shutdown was clean.
+its line renames it back. With that name it shows that no stock Kafka has used the directory, but not that the shutdown
+was clean.
 """
 
 from __future__ import annotations

@@ -142,10 +142,6 @@ class LogManager:
         directory = self.directory_of(partition)
         return partition in self.missing if directory is None else directory.was_damaged_at_start(partition)
 
-    def home_of(self, partition: TopicPartition) -> LogDirectory:
-        """The directory that has a partition's log, or would have it. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        return self.directory_of(partition) or self._roomiest(None)
-
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
 

@@ -258,7 +258,8 @@ class Partitions:
             case Step.ACCEPT_LOSS:
                 self._accept_loss(partition)
             case Step.GIVE_UP_RECORDS:
-                self.on_placed(partition, self._logs.home_of(partition.name).directory_id)
+                for home in [directory] if directory is not None else self._logs.online[:1]:
+                    self.on_placed(partition, home.directory_id)
             case Step.COPY_ANEW:
                 self._begin_copy(partition)
 
