@@ -59,6 +59,7 @@ from statemachine.words.ids import ID_BYTES
 from statemachine.words.names import quoted
 from statemachine.words.record_versions import VERSIONS_MAX
 from statemachine.words.resources import ResourceType
+from statemachine.words.unfenced_log_dirs import used_unfenced
 
 
 class ReplayError(InvariantViolation):
@@ -224,6 +225,12 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     if record.HasField("in_controlled_shutdown"):
         broker.in_controlled_shutdown = record.in_controlled_shutdown
     if record.HasField("log_dirs"):
+        # A directory that has failed was in use until now: an older copy of it lacks what was acknowledged in this
+        # registration.
+        if broker.HasField("last_unfenced_epoch") and broker.last_unfenced_epoch == broker.broker_epoch:
+            remembered = used_unfenced(broker, set(broker.log_dirs).difference(record.log_dirs.ids))
+            del broker.unfenced_log_dirs[:]
+            broker.unfenced_log_dirs.extend(remembered)
         del broker.log_dirs[:]
         broker.log_dirs.extend(record.log_dirs.ids)
     if record.HasField("cordoned_log_dirs"):

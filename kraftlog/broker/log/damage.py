@@ -15,9 +15,9 @@ def _remedy(directory: str) -> str:
     return (
         "The partition is offline on this broker, and nothing of it was deleted. If another replica leads it, restart"
         " this broker: it copies the log from the leader. If none does, put the files back as they were. If that is not"
-        f" possible, and another broker with a replica is up, `kraftlog elect --type unclean --topic {topic} --partition"
-        f" {partition}` has that one lead. Only if there is no other replica, stop this broker, and see what `kraftlog"
-        f" log-dirs accept-loss {name} --directory {log_directory}` would give up"
+        " possible, and another broker with a replica is up, `kraftlog elect --type unclean --topic"
+        f" {topic} --partition {partition}` has that one lead. Only if there is no other replica, stop this broker, and"
+        f" see what `kraftlog log-dirs accept-loss {name} --directory {log_directory}` would give up"
     )
 
 

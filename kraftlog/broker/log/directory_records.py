@@ -67,6 +67,8 @@ class DirectoryRecords:
         self._disputed: dict[TopicPartition, LogEntry] = {}
         self._is_needed = True  # it has logs that are not open
         self._are_checkpoints_behind = False
+        self.came_by_hand: set[TopicPartition] = set()
+        """The logs that were there at the start, and not in the inventory."""
         self._was_shut_down_cleanly = files.exists(join(path, CLEAN_SHUTDOWN_NAME))
 
     @classmethod
@@ -104,6 +106,8 @@ class DirectoryRecords:
 
         Raises CorruptLog if its topic id is not readable, and the inventory does not have it either.
         """
+        if partition not in self._inventory.entries:
+            self.came_by_hand.add(partition)
         entry = self._settle_topic_id(partition, names)
         checkpointed = Known(
             recovery_point=self._checkpoints.recovery_points.get(partition, 0),

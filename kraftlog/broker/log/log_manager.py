@@ -23,9 +23,11 @@ from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.missing_logs import MissingLogs
 from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.registered_epoch import registered_epoch
 from kraftlog.broker.log.retention import RetentionClock
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
+from statemachine.words.ids import is_reserved
 
 logger = structlog.get_logger(__name__)
 
@@ -65,7 +67,6 @@ class LogManager:
         handles = FileHandles(files, open_files_max)
         opened: list[LogDirectory] = []
         failed: dict[str, str] = {}
-        clean_epochs: set[int | None] = set()
         for path in paths:
             try:
                 directory = LogDirectory.open(
@@ -79,7 +80,6 @@ class LogManager:
             except (StorageError, FlushFailed) as error:
                 logger.error("a log directory is offline", path=path, reason=str(error))
                 failed[path] = str(error)
-                clean_epochs.add(None)
                 continue
             opened.append(directory)
         epochs = {directory.path: _clean_epoch(directory) for directory in opened}
@@ -91,8 +91,9 @@ class LogManager:
                     directory.load(config_of, runtime.wall_clock_ms(), on_progress)
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
-        clean_epochs.update(epochs.values())
-        return cls(runtime, opened, failed, new_id, clean_epochs.pop() if len(clean_epochs) == 1 else None)
+        registered = {directory.path: registered_epoch(files, directory.path) for directory in opened}
+        clean_epoch = None if failed else _last_clean_epoch([(epochs[path], registered[path]) for path in epochs])
+        return cls(runtime, opened, failed, new_id, clean_epoch)
 
     @property
     def online(self) -> list[LogDirectory]:
@@ -258,6 +259,18 @@ class LogManager:
             if directory is not used:
                 self._set_stray_aside(directory, partition, used)
 
+    def set_old_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
+        """Set a log aside that was here already while the metadata has it in a directory that is not.
+
+        Consider directory A, which is not there for a while: the partition is copied into B. Then A is there, and B is
+        not. What A has is old. A log that the inventory did not have was moved here by hand.
+        """
+        directory = self.directory_of(partition)
+        if directory is None or is_reserved(assigned_id.bytes) or partition in directory.records.came_by_hand:
+            return
+        if assigned_id not in [of.directory_id for of in self.directories] and not self.failed:
+            self._set_stray_aside(directory, partition, old=True)
+
     def set_stray_aside(self, partition: TopicPartition) -> None:
         """Set a log aside that is not of the topic which has its name now."""
         for directory in self._directories_of(partition):
@@ -291,9 +304,9 @@ class LogManager:
                         logger.error("a log is not forgotten", log=directory_name(partition), reason=str(error))
 
     def _set_stray_aside(
-        self, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None
+        self, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None, *, old: bool = False
     ) -> None:
-        """`used`: the directory with the log that is used in its place, if there is one."""
+        """`used`: the directory with the log that is used in its place, if there is one. `old`: that is not here."""
         name = directory_name(partition)
         found_id = directory.records.topic_ids.get(partition)
         reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
@@ -302,6 +315,12 @@ class LogManager:
                 f"a log is set aside, as the log directory {used.path} has one of the same partition; but that one is"
                 " damaged, so keep this one until the partition has its records again. To use it, stop the broker, move"
                 " the damaged log out of its log directory, and give this one its name back"
+            )
+        elif old:
+            event = (
+                "an old log is set aside, as the metadata has the partition in a log directory with which the broker"
+                " was not started: keep it until the partition has its records again. To use it, stop the broker, and"
+                " give it its name back"
             )
         else:
             event = (
@@ -410,6 +429,17 @@ def _clean_epoch(directory: LogDirectory) -> int | None:
     except (StorageError, FlushFailed) as error:
         directory.fail(error)
         return None
+
+
+# Consider directories A and B, of which A was not there for a start and its clean shutdown. A knows of no registration
+# behind its own clean shutdown: it has all that the broker acknowledged for what is in it.
+def _last_clean_epoch(epochs: Sequence[tuple[int | None, int]]) -> int | None:
+    """The broker's epoch at its last shutdown; None if a directory was not shut down cleanly when it was used last.
+
+    `epochs`: of each directory, that of its clean shutdown, and that of the last registration with it.
+    """
+    last = max((clean for clean, _ in epochs if clean is not None), default=None)
+    return last if all(clean is not None and clean in (last, registered) for clean, registered in epochs) else None
 
 
 def _warn(event: str, error: ApiError, **where: str) -> None:

@@ -53,8 +53,8 @@ class MissingLogs:
             logger.error(
                 "logs are missing, as the broker was not started with their log directory: those that another broker"
                 " leads are copied anew, and the others are offline. Mount the directory, or name it with --log-dir,"
-                " and restart the broker; if it is lost, start the brokers with other replicas, and then"
-                " `kraftlog elect --type unclean` has one of them lead",
+                " and restart the broker. If it is lost, see \"A disk that was replaced\" in"
+                " docs/operations/brokers.md",
                 directory_id=None if is_damaged else uuid_to_text(assigned_id), first=directory_name(partition),
                 directories=list(self._paths),
             )  # fmt: skip

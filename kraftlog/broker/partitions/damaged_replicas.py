@@ -44,13 +44,11 @@ def next_step(record: PartitionRecord, broker_id: int, directory: bytes, *, was_
     is_lost = directory == LOST_DIRECTORY
     if directory == DAMAGED_DIRECTORY and record.leader == broker_id:
         return Step.ACCEPT_LOSS  # the controller elects it uncleanly only
-    if not may_lead_instead:
+    if not may_lead_instead or record.leader == NO_LEADER:
         return Step.WAIT if directory == DAMAGED_DIRECTORY else Step.STAND_DOWN
     if broker_id in record.isr or (is_eligible and not is_lost):
         return Step.WAIT if is_lost else Step.LEAVE
-    if record.leader == NO_LEADER and not is_eligible:
-        return Step.WAIT if directory == DAMAGED_DIRECTORY else Step.STAND_DOWN
-    if record.leader in (NO_LEADER, broker_id):
+    if record.leader == broker_id:
         return Step.WAIT
     if is_eligible:
         return Step.GIVE_UP_RECORDS

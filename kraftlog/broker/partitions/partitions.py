@@ -212,6 +212,8 @@ class Partitions:
         wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
             self._logs.set_copies_aside(partition.name, topic_id, wanted_id)
+            if partition.record.leader in (NO_LEADER, self.broker_id):  # else it is cut to what the leader has
+                self._logs.set_old_aside(partition.name, wanted_id)
             finding = self._logs.assess(partition.name, topic_id)
             if finding is Finding.STRAY:
                 self._logs.set_stray_aside(partition.name)
@@ -270,7 +272,9 @@ class Partitions:
             self._logs.set_damaged_aside(partition.name)
             partition.log = self._logs.create_log(partition.name, topic_id, config)
         except ApiError as error:
-            logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
+            if str(error) != partition.offline_reason:
+                logger.error("a damaged log is not copied anew", partition=str(partition), reason=str(error))
+            partition.close(error)
 
     def _accept_loss(self, partition: Partition) -> None:
         """Lead with what the log has, as this broker was elected uncleanly."""

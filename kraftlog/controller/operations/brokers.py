@@ -37,6 +37,7 @@ from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved
 from statemachine.words.names import quoted
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, in_version
 from statemachine.words.repeats import repeats
+from statemachine.words.unfenced_log_dirs import used_unfenced
 
 BROKERS_SHOWN: Final = 10
 """At most this many registered brokers are named in the error about one that does not exist."""
@@ -160,11 +161,11 @@ def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecor
     Those that were found in a registration before stay older until the broker is unfenced: it may not have left all of
     its partitions yet.
     """
-    last = _last_unfenced_epoch(present)
-    last_of = {of.id: of.broker_epoch for of in _unfenced_log_dirs(present)}
+    last_of = {of.id: of.broker_epoch for of in _unfenced_log_dirs(present)}  # nothing is known of any other
     known = set() if present is None or was_unfenced(present) else {*present.older_log_dirs}
-    epochs = zip(request.log_dirs, request.log_dir_epochs, strict=True)
-    return [log_dir for log_dir, epoch in epochs if log_dir in known or NO_EPOCH < epoch < last_of.get(log_dir, last)]
+    named = zip(request.log_dirs, request.log_dir_epochs, strict=True)
+    known |= {log_dir for log_dir, epoch in named if NO_EPOCH < epoch < last_of.get(log_dir, NO_EPOCH)}
+    return [log_dir for log_dir in request.log_dirs if log_dir in known]
 
 
 # Consider directories A and B, used with epoch 500. The disk of A is not there at a start, and the broker registers
@@ -174,11 +175,9 @@ def _unfenced_log_dirs(present: RegisterBrokerRecord | None) -> list[LogDirEpoch
     """The last registration with each log directory in which the broker was unfenced, the latest ones first."""
     if present is None or not present.HasField("last_unfenced_epoch"):
         return []
-    found = {of.id: of.broker_epoch for of in present.unfenced_log_dirs}
-    if was_unfenced(present):
-        found |= dict.fromkeys(present.log_dirs, present.broker_epoch)
-    latest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    return [LogDirEpoch(id=log_dir, broker_epoch=epoch) for log_dir, epoch in latest[:LOG_DIRS_MAX]]
+    if not was_unfenced(present):
+        return [*present.unfenced_log_dirs]
+    return used_unfenced(present, present.log_dirs)
 
 
 def was_unfenced(broker: RegisterBrokerRecord) -> bool:

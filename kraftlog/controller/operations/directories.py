@@ -99,8 +99,9 @@ def _assign(
     # What was in a directory that no longer exists was not moved: the replica in another one starts over. Consider a
     # partition whose last leader, broker 4, has lost its directory, and whose other replica's broker is down. Then 4
     # says that its replica is in another directory. As the last known leader it would lead at once, with nothing, and
-    # the other replica would cut what it has. A log that was damaged has been mended where it is.
-    has_moved = directory != before and DAMAGED_DIRECTORY not in (before, directory)
+    # the other replica would cut what it has. A log that was damaged has been mended where it is, and one that is in no
+    # directory has not begun anew yet.
+    has_moved = directory not in (before, LOST_DIRECTORY, DAMAGED_DIRECTORY) and before != DAMAGED_DIRECTORY
     begins_anew = (broker_id,) if has_moved and not is_online(broker, before) else ()
     target = Target(
         isr=[member for member in partition.isr if member != broker_id] if leaves else None,

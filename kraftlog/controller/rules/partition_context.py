@@ -115,7 +115,7 @@ def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_
         return False
     directory = directory_of(partition, broker_id)
     # Consider a start without the directory, which makes the replica a damaged one, and then one with an older copy.
-    return directory in older_log_dirs or directory in (*_UNKNOWN_DIRECTORIES, DAMAGED_DIRECTORY)
+    return directory in older_log_dirs or directory in (*_UNKNOWN_DIRECTORIES, LOST_DIRECTORY, DAMAGED_DIRECTORY)
 
 
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:

@@ -222,6 +222,10 @@ class MetadataModel:
             changed["shutting_down"] = record.in_controlled_shutdown
         if record.HasField("log_dirs"):
             changed["log_dirs"] = tuple(record.log_dirs.ids)
+            if before.last_unfenced_epoch == before.epoch:
+                failed = [(name, before.epoch) for name in before.log_dirs if name not in record.log_dirs.ids]
+                others = [one for one in before.unfenced_log_dirs if one[0] not in dict(failed)]
+                changed["unfenced_log_dirs"] = tuple(sorted([*others, *failed], key=lambda one: (-one[1], one[0])))
         after = self.brokers[record.broker_id] = replace(before, **changed)
         self._note(offset, "broker", record.broker_id, before, after)
 

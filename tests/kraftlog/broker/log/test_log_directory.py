@@ -14,6 +14,7 @@ from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log.registered_epoch import note_registration
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -265,6 +266,19 @@ def test_a_broker_was_shut_down_cleanly_only_if_all_of_its_directories_were_with
     assert differing.clean_broker_epoch is None
     assert differing.close(broker_epoch=45)
     files.failing_reads.add("b/meta.properties")
+    assert open_manager(files, StepRuntime()).clean_broker_epoch is None
+
+
+def test_a_directory_that_was_not_there_for_a_start_is_as_it_was_at_its_own_clean_shutdown() -> None:
+    files = MemoryFileSystem()
+    assert open_manager(files, StepRuntime()).close(broker_epoch=41)
+    note_registration(files, "a", 41)
+    assert open_manager(files, StepRuntime(), paths=("b",)).close(broker_epoch=44)
+    both = open_manager(files, StepRuntime())
+    assert both.clean_broker_epoch == 44
+    assert both.close(broker_epoch=45)
+    note_registration(files, "a", 46)  # and it was killed then
+    assert open_manager(files, StepRuntime(), paths=("b",)).close(broker_epoch=47)
     assert open_manager(files, StepRuntime()).clean_broker_epoch is None
 
 

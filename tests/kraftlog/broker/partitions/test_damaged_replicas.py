@@ -41,7 +41,8 @@ OTHERS = (ME, 2, 3)
         ([ME, 2], [], 2, LOST_DIRECTORY, True, Step.WAIT),  # the controller has been told
         ([2], [ME], 2, ONLINE_DIRECTORY, True, Step.LEAVE),
         ([2], [ME], 2, LOST_DIRECTORY, True, Step.GIVE_UP_RECORDS),
-        ([2], [ME], -1, LOST_DIRECTORY, True, Step.WAIT),
+        ([2], [ME], -1, LOST_DIRECTORY, True, Step.STAND_DOWN),  # it stays eligible
+        ([], [ME, 2], -1, ONLINE_DIRECTORY, True, Step.STAND_DOWN),
         ([2], [], 2, ONLINE_DIRECTORY, True, Step.COPY_ANEW),
         ([2], [], 2, LOST_DIRECTORY, True, Step.COPY_ANEW),
         ([2], [], 2, LOST_DIRECTORY, False, Step.WAIT),  # a Fetch may be under way

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import ErrorCode
+from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY
@@ -162,3 +163,43 @@ def test_db89_a_directory_that_cannot_be_opened_may_have_it(tmp_path: Path) -> N
     disks.files.failing_reads |= {"a/meta.properties"}
     world = disks.started(["a", "b"], replicas(directory=directory))
     assert (ends(world), world.placed) == (None, [])
+
+
+@pytest.mark.parametrize("leader", [ME, 2, -1])
+def test_db89_an_old_log_is_not_used_in_the_place_of_one_in_a_directory_that_is_not_there(
+    tmp_path: Path, leader: int
+) -> None:
+    """DB-89: the partition was copied into `b` while `a` was away, and now `b` is. It follows with the old one."""
+    disks = Disks(tmp_path)
+    disks.with_records(on=OTHERS)
+    world = disks.started(["b"], replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=UNASSIGNED_DIRECTORY))
+    (copied,) = world.logs.directories
+    copied.close(broker_epoch=2)
+    isr = [2] if leader == 2 else [ME]
+    with capture_logs() as lines:
+        world = disks.started(
+            ["a"], replicas(on=OTHERS, isr=isr, leader=leader, epoch=2, directory=copied.directory_id.bytes)
+        )
+    if leader == 2:
+        assert ends(world) == 3
+        return
+    assert (ends(world), world.placed) == (None, [("clicks-0", DAMAGED_ID)])
+    (line,) = [line for line in lines if "an old log is set aside" in line["event"]]
+    assert disks.files.exists(f"a/{line['kept_as']}")
+    again = disks.started(["a", "b"], replicas(on=OTHERS, isr=isr, leader=-1, epoch=3, directory=DAMAGED_DIRECTORY))
+    assert (ends(again), again.placed) == (0, [("clicks-0", copied.directory_id)])
+
+
+def test_db89_a_log_that_was_moved_by_hand_is_used_though_the_directory_that_it_was_in_is_left_out(
+    tmp_path: Path,
+) -> None:
+    """DB-89."""
+    disks = Disks(tmp_path)
+    directory = disks.with_records()
+    (other,) = disks.started(["b"]).logs.directories
+    other.close(broker_epoch=2)
+    disks.files.make_directories("b/clicks-0")
+    for name in disks.files.list_directory("a/clicks-0"):
+        write_new_file(disks.files, f"b/clicks-0/{name}", read_whole(disks.files, f"a/clicks-0/{name}"))
+    world = disks.started(["b"], replicas(directory=directory))
+    assert (ends(world), world.placed) == (3, [("clicks-0", other.directory_id)])

@@ -13,7 +13,7 @@ from kraftlog.controller.operations.directories import (
 from kraftpb.v1.admin_pb2 import AssignReplicasToDirsRequest, DirectoryAssignment, DirectoryAssignmentResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import NO_LEADER
-from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata
@@ -120,6 +120,16 @@ def test_ct27_the_last_known_leader_that_is_moved_is_elected() -> None:
     records, _ = run(state, asked())
     after = the_partition(state.append(records))
     assert (after.leader, list(after.isr), after.directories[0]) == (1, [1], OTHER)
+
+
+@pytest.mark.parametrize("state_of_log", [LOST_DIRECTORY, DAMAGED_DIRECTORY])
+def test_ct27_a_replica_that_is_in_no_directory_has_not_begun_anew(state_of_log: bytes) -> None:
+    """Its directory may be here again at the next start."""
+    waiting = a_partition((1, 2), (), leader=NO_LEADER, elr=[1, 2], directories=[an_id(77), an_id(902)])
+    state = a_cluster(waiting, fenced=[2], min_isr=2)
+    state.append(run(state, asked(state_of_log))[0])
+    after = the_partition(state)
+    assert (after.directories[0], list(after.eligible_leader_replicas)) == (state_of_log, [1, 2])
 
 
 def test_a_failed_directory_that_is_named_again_changes_nothing() -> None:

@@ -24,9 +24,14 @@ from kraftpb.v1.admin_pb2 import (
     RegisterBrokerRequest,
     UnregisterBrokerRequest,
 )
-from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterBrokerRecord
+from kraftpb.v1.metadata_pb2 import (
+    BrokerRegistrationChangeRecord,
+    DirectoryIds,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
 from raft.core.types import NO_LEADER, Offset
-from statemachine.words.ids import DAMAGED_DIRECTORY, UNASSIGNED_DIRECTORY
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration, topic
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata, metadata
@@ -112,9 +117,32 @@ def test_ct38_an_unregistered_broker_starts_from_nothing() -> None:
 
 
 def test_ct38_only_the_directory_that_is_older_is_named() -> None:
-    state, first, second = used_twice()
-    found = registered(state, request(3, [second, first], log_dirs=(A, B)))
+    state = metadata()
+    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    first = unfenced(state)
+    registered(state, request(2, [first, first], log_dirs=(A, B)))
+    found = registered(state, request(3, [unfenced(state), first], log_dirs=(A, B)))
     assert found.older_log_dirs == {an_id(B)}
+
+
+def test_ct38_nothing_is_known_of_a_directory_that_the_broker_never_had_or_had_before_it_was_unregistered() -> None:
+    state, first, second = used_twice()
+    assert not registered(state, request(3, [second, first], log_dirs=(A, B))).older_log_dirs
+
+
+def test_ct38_a_directory_that_has_failed_was_in_use_until_then() -> None:
+    """A backup of the disk is from before, though the broker goes on without it; the repaired disk is as it was."""
+    state = metadata()
+    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    first = unfenced(state)
+    registered(state, request(2, [first, first], log_dirs=(A, B)))
+    second = unfenced(state)
+    failed = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=second, log_dirs=DirectoryIds(ids=[an_id(B)]))
+    state.append([MetadataRecord(broker_registration_change=failed)])
+    for incarnation, named, older in ((3, first, OLDER), (4, second, frozenset())):
+        asked = request(incarnation, [named, second], log_dirs=(A, B))
+        found = register_broker(state, asked, CLUSTER_ID, Offset(state.end_offset), has_session=False)
+        assert found.older_log_dirs == older
 
 
 def used_without(directory: int) -> tuple[Metadata, int, int]:
@@ -150,7 +178,7 @@ def test_ct38_as_many_directories_are_remembered_as_a_broker_may_have() -> None:
         registered(state, request(10 + number, [NO_EPOCH] * len(several), log_dirs=several))
         last = unfenced(state)
         assert len(stored(state).unfenced_log_dirs) <= 1_000
-    assert registered(state, request(20, [both, last], log_dirs=(A, B))).older_log_dirs == {an_id(A)}
+    assert not registered(state, request(20, [both, last], log_dirs=(A, B))).older_log_dirs, "it is forgotten"
 
 
 def test_ct38_it_stays_older_until_the_broker_is_unfenced() -> None:
@@ -227,7 +255,7 @@ def test_ct38_what_is_in_another_directory_of_the_broker_stays_as_it_is() -> Non
     assert not leaves(state)
 
 
-@pytest.mark.parametrize("directory", [UNASSIGNED_DIRECTORY, DAMAGED_DIRECTORY])
+@pytest.mark.parametrize("directory", [UNASSIGNED_DIRECTORY, DAMAGED_DIRECTORY, LOST_DIRECTORY])
 def test_ct38_a_replica_whose_directory_is_not_known_counts_as_older(directory: bytes) -> None:
     lost = a_partition((1, 2), (), leader=NO_LEADER, last_known=[1], directories=[directory, an_id(902)])
     state = a_cluster(lost, fenced=[2])
