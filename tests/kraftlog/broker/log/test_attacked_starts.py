@@ -41,12 +41,12 @@ def test_db88_what_is_behind_an_accepted_loss_stays_when_that_is_killed(
     broker.files.fsync_directory("a/clicks-0")
     kept = [data for data in broker.before if header_of(data).base_offset not in (2, 3)]
     assert broker.start() is Finding.DAMAGED
-    accept = partial(broker.manager.accept_loss, CLICKS, CONFIG)
+    accept = partial(broker.manager.accept_loss, CLICKS, TOPIC_ID, CONFIG)
     kill_after(broker.files, operations, accept, loses_power=loses_power)
     if not keeps_inventory:  # an older version does not know it
         broker.files.remove(INVENTORY)
     if broker.start() is Finding.DAMAGED:
-        broker.manager.accept_loss(CLICKS, CONFIG)
+        broker.manager.accept_loss(CLICKS, TOPIC_ID, CONFIG)
     assert all_batches(broker.found()) == kept
 
 
@@ -89,7 +89,7 @@ def test_a_second_loss_in_a_segment_keeps_what_the_first_one_has_left() -> None:
         write_new_file(broker.files, segment(4), bytes(data))
         if broker.start() is not Finding.DAMAGED:
             broker.manager.directories[0].partition_damaged(CLICKS, DamagedSegment(segment(4), 0, "it rotted"))
-        broker.manager.accept_loss(CLICKS, CONFIG)
+        broker.manager.accept_loss(CLICKS, TOPIC_ID, CONFIG)
     assert sorted(name for name in broker.names("a/clicks-0") if name.endswith(".lost")) == [
         f"{4:020d}.log.2.lost",
         f"{4:020d}.log.lost",
