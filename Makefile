@@ -29,7 +29,7 @@ test: $(INSTALLED)  ## every test, on all processors
 
 slow: $(INSTALLED)  ## the cases that `make test` leaves out, all others in reverse order, and the simulator's bugs
 	$(BIN)/pytest -q -m slow --numprocesses auto
-	$(BIN)/pytest -q --reverse --numprocesses 3 --dist worksteal
+	KRAFTLOG_ALL_CASES=1 $(BIN)/pytest -q --reverse --numprocesses 3 --dist worksteal
 	$(BIN)/kraftlog sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that generated code is current and that docs name what is there are tests

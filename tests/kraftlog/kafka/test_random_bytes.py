@@ -17,6 +17,7 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.notation import Field, Message, Struct
 from kraftlog.kafka.primitives import varint
+from tests.effort import examples
 from tests.kraftlog.kafka.values import MESSAGES, UNKNOWN_TAG_MIN
 
 RANDOM_INPUTS: Final = 20
@@ -53,7 +54,7 @@ def test_damaged_and_random_bytes_are_read_or_refused(message: type[Message]) ->
             _read_or_refused(message, version, random.randbytes(random.randrange(200)))
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=200)
+@settings(deadline=None, derandomize=True, database=None, max_examples=examples(200))
 @given(st.sampled_from([(message, version) for message in MESSAGES for version in message.VERSIONS]), st.binary())
 def test_what_hypothesis_thinks_of_is_read_or_refused(pair: tuple[type[Message], int], data: bytes) -> None:
     _read_or_refused(*pair, data)
