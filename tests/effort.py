@@ -17,13 +17,18 @@ PART: Final = 4
 EXAMPLES_MIN: Final = 10
 
 
+def all_cases() -> bool:
+    """Whether this is a run of `make slow`."""
+    return ALL_CASES in os.environ
+
+
 def examples(count: int) -> int:
     """How many examples Hypothesis makes up of a property that `make slow` tries with `count`."""
-    return count if ALL_CASES in os.environ else min(count, max(count // PART, EXAMPLES_MIN))
+    return count if all_cases() else min(count, max(count // PART, EXAMPLES_MIN))
 
 
 def some(cases: Sequence[Case], part: int = PART) -> Sequence[Case]:
     """One case in `part`, from the first to the last: each differs from its neighbours by one byte or operation."""
-    if ALL_CASES in os.environ or len(cases) < 2:
+    if all_cases() or len(cases) < 2:
         return cases
     return [*cases[:-1:part], cases[-1]]
