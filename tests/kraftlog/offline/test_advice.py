@@ -6,6 +6,7 @@ brought back from an older copy. It is started; if it refuses, what its error sa
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory
 from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
-from tests.kraftlog.acknowledged import AcknowledgingNodes, copied, gone
+from tests.kraftlog.acknowledged import PAUSE_SECONDS, AcknowledgingNodes, copied, gone
 from tests.paths import ROOT
 from tests.statemachine.waiting import until
 
@@ -87,7 +88,7 @@ async def start_as_advised(nodes: AcknowledgingNodes, as_it_last_ran: Path, *, i
 async def test_nothing_acknowledged_is_lost(tmp_path: Path, others: str, file: str, ways: Sequence[str]) -> None:
     async with AcknowledgingNodes(tmp_path) as nodes:
         nodes.settings |= {
-            "snapshots": SnapshotConfig(max_bytes_between=100),
+            "snapshots": SnapshotConfig(max_bytes_between=500),
             "log_start": LogStartConfig(retention_bytes=0),
         }
         await nodes.up(1, 2, VICTIM)
@@ -96,6 +97,7 @@ async def test_nothing_acknowledged_is_lost(tmp_path: Path, others: str, file: s
             await nodes.all_hold_what_was_acknowledged()
             while not nodes.nodes[VICTIM].log.log_start_offset:
                 await nodes.write(1)  # until a second snapshot lets it move
+                await asyncio.sleep(PAUSE_SECONDS)
             older = tmp_path / "older"
             if way == "rolled back":
                 await nodes.down(VICTIM)
