@@ -2,6 +2,7 @@
 
 import sys
 
+from kraftbase.interpreter import start_sooner
 from kraftlog.process.installation import overwritten_package
 from kraftlog.process.quick_start import import_structlog
 
@@ -14,6 +15,7 @@ def run() -> None:
             f"error: the package {foreign!r} that Python finds is not kraftlog's but another distribution's; install"
             " kraftlog in a virtual environment of its own"
         )
+    start_sooner()
     import_structlog()
     from kraftlog.cli import main
 

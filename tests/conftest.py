@@ -6,10 +6,11 @@ from, and says at its end which error codes came up.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -85,6 +86,20 @@ def pytest_configure(config: pytest.Config) -> None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         first = LISTENING_PORT_MIN + count * int(worker.removeprefix("gw"))
         os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect without looking for garbage: what is made is kept, and no later look goes through these objects again.
+
+    Each process of tests collects all of them, a third faster so.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

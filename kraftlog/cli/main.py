@@ -51,6 +51,7 @@ from kraftlog.cli import (
     voters,
 )
 from kraftlog.cli.errors import one_line
+from kraftlog.cli.narrowing import command_for
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note, say
 from kraftlog.cli.signals import interrupted_exit_code, raise_on_signals
@@ -153,7 +154,7 @@ def _command(arguments: Sequence[str]) -> int:
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
         with user_messages_to(note), one_event_loop(), limits_end():
-            command = with_timeout(typer.main.get_command(app))
+            command = with_timeout(command_for(app, arguments))
             result: Any = command(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
         sys.stdout.flush()  # what was done is printed before the error about what was not

@@ -17,6 +17,8 @@ from tests.raft.nodes import PATIENT
 from tests.statemachine.waiting import until
 
 WAIT_SECONDS = 60
+PAUSE_SECONDS = 0.1
+"""Between two questions, each of which takes all nodes some time."""
 
 
 class AcknowledgingNodes(WholeNodes):
@@ -47,7 +49,7 @@ class AcknowledgingNodes(WholeNodes):
             user = f"user-{len(self.acknowledged)}"
             async with asyncio.timeout(WAIT_SECONDS):
                 while not await self._is_acknowledged(user):
-                    await asyncio.sleep(0.02)  # no leader
+                    await asyncio.sleep(PAUSE_SECONDS)  # no leader
             self.acknowledged.add(user)
 
     async def _is_acknowledged(self, user: str) -> bool:
@@ -77,7 +79,7 @@ class AcknowledgingNodes(WholeNodes):
                             break
                     except ApiError:
                         pass  # it does not answer yet
-                    await asyncio.sleep(0.02)
+                    await asyncio.sleep(PAUSE_SECONDS)
 
     async def led(self) -> int:
         """The id of the leader, once there is one."""

@@ -16,7 +16,7 @@ from kraftbase.errors import ErrorCode
 from kraftbase.uuids import random_cluster_id
 from kraftlog.local.cluster import LocalCluster
 from raft.storage.directory import META_NAME
-from tests.kraftlog.command_line import Finished, command, environment, kraftlog
+from tests.kraftlog.command_line import Finished, Run, command, environment, kraftlog
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
 
@@ -30,8 +30,10 @@ def broker(voter: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield broker
 
 
-def run_broker(at: object, broker_id: int, directory: Path, *options: object, port: int = 0) -> Finished:
-    return kraftlog(
+def run_broker(
+    at: object, broker_id: int, directory: Path, *options: object, port: int = 0, run: Run = kraftlog
+) -> Finished:
+    return run(
         "brokers", "run", "--id", broker_id, "--endpoint", f"PLAINTEXT://localhost:{port}", "--data-dir", directory,
         "--bootstrap-server", at, *options,
     )  # fmt: skip
@@ -117,9 +119,10 @@ def test_metadata_that_is_damaged_is_made_anew(voter: LocalCluster, tmp_path: Pa
     ],
 )
 def test_options_that_make_no_sense(
-    voter: LocalCluster, tmp_path: Path, options: tuple[object, ...], words: str
+    voter: LocalCluster, tmp_path: Path, run: Run, options: tuple[object, ...], words: str
 ) -> None:
-    ended = run_broker(addresses(voter), 75, tmp_path / "broker", *options)
+    """In this process: it does not come to start anything."""
+    ended = run_broker(addresses(voter), 75, tmp_path / "broker", *options, run=run)
     assert ended.is_error(ErrorCode.INVALID_CONFIG, words)
 
 

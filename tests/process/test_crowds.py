@@ -17,11 +17,13 @@ from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
+from tests.effort import all_cases
 
 pytestmark = pytest.mark.process
 
 STREAMS = 4_200
-UNREAD_STREAMS = 400
+UNREAD_STREAMS = 400 if all_cases() else 200
+UNREAD_TOPICS = 40 if all_cases() else 30
 UNREAD_BYTES_MAX = 256 * 1024 * 1024
 READERS = 20
 
@@ -94,7 +96,7 @@ async def test_thousands_of_empty_streams_change_no_epoch(cluster: LocalCluster,
 async def test_streams_that_are_not_read_cost_little_memory(cluster: LocalCluster) -> None:
     leader = await cluster.wait_for_leader()
     async with AdminClient(cluster.bootstrap_servers) as client, living_brokers(client, (1,)):
-        for number in range(40):
+        for number in range(UNREAD_TOPICS):
             await client.create_topics([NewTopic(f"t{number}", 1_000, 1)])
     before = resident_bytes(cluster, leader)
     async with stranger("unread-watches", cluster, leader, UNREAD_STREAMS):
@@ -114,6 +116,6 @@ async def test_readers_in_a_closed_loop_stop_no_writer(cluster: LocalCluster) ->
         living_brokers(client, (1,)),
         stranger("reads", cluster, leader, READERS),
     ):
-        for number in range(200):
+        for number in range(200 if all_cases() else 60):
             await client.create_topics([NewTopic(f"t{number}", 1, 1)])
     assert await epoch(cluster, leader) == before

@@ -9,10 +9,11 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import typer
@@ -54,6 +55,8 @@ from tests.statemachine.remote_logs import COPY_FINISHED, FINISHED, STARTED, par
 DIRECTORY = ROOT / "docs" / "operations"
 NAMES = ("brokers", "replication", "partitions", "configs-and-features", "tiering", "asking-in-sql")
 PAGES = {name: (DIRECTORY / f"{name}.md").read_text() for name in NAMES}
+
+ASKED_EVERY_SECONDS: Final = 0.2
 
 
 class Reader:
@@ -104,18 +107,19 @@ class Reader:
 
     def wait_until(self, broker_id: int, *, fenced: bool) -> None:
         """Return when the broker is fenced, or is not; the test's time limit ends it."""
-        while self.json("brokers", "list")[self._position(broker_id)]["Fenced"] is not fenced:
-            pass
+        self._wait_while(lambda: self.json("brokers", "list")[self._position(broker_id)]["Fenced"] is not fenced)
 
     def wait_until_in_sync(self) -> None:
         """Return when no replica is missing from an ISR."""
-        while self.json("partitions", "describe", "--under-replicated"):
-            pass
+        self._wait_while(lambda: self.json("partitions", "describe", "--under-replicated"))
 
     def wait_until_moved(self) -> None:
         """Return when no reassignment is under way."""
-        while self.json("reassign", "list"):
-            pass
+        self._wait_while(lambda: self.json("reassign", "list"))
+
+    def _wait_while(self, holds: Callable[[], object]) -> None:
+        while holds():
+            time.sleep(ASKED_EVERY_SECONDS)  # each question takes the nodes as much time as a command
 
     def _position(self, broker_id: int) -> int:
         return [int(broker["BrokerId"]) for broker in self.json("brokers", "list")].index(broker_id)

@@ -24,6 +24,7 @@ from snapshot.log_start_policy import (
     StoredSnapshot,
     decide,
 )
+from tests.effort import examples
 from tests.snapshot.builders import an_id
 
 NOW_MS = 1_000_000
@@ -429,7 +430,7 @@ def assert_safe(config: LogStartConfig, view: LogStartView, start: OffsetAndEpoc
         assert all(reader.next_offset >= start.offset for reader in live_readers(config, view))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(CONFIGS, views(), st.integers(0, 500))
 def test_every_step_is_safe_and_after_some_the_log_start_stays(
     config: LogStartConfig, view: LogStartView, freed_bytes: int
@@ -455,7 +456,7 @@ def test_every_step_is_safe_and_after_some_the_log_start_stays(
         assert found in map(holder, view.readers)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(CONFIGS, views())
 def test_what_is_decided_follows_from_the_view_alone(config: LogStartConfig, view: LogStartView) -> None:
     """A clock that is set, and a monotonic one that starts elsewhere, change nothing."""

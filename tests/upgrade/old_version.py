@@ -49,5 +49,20 @@ def old_code(path: Path) -> Path:
 
 
 def start_command_of(code: Path) -> list[str]:
-    """How a node of the packages in `code` is started; the path of its configuration comes next."""
-    return ["env", f"PYTHONPATH={code}", sys.executable, "-P", "-m", "kraftlog", "start", "--stop-at-eof", "--config"]
+    """How a node of the packages in `code` is started; the path of its configuration comes next.
+
+    The first one keeps what it compiles in the directory, which is the test's own, for the others.
+    """
+    return [
+        "env",
+        "-u",
+        "PYTHONDONTWRITEBYTECODE",
+        f"PYTHONPATH={code}",
+        sys.executable,
+        "-P",
+        "-m",
+        "kraftlog",
+        "start",
+        "--stop-at-eof",
+        "--config",
+    ]

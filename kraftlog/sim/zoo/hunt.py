@@ -48,14 +48,14 @@ def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterat
     yield from in_workers(partial(hunt, seeds_max=seeds_max), names)
 
 
-def hunt(name: str, seeds_max: int = SEEDS_MAX) -> Catch:
+def hunt(name: str, seeds_max: int = SEEDS_MAX, first_seed: int = 0) -> Catch:
     """Hunt one bug."""
     bug = MUTATIONS[name]
     with bug.put_in():
-        for seed in range(seeds_max):
+        for count, seed in enumerate(range(first_seed, first_seed + seeds_max), start=1):
             violation = _run_with(bug, seed)
             if violation is not None:
-                return Catch(name, seed + 1, violation)
+                return Catch(name, count, violation)
     return Catch(name, seeds_max, None)
 
 

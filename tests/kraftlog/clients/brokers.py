@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import count
 
 from kraftbase.endpoint import Endpoint
+from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.clients.broker_connection import BrokerConnection
-from kraftlog.config.endpoints import parse_endpoint
+from kraftlog.config.endpoints import parse_endpoint, parse_endpoints
 from kraftlog.kafka.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -14,7 +16,6 @@ from kraftlog.kafka.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from tests.kraftlog.command_line import kraftlog
 
 _numbers = count()
 
@@ -64,7 +65,8 @@ class OwnBroker(KafkaBroker):
         self._controllers = controllers
 
     def _create(self, name: str, partitions: int, configs: dict[str, str]) -> None:
-        options = [part for key, value in configs.items() for part in ("--config", f"{key}={value}")]
-        at = ("--bootstrap-server", self._controllers)
-        created = kraftlog("topics", "create", name, "--partitions", partitions, *options, *at)
-        assert created.code == 0, created
+        asyncio.run(self._create_at_the_controller(NewTopic(name, partitions, 1, configs=configs)))
+
+    async def _create_at_the_controller(self, topic: NewTopic) -> None:
+        async with AdminClient(parse_endpoints(self._controllers)) as client:
+            await client.create_topics([topic])

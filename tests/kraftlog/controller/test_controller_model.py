@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
+from tests.effort import examples
 from tests.statemachine.builders import BROKER, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.machines import wait_applied
@@ -69,7 +70,7 @@ async def in_flight(path: Path, operations: list[Operation], commits: list[bool]
         )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     operations=st.lists(OPERATIONS, min_size=1, max_size=25), commits=st.lists(st.booleans(), min_size=1, max_size=7)
 )

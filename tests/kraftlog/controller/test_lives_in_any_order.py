@@ -22,6 +22,7 @@ from kraftpb.v1.admin_pb2 import AlteredPartition, AlterPartitionRequest, IsrMem
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
 from raft.core.types import NO_LEADER
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
+from tests.effort import examples
 from tests.kraftlog.controller.lives import beat, brokers, fence, pages_held, partitions, quiet, unregister
 from tests.statemachine.builders import (
     BROKER,
@@ -264,7 +265,7 @@ async def live(directory: Path, rounds: Sequence[Sequence[Step]]) -> None:
             assert not broker.fenced, "a broker that is there and well is never unfenced"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(rounds=st.lists(STEPS, min_size=1, max_size=3))
 def test_ct31_ct56_whatever_brokers_do_no_clean_election_loses_data_and_all_come_to_rest(
     rounds: list[list[Step]],

@@ -49,6 +49,7 @@ from statemachine.tables.topic_tables import (
     TOPICS_BY_NAME,
     holding,
 )
+from tests.effort import examples
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,
@@ -354,7 +355,7 @@ def _answer(overlay: Overlay, table: Table[Any], key: Key, prefix: Key, how: int
             return overlay.scan(PARTITIONS, holding(1), None, 3)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(steps=STEPS, rows_max=st.integers(1, 12), bytes_max=st.integers(1, 600))
 def test_a_cache_changes_no_answer(steps: list[tuple[Any, Any]], rows_max: int, bytes_max: int) -> None:
     with tempfile.TemporaryDirectory() as directory:

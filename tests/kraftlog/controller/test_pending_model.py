@@ -17,6 +17,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.pending_operations import PendingOperation, PreparedAppend
 from kraftpb.v1.admin_pb2 import OperationResult
 from raft.core.types import Offset
+from tests.effort import examples
 from tests.kraftlog.controller.pending_desk import LOST, Desk
 
 TIMEOUTS = st.sampled_from([10.0, 25.0, 1_000.0])
@@ -246,4 +247,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestLife.settings = settings(max_examples=examples(200), stateful_step_count=40, deadline=None)

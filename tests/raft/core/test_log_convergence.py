@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from raft.core.actions import Action, AppendBatches, LogRange, TruncateLog
 from raft.core.messages import FetchResponse
 from raft.core.types import Batch, Offset
+from tests.effort import examples
 from tests.raft.core.builders import Harness, batch, election_state, endpoint, leader_and_epoch, of_type, replica
 from tests.raft.core.fetching import the_fetch
 
@@ -110,7 +111,7 @@ def log_end(harness: Harness) -> tuple[int, list[tuple[int, int]]]:
     return harness.replica.log_end_offset, [(e, o) for e, o in harness.replica_state.log.epochs.entries()]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories())
 def test_rf51_a_follower_ends_up_with_its_leaders_log_and_loses_nothing_common(given_histories: Histories) -> None:
     common_end = sum(record_count for _, record_count in given_histories.common)

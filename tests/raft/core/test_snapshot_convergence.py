@@ -38,6 +38,7 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchResponse, FetchSnapshotResponse, Response
 from raft.core.types import Batch, Epoch, OffsetAndEpoch
+from tests.effort import examples
 from tests.raft.core.builders import batch, begin_quorum_epoch, election_state, endpoint, replica
 from tests.raft.core.test_log_convergence import Histories, batches_of, histories
 
@@ -243,7 +244,7 @@ def check_equal(conversation: Conversation) -> None:
         assert own == leaders.epochs.end_offset_for_epoch(Epoch(epoch), leaders.end_offset)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(histories(), st.integers(0, 2**32), st.integers(0, 4), st.booleans())
 def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
     given_histories: Histories, seed: int, changes: int, has_faults: bool

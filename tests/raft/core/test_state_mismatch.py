@@ -13,6 +13,7 @@ from raft.core.messages import DescribeQuorumRequest, EndQuorumEpochRequest, Fet
 from raft.core.state_digests import STATE_DIGESTS_MAX
 from raft.core.states import Resigned, Role
 from raft.core.types import Epoch, Offset, RecoveringLog, StateDigest
+from tests.effort import examples
 from tests.raft.core.builders import (
     CONFIG,
     OBSERVER_ID,
@@ -193,7 +194,7 @@ def test_what_a_state_machine_came_to_before_it_was_made_anew_is_forgotten() -> 
 
 
 @given(data=st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_whoever_agrees_with_the_majority_is_never_marked_and_in_the_end_everybody_else_is(data: st.DataObject) -> None:
     """Checkpoints are reported in any order among the replicas; a few state machines go wrong at one and stay so."""
     voter_count, checkpoint_count = data.draw(st.sampled_from([3, 5])), 4

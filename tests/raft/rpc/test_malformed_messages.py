@@ -47,6 +47,7 @@ from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.core.validation import EPOCH_JUMP_MAX
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
+from tests.effort import examples
 from tests.raft.core.builders import CLUSTER_ID, Harness, election_state, fetch_response, key, of_type, replica
 from tests.raft.core.test_request_validation import picture
 from tests.raft.rpc.arbitrary_messages import Hints, arbitrary, mangled
@@ -236,7 +237,7 @@ def _receive(harness: Harness, request: Request) -> None:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_a_request_with_anything_in_it_breaks_nothing(kind: type[Message], role: str) -> None:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=examples(50), deadline=None)
     @given(st.lists(_encoded(kind), min_size=1, max_size=3))
     def send(messages: list[bytes]) -> None:
         harness = ROLES[role]()
@@ -251,7 +252,7 @@ def test_a_request_with_anything_in_it_breaks_nothing(kind: type[Message], role:
 
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_bytes_that_are_nearly_a_request_break_nothing(kind: type[Message]) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(mangled(_encoded(kind)), st.sampled_from(list(ROLES)))
     def send(data: bytes, role: str) -> None:
         request = _decoded(kind, REQUESTS[kind], data)
@@ -263,7 +264,7 @@ def test_bytes_that_are_nearly_a_request_break_nothing(kind: type[Message]) -> N
 
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_bytes_that_are_nearly_an_answer_are_refused_by_name(kind: type[Message]) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=examples(150), deadline=None)
     @given(mangled(_encoded(kind)))
     def read(data: bytes) -> None:
         _decoded(kind, RESPONSES[kind], data)
@@ -316,7 +317,7 @@ def _check_follows(harness: Harness, response: Response) -> None:
 @pytest.mark.parametrize("role", [role for role in ROLES if role != "sole voter"])
 @pytest.mark.parametrize("kind", RESPONSES)
 def test_an_answer_with_anything_in_it_breaks_nothing(kind: type[Message], role: str) -> None:
-    @settings(max_examples=150 if kind is quorum_pb2.FetchResponse else 50, deadline=None)
+    @settings(max_examples=examples(150 if kind is quorum_pb2.FetchResponse else 50), deadline=None)
     @given(st.lists(_encoded(kind), min_size=1, max_size=3))
     def answer(messages: list[bytes]) -> None:
         harness = ROLES[role]()

@@ -13,6 +13,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
 from raft.storage.segmented_log import LogConfig, PendingFlush, SegmentedLog
+from tests.effort import examples
 from tests.raft.storage.builders import all_batches, data_batch, open_log
 
 
@@ -192,4 +193,4 @@ class LogAgainstList(RuleBasedStateMachine):
 
 
 TestLogAgainstList = LogAgainstList.TestCase
-TestLogAgainstList.settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+TestLogAgainstList.settings = settings(max_examples=examples(120), stateful_step_count=40, deadline=None)

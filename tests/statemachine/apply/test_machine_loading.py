@@ -25,6 +25,7 @@ from statemachine.apply.machine import MetadataMachine
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
+from tests.effort import examples
 from tests.kraftlog.controller.memory_log import MemoryLog
 from tests.snapshot.builders import overwrite
 from tests.statemachine.apply.test_machine import LARGE, Told, running
@@ -182,7 +183,7 @@ async def test_what_comes_next_is_applied_at_the_snapshots_end(
     assert store.applied == source.applied
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(runs=ANY_RUNS, data=st.data())
 def test_a_snapshot_and_the_log_behind_it_come_to_what_the_whole_log_does(
     tmp_path_factory: pytest.TempPathFactory, runs: list[list[MetadataRecord]], data: st.DataObject

@@ -23,6 +23,7 @@ from statemachine.tables.remote_log_tables import (
     REMOTE_SEGMENT_EPOCHS,
     REMOTE_SEGMENTS,
 )
+from tests.effort import examples
 from tests.statemachine.builders import CLUSTER_ID, an_id, log_of, partition, remove_topic, topic
 from tests.statemachine.remote_logs import (
     COPY_FINISHED,
@@ -311,7 +312,7 @@ def check_lookups(connection: sqlite3.Connection, model: Model) -> None:
     assert set(listed(connection)) == set(model.states)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(histories(), st.integers(0, 24), st.integers(1, 5))
 def test_lookups_are_kafkas_after_any_history_however_it_is_taken_in(
     history: tuple[list[MetadataRecord], Model], committed: int, run: int
@@ -335,7 +336,7 @@ def test_lookups_are_kafkas_after_any_history_however_it_is_taken_in(
     assert rows(loaded.connection) == rows(by_changes.connection)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories(), st.integers(0, 24))
 def test_a_snapshot_in_the_middle_makes_no_difference(history: tuple[list[MetadataRecord], Model], before: int) -> None:
     records, model = history

@@ -34,6 +34,7 @@ from statemachine.store.image import BATCH_BYTES_SOFT_MAX, RECORDS_PER_BATCH_MAX
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import create_in
+from tests.effort import examples
 from tests.snapshot.builders import overwrite
 from tests.statemachine.builders import (
     BROKER,
@@ -82,7 +83,7 @@ def encoded(*records: MetadataRecord) -> bytes:
     return MetadataBatch(records=records).SerializeToString()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(runs=ANY_RUNS, later=ANY_RUNS)
 def test_what_is_loaded_is_what_was_applied_and_goes_on_the_same(
     runs: list[list[MetadataRecord]], later: list[list[MetadataRecord]]
@@ -106,7 +107,7 @@ def test_what_is_loaded_is_what_was_applied_and_goes_on_the_same(
             assert content(other.reader) == content(store.reader)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(runs=ANY_RUNS, cut=st.integers(0, 12))
 def test_sn06_the_bytes_of_a_snapshot_depend_on_the_state_alone(runs: list[list[MetadataRecord]], cut: int) -> None:
     log = log_of(possible(runs))

@@ -20,6 +20,7 @@ from statemachine.replay.changes import Changes
 from statemachine.replay.view import View
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, StoreUnavailable
 from statemachine.store.store import MetadataStore
+from tests.effort import examples
 from tests.statemachine.builders import (
     CLUSTER_ID,
     WithoutRecords,
@@ -49,7 +50,7 @@ def tables(image: bytes | None = None, digest_interval: int = INTERVAL) -> Metad
     return tables_in_memory(empty_image(CLUSTER_ID) if image is None else image, digest_interval=digest_interval)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(runs=RUNS, cuts=st.lists(st.integers(1, 4), min_size=1), restarts=st.booleans())
 def test_invariant_26_however_batches_are_grouped_the_same_state_digests_come_up(
     runs: list[list[MetadataRecord]], cuts: list[int], restarts: bool

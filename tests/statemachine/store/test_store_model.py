@@ -14,6 +14,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import Applied
 from statemachine.store.store import MetadataStore
+from tests.effort import examples
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,
@@ -65,7 +66,7 @@ def opened(directory: str, name: str) -> closing[MetadataStore]:
     return closing(MetadataStore.open(Path(directory) / name, CLUSTER_ID))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(runs=RUNS, cuts=st.lists(st.integers(1, 4), min_size=1), reopen=st.booleans())
 def test_the_tables_are_what_a_plain_replay_comes_to_however_batches_are_grouped(
     runs: list[list[MetadataRecord]], cuts: list[int], reopen: bool
@@ -93,7 +94,7 @@ def test_the_tables_are_what_a_plain_replay_comes_to_however_batches_are_grouped
             assert grouped.applied == applied
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(before=st.lists(RECORDS, max_size=6), last=RECORDS)
 def test_ct02_what_cannot_be_true_is_refused_in_the_same_transaction_and_in_a_later_one(
     before: list[MetadataRecord], last: MetadataRecord
@@ -123,7 +124,7 @@ def test_ct02_what_cannot_be_true_is_refused_in_the_same_transaction_and_in_a_la
                     assert seen_in(store) == (state if groups == 2 else Reference())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(runs=RUNS, changed=st.integers(0, 1_000))
 def test_two_logs_that_differ_anywhere_have_different_digests(runs: list[list[MetadataRecord]], changed: int) -> None:
     log = log_of(possible(runs))

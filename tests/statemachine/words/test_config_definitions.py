@@ -17,6 +17,7 @@ from statemachine.words.config_definitions import (
 )
 from statemachine.words.config_kinds import join_elements, split_elements
 from statemachine.words.resources import ResourceType
+from tests.effort import examples
 
 
 def refused(resource_type: ResourceType, name: str, value: str | None) -> str:
@@ -250,7 +251,7 @@ def test_lists_are_known_as_lists() -> None:
     }
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.text(alphabet="ab ,:*", max_size=20))
 def test_splitting_and_joining_a_list_keeps_its_elements(value: str) -> None:
     parts = split_elements(value)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.dispatch import KEYS
 from kraftlog.kafka.apis import api_of
+from tests.effort import examples
 from tests.kraftlog.broker.administration.test_every_version import CASES, codes_in
 from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
 from tests.kraftlog.kafka.values import modest_values, values
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 NAMES = {"name", "topic", "topic_name", "feature"}
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 async def test_every_request_is_answered(world: AdministrationWorld, data: st.DataObject) -> None:
     # Brokers that are unregistered would not serve the next example.

@@ -21,6 +21,7 @@ from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Struct
+from tests.effort import examples
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.kraftlog.kafka.values import modest_values, values
@@ -83,7 +84,7 @@ def aim(body: Struct) -> None:
                 setattr(struct, name, value % 3)
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_every_request_is_answered_or_closes_its_connection(world: BrokerWorld, data: st.DataObject) -> None:
     dispatch = dispatch_of(world)

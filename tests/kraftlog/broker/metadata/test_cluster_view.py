@@ -12,6 +12,7 @@ from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.partitions.partition import Partition
 from kraftpb.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord, PartitionRecord
 from raft.core.types import Offset
+from tests.effort import examples
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import CLUSTER_ID
 from tests.statemachine.builders import an_id, remove_topic
@@ -58,7 +59,7 @@ def shown(view: ClusterView) -> object:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 3), st.sampled_from(NAMES[:2]), st.integers(2, 5)), min_size=1, max_size=4),

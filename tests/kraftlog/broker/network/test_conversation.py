@@ -17,6 +17,7 @@ from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from kraftlog.kafka.messages.produce import ProduceRequest
 from kraftlog.kafka.notation import Message
+from tests.effort import examples
 from tests.kraftlog.broker.network.clients import KIB, METADATA, OFFERED, ask, name_of, named, produce
 
 BYTES_MAX = 200 * KIB
@@ -99,7 +100,7 @@ def test_bytes_cut_at_any_place_give_the_same_events(
     assert whole.queued_bytes == cut.queued_bytes
 
 
-@settings(deadline=None, derandomize=True, database=None, max_examples=500)
+@settings(deadline=None, derandomize=True, database=None, max_examples=examples(500))
 @given(st.lists(st.binary(max_size=60)), st.booleans())
 def test_any_bytes_are_requests_or_malformed(chunks: list[bytes], are_framed: bool) -> None:
     conversation = _conversation()

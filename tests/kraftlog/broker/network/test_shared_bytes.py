@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kraftlog.broker.network.shared_bytes import SharedBytes
+from tests.effort import examples
 
 BYTES_MAX = 100
 
@@ -137,4 +138,4 @@ class Sharing(RuleBasedStateMachine):
 
 
 TestSharing = Sharing.TestCase
-TestSharing.settings = settings(deadline=None, derandomize=True, database=None, max_examples=200)
+TestSharing.settings = settings(deadline=None, derandomize=True, database=None, max_examples=examples(200))

@@ -14,6 +14,7 @@ from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent,
 from kraftlog.broker.partitions.fetch_sessions import FetchPosition, FetchSessionCache, PartitionKey
 from kraftlog.broker.partitions.reading import Read
 from kraftlog.kafka.notation import ZERO_UUID
+from tests.effort import examples
 from tests.kraftlog.broker.partitions.session_model import ModelSession, ModelSessions
 
 SLOTS, PARTITIONS_MAX, CACHED_MAX = 3, 6, 15
@@ -157,7 +158,7 @@ class Readers(RuleBasedStateMachine):
 
 TestReaders = Readers.TestCase
 TestReaders.settings = settings(
-    max_examples=200,
+    max_examples=examples(200),
     stateful_step_count=40,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a case takes longer than a test may

@@ -15,6 +15,7 @@ from kraftpb.v1.admin_pb2 import AclFilter, CreateAclsRequest, DeleteAclsRequest
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord
 from statemachine.query.acls import content_prefix, describe_acls
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
+from tests.effort import examples
 from tests.kraftlog.controller.lives import pages_held
 from tests.kraftlog.controller.operations.test_acls import (
     ALL,
@@ -153,7 +154,7 @@ def test_a_deletion_that_finds_nothing_ends() -> None:
     assert [list(answer.deleted) for answer in response.filters] == [[]]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(some_entries, max_size=12), st.lists(some_filters, max_size=4), st.integers(1, 5))
 def test_however_many_turns_it_takes_it_finds_what_a_naive_definition_does(
     entries: list[AccessControlEntryRecord], filters: list[AclFilter], comparisons: int

@@ -26,6 +26,7 @@ from statemachine.metadata.state import MetadataState
 from statemachine.query.acls import describe_acls, matching_acls
 from statemachine.words.ids import is_reserved
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
+from tests.effort import examples
 from tests.statemachine.builders import an_id
 from tests.statemachine.states import Metadata, metadata
 
@@ -382,7 +383,7 @@ def naively_matches(given_filter: AclFilter, entry: AccessControlEntryRecord) ->
     return name.startswith(entry.resource_name)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(some_entries, max_size=12), some_filters)
 def test_filters_match_what_a_naive_definition_matches(
     entries: list[AccessControlEntryRecord], given_filter: AclFilter
@@ -390,7 +391,7 @@ def test_filters_match_what_a_naive_definition_matches(
     assert matching_acls(entries, given_filter) == [of for of in entries if naively_matches(given_filter, of)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(some_entries, max_size=12), st.lists(some_filters, max_size=3))
 def test_what_is_left_after_a_deletion_is_what_no_filter_matches(
     entries: list[AccessControlEntryRecord], filters: list[AclFilter]

@@ -11,6 +11,7 @@ from kraftlog.controller.operations.configs import alter_configs
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import ConfigRecord
 from statemachine.query import metadata_queries
+from tests.effort import examples
 from tests.kraftlog.controller.lives import appended_records, beat, fence, partitions, quiet, unregister, with_topic
 from tests.statemachine.builders import (
     BROKER,
@@ -394,7 +395,7 @@ elements = st.sampled_from([f"{partition}:1" for partition in range(6)])
 lists = st.lists(elements, max_size=6, unique=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(start=lists, steps=st.lists(st.tuples(st.sampled_from([APPEND, SUBTRACT]), lists), max_size=8))
 def test_lists_change_as_those_of_a_naive_model(
     start: list[str], steps: list[tuple[admin_pb2.ConfigAlteration.Kind.ValueType, list[str]]]

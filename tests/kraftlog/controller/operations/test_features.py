@@ -32,6 +32,7 @@ from statemachine.words.features import (
 from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from statemachine.words.record_versions import in_version
+from tests.effort import examples
 from tests.statemachine.builders import BROKER, an_id, config, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -473,7 +474,7 @@ def test_where_there_is_no_common_level_0_to_0_is_told() -> None:
     assert told(state) == {METADATA_VERSION: (0, 0, 9), ELIGIBLE_LEADER_REPLICAS: (0, 0, 0)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     ranges=st.lists(st.tuples(st.integers(7, 30), st.integers(7, 30)).map(sorted), max_size=4),
     number=st.integers(20, 30),

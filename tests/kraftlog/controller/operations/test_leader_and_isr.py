@@ -26,6 +26,7 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import BrokerIds, BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord
 from raft.core.types import NO_LEADER
+from tests.effort import examples
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata
@@ -308,7 +309,7 @@ class Life:
         assert len(after.directories) == len(after.replicas)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     replicas=st.lists(B, min_size=1, unique=True),
     min_isr=st.integers(1, 3),

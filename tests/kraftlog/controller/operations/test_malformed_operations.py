@@ -19,6 +19,7 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from statemachine.words.limits import NOTHING_WRITTEN
 from statemachine.words.resources import ResourceType
+from tests.effort import examples
 from tests.raft.rpc.arbitrary_messages import Hints, arbitrary, mangled
 from tests.statemachine.builders import CLUSTER_ID, an_id, creatable, create
 from tests.statemachine.conftest import Bench, errors, memory_bench
@@ -95,7 +96,7 @@ def _in_a_new_database(story: Callable[[Path], Awaitable[None]]) -> None:
         asyncio.run(run(Path(directory) / "metadata.db"))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(OPERATIONS, min_size=1, max_size=8))
 def test_operations_with_anything_in_them_are_answered_and_write_what_can_be_applied(
     operations: list[Operation],
@@ -103,7 +104,7 @@ def test_operations_with_anything_in_them_are_answered_and_write_what_can_be_app
     _in_a_new_database(lambda path: _carry_out(path, operations))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(mangled(OPERATIONS.map(lambda operation: operation.SerializeToString())), min_size=1, max_size=12))
 def test_operations_of_mangled_bytes_are_answered_and_write_what_can_be_applied(mangled_bytes: list[bytes]) -> None:
     operations = [operation for data in mangled_bytes if (operation := _decoded(data)) is not None]
@@ -134,7 +135,7 @@ def test_reads_with_anything_in_them_are_answered_and_write_nothing(kind: type[M
                 assert ErrorCode(response.error_code) is not ErrorCode.UNKNOWN_SERVER_ERROR
             assert bench.log.log_end_offset == end_offset
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.lists(arbitrary(kind, HINTS), min_size=1, max_size=8))
     def read(requests: list[Message]) -> None:
         _in_a_new_database(lambda path: ask(path, requests))

@@ -15,6 +15,7 @@ from kraftpb.v1.admin_pb2 import AlterClientQuotasRequest, ClientQuotaAlteration
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, MetadataRecord, QuotaEntity
 from statemachine.tables.cluster_tables import quota_entity_key
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
+from tests.effort import examples
 from tests.statemachine.states import Metadata, metadata
 
 Named = tuple[tuple[str, str | None], ...]
@@ -263,7 +264,7 @@ steps = st.tuples(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(steps, max_size=8))
 def test_quotas_come_to_what_was_altered_last(altered: list[tuple[Named, Mapping[str, float | None]]]) -> None:
     state = metadata()

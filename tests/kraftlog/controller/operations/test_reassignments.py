@@ -26,6 +26,7 @@ from raft.core.types import NO_LEADER
 from statemachine.query import reassignments
 from statemachine.query.reassignments import list_reassignments
 from statemachine.words.names import NAME_LENGTH_TAKEN_MAX
+from tests.effort import examples
 from tests.statemachine.builders import an_id, topic
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata
@@ -338,7 +339,7 @@ def test_the_reassignments_under_way_are_listed_by_topic_and_partition(
 ASSIGNMENTS = st.lists(st.integers(1, 4), min_size=1, unique=True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(first=ASSIGNMENTS, targets=st.lists(ASSIGNMENTS | st.none(), min_size=1, max_size=4), data=st.data())
 def test_every_reassignment_converges(first: list[int], targets: list[list[int] | None], data: st.DataObject) -> None:
     """However targets follow each other, the last that was taken is reached once its replicas are in sync."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats, BrokerState, next_state, state_of
+from tests.effort import examples
 from tests.statemachine.builders import broker
 
 FENCED, UNFENCED, CONTROLLED_SHUTDOWN, SHUTDOWN_NOW = BrokerState
@@ -261,7 +262,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(steps=STEPS)
 def test_sessions_are_what_a_naive_model_says(steps: list[tuple[str, int, int, int]]) -> None:
     heartbeats, naive, now_ms = BrokerHeartbeats(20), Naive(20), 0

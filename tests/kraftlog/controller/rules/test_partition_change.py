@@ -24,6 +24,7 @@ from raft.core.types import NO_LEADER
 from statemachine.replay.replay import changed_partition
 from statemachine.words.features import METADATA_VERSION_LATEST
 from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from tests.effort import examples
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition
 
@@ -426,7 +427,7 @@ def partitions(draw: st.DrawFn, *, elr: bool, min_isr: int) -> PartitionRecord:
     return a_partition(replicas, isr, leader, elr=eligible, last_known=last_known, adding=adding, removing=removing)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data(), elr=st.booleans(), min_isr=st.integers(1, 4), version=st.sampled_from([11, 16, 22, 29]))
 def test_what_holds_of_every_change(data: st.DataObject, elr: bool, min_isr: int, version: int) -> None:
     elr = elr and version >= 23

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.rules import quota
 from kraftlog.controller.rules.quota import MutationLimit, MutationQuota, MutationQuotas, stored_limit
+from tests.effort import examples
 
 NOW = 1_700_000_000_000
 
@@ -67,7 +68,7 @@ def test_a_long_rest_saves_up_the_burst_and_not_more() -> None:
     assert wait_ms(refusal) == 100
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rate=st.floats(0.01, 10_000),
     burst=st.floats(0.5, 100_000),

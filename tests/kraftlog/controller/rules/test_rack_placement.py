@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer, placement_brokers
+from tests.effort import examples
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.states import metadata
 
@@ -35,7 +36,7 @@ def any_brokers(draw: st.DrawFn) -> Brokers:
     return dict(enumerate([*drawn, PlacementBroker(True, rack=draw(racks))]))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(brokers=any_brokers(), partitions=st.integers(1, 80), seed=st.integers(0, 1_000), data=st.data())
 def test_whatever_the_racks_replicas_differ_fenced_come_last_and_leaders_are_even(
     brokers: Brokers, partitions: int, seed: int, data: st.DataObject
@@ -54,7 +55,7 @@ def test_whatever_the_racks_replicas_differ_fenced_come_last_and_leaders_are_eve
     assert max(leaders.values()) - min(leaders.get(broker_id, 0) for broker_id in active) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(racks=st.integers(1, 5), size=st.integers(1, 4), rounds=st.integers(1, 6), seed=st.integers(0, 1_000))
 def test_over_equal_racks_every_broker_gets_as_many_replicas(racks: int, size: int, rounds: int, seed: int) -> None:
     brokers = in_racks(*[size] * racks)

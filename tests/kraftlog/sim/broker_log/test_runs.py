@@ -20,8 +20,8 @@ from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-SEEDS: Final = (0, 11, 12, 16, 19, 31, 46, 69, 84, 222)
-"""In these everything happens that must."""
+SEEDS: Final = (11, 19, 26, 36, 39, 42, 46, 62, 77)
+"""In these everything happens that must, most of it in two of them at least, and they are short."""
 BUG: Final = "an append is acknowledged before its group commit"
 
 
@@ -55,8 +55,9 @@ def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     program = """
 from kraftlog.process.logs import silence_logging
 from kraftlog.sim.broker_log.run import run_log
+from kraftlog.sim.worlds.outcome import Overrides
 silence_logging()
-print(run_log(61).trace_digest)
+print(run_log(61, Overrides(seconds=30)).trace_digest)
 """
     traces = {
         subprocess.run(

@@ -24,6 +24,7 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     SegmentLeaderEpoch,
 )
+from tests.effort import examples
 from tests.statemachine.replay.test_replay_tiering import PARTITION, Model, histories
 from tests.statemachine.states import metadata
 
@@ -124,7 +125,7 @@ def test_a_deletion_that_skips_a_state_is_found() -> None:
         story.remove(REMOVAL_STARTED)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(histories())
 def test_the_tables_say_the_same_after_any_history(history: tuple[list[MetadataRecord], Model]) -> None:
     records = [record for record in history[0] if not _begins_again(record)]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kraftlog.sim.registers.history import History, Kind, Operation, Outcome
 from kraftlog.sim.registers.linearizability import Verdict, check_history, check_operations, fits, value_after
+from tests.effort import examples
 from tests.kraftlog.sim.registers.builders import AtomicRegisters
 
 ENOUGH_STEPS = 1_000_000
@@ -146,7 +147,7 @@ def test_keys_are_searched_separately() -> None:
     assert verdicts == {"good": Verdict.LINEARIZABLE, "bad": Verdict.NOT_LINEARIZABLE}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 6), st.integers(0, 80), st.booleans())
 def test_what_an_atomic_register_answers_is_linearizable(
     source: random.Random, clients: int, operations: int, writes_tell_found: bool
@@ -208,13 +209,13 @@ _SMALL_OPERATIONS = st.builds(
 )
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 @given(st.lists(_SMALL_OPERATIONS, max_size=6))
 def test_the_search_agrees_with_trying_all_orders(operations: list[Operation]) -> None:
     assert (_verdict(operations) is Verdict.LINEARIZABLE) == _brute_force(operations)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.randoms(use_true_random=False), st.data())
 def test_one_changed_answer_is_judged_as_by_trying_all_orders(source: random.Random, data: st.DataObject) -> None:
     """Histories that are right but for one answer: most are close to the border between right and wrong."""

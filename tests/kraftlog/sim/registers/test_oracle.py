@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kraftlog.sim.registers.history import History, Kind, Operation
 from kraftlog.sim.registers.oracle import CommittedWrite, HistoryViolation, OffsetOracle
+from tests.effort import examples
 from tests.kraftlog.sim.registers.builders import AtomicRegisters
 
 
@@ -287,7 +288,7 @@ def test_a_log_that_goes_back_is_an_error() -> None:
         story.oracle.committed([], 1)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 6), st.integers(0, 60), st.booleans(), st.booleans())
 def test_what_atomic_registers_answer_is_accepted(
     source: random.Random, clients: int, operations: int, writes_tell_found: bool, log_first: bool
@@ -305,7 +306,7 @@ def test_what_atomic_registers_answer_is_accepted(
     oracle.at_end()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.randoms(use_true_random=False), st.data())
 def test_one_changed_answer_is_rejected(source: random.Random, data: st.DataObject) -> None:
     """Whatever is changed in one answer, the log shows it."""

@@ -22,7 +22,8 @@ from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.mutation import MUTATIONS
 
-FEW: Final = range(12)
+FEW: Final = (4, 7, 13, 14, 26, 28, 29, 35)
+"""In these much happens, and they are short."""
 MANY: Final = range(REPLICATION_WORLD.covering_seeds)
 """In these everything happens that must."""
 BUG: Final = "a follower counts before it has flushed"
@@ -65,8 +66,9 @@ def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     program = """
 from kraftlog.process.logs import silence_logging
 from kraftlog.sim.replication.run import run_replication
+from kraftlog.sim.worlds.outcome import Overrides
 silence_logging()
-print(run_replication(2).trace_digest)
+print(run_replication(2, Overrides(seconds=10)).trace_digest)
 """
     traces = {
         subprocess.run(
