@@ -256,6 +256,33 @@ def starts(
 
 
 @app.command()
+def produce(
+    against: Annotated[
+        Path,
+        typer.Option(
+            "--against",
+            parser=path_argument,
+            metavar="DIR",
+            help="A checkout of the other version; it runs with what is installed for this one.",
+        ),
+    ],
+    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 10,
+    total_bytes: Annotated[
+        int, typer.Option("--bytes", min=1_000, help="How much each gets each time; a quarter of it with flushes.")
+    ] = 200_000_000,
+    json: JsonOption = None,
+    directory: DirectoryOption = None,
+) -> None:
+    """Compare how fast a broker takes records with another version.
+
+    1 KB records to one partition, acks=all, in batches of 64 KiB, without flushes and with flush.before.ack.
+    """
+    from kraftlog.bench.produce import run
+
+    _run(run(against.resolve(), pairs, total_bytes, directory, json, _console()))
+
+
+@app.command()
 def peers(
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How many times each system runs.")] = 5,
     operations: Annotated[int, typer.Option("--ops", min=1, help="One at a time: how many in each round.")] = 200,

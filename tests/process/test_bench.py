@@ -162,6 +162,18 @@ def test_cost_compares_the_leader_with_another_checkouts(tmp_path: Path) -> None
     assert min(result["median_ratio_one_at_a_time"], result["median_ratio_many_callers"]) > 0
 
 
+@pytest.mark.slow
+def test_produce_compares_a_broker_with_another_checkouts(tmp_path: Path) -> None:
+    file = tmp_path / "produce.json"
+    finished = kraftlog(
+        *("bench", "produce", "--against", ROOT, "--pairs", 1, "--bytes", 1_000_000, "--json", file), timeout=110
+    )
+    assert finished.errors == ""
+    assert finished.code in (0, 1), "as the limit holds or not"
+    speeds = json.loads(file.read_text())["megabytes_per_second"]
+    assert [len(pair) for name in ("flushed", "not_flushed") for pair in speeds[name]] == [2, 2]
+
+
 def test_cost_refuses_what_is_no_checkout(tmp_path: Path) -> None:
     finished = kraftlog("bench", "cost", "--against", tmp_path, timeout=110)
     assert finished.code == 1

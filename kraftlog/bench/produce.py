@@ -1,0 +1,137 @@
+"""How fast a broker takes records, of this code and of another checkout's.
+
+A broker of each version runs all the time, with a voter of its own. Both get the same records in turn, pair by pair,
+into a new topic each time: without flushes, and with `flush.before.ack`. The figure is the median of the pairs' ratios.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, Final, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+import kraftlog
+from kraftbase.checks import check
+from kraftbase.errors import ConfigurationError
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.bench.broker.loads.produce import Produce
+from kraftlog.bench.figures import write_json
+from kraftlog.bench.machine import machine
+from kraftlog.config.endpoints import parse_endpoints
+from statemachine.query.descriptions import NewTopic
+
+OWN_CODE: Final = Path(kraftlog.__file__).resolve().parents[1]
+BATCH_BYTES: Final = 65_536
+FLUSHED_DIVISOR: Final = 4
+"""With flushes, so many times fewer bytes are sent."""
+LIMIT: Final = 0.97
+"""How much of the other version's speed this code must have."""
+START_SECONDS: Final = 60.0
+
+Pairs = list[tuple[float, float]]
+
+
+class Cluster(NamedTuple):
+    """One voter and one broker of a version."""
+
+    nodes: str
+    brokers: str
+
+
+async def run(
+    against: Path, pairs: int, total_bytes: int, directory: Path | None, json_path: Path | None, console: Console
+) -> bool:
+    """Measure, print and write the result; returns whether the limit holds.
+
+    Raises ConfigurationError if there is no kraftlog in `against`.
+    """
+    if not (against / "kraftlog" / "__main__.py").exists():
+        raise ConfigurationError(f"{against} has no kraftlog/__main__.py; give a checkout of the project")
+    found: dict[bool, Pairs] = {False: [], True: []}
+    with tempfile.TemporaryDirectory(prefix="kraftlog-produce-", dir=directory) as name, console.status("") as status:
+        async with AsyncExitStack() as stack:
+            clusters = {}
+            for label, code in (("other", against), ("own", OWN_CODE)):
+                status.update(f"starting {code}")
+                clusters[label] = await stack.enter_async_context(_running(code, Path(name) / label))
+            for pair in range(-1, pairs):  # the first one does not count
+                order = ("other", "own") if pair % 2 == 0 else ("own", "other")
+                for is_flushed, of in found.items():
+                    status.update(f"pair {pair + 1} of {pairs}")
+                    size = total_bytes // (FLUSHED_DIVISOR if is_flushed else 1)
+                    topic = f"t{pair + 1}-{'flushed' if is_flushed else 'not-flushed'}"
+                    speeds = {label: await _produce(clusters[label], topic, size, is_flushed) for label in order}
+                    if pair >= 0:
+                        of.append((speeds["other"], speeds["own"]))
+    _print(found, console)
+    result = {"flushed" if is_flushed else "not_flushed": of for is_flushed, of in found.items()}
+    write_json(json_path, {"megabytes_per_second": result, "machine": await machine(directory)})
+    return all(_ratio(of) >= LIMIT for of in found.values())
+
+
+@asynccontextmanager
+async def _running(code: Path, path: Path) -> AsyncIterator[Cluster]:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "kraftlog", "up", "--dir", str(path), "--voters", "1", "--brokers", "1"),
+        env={**os.environ, "PYTHONPATH": str(code)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    output = process.stdout
+    found: dict[str, str] = {}
+    check(output is not None, "its standard output is a pipe")
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while not {"nodes", "brokers"} <= found.keys():
+                line = (await output.readline()).decode()  # type: ignore[union-attr]
+                if not line:
+                    raise ConfigurationError(f"kraftlog up of {code} ended with exit code {await process.wait()}")
+                for key, prefix in (("nodes", "export KRAFTLOG_BOOTSTRAP_SERVER="), ("brokers", "bootstrap.servers=")):
+                    if line.strip().startswith(prefix):
+                        found[key] = line.strip().removeprefix(prefix)
+        yield Cluster(**found)
+    finally:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGINT)
+        await process.communicate()
+
+
+async def _produce(cluster: Cluster, topic: str, total_bytes: int, is_flushed: bool) -> float:
+    """Megabytes per second into a new topic, which is deleted then."""
+    configs = {"flush.before.ack": str(is_flushed).lower()}
+    async with AdminClient(parse_endpoints(cluster.nodes)) as client:
+        await client.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, configs=configs)])
+        load = Produce(
+            bootstrap_servers=cluster.brokers, topic=topic, broker_pids=(), batch_bytes=BATCH_BYTES,
+            total_bytes=total_bytes,
+        )  # fmt: skip
+        figures = await asyncio.to_thread(load.run)
+        await client.delete_topics([topic])
+    return figures["megabytes_per_second"]
+
+
+def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    return float(median(own / other for other, own in pairs))
+
+
+def _print(found: Mapping[bool, Pairs], console: Console) -> None:
+    table = Table("", "other, MB/s", "this code, MB/s", "ratio", "limit", title="Produce, medians", box=None)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for is_flushed, pairs in found.items():
+        ratio = _ratio(pairs)
+        cells: list[Any] = [f"{median(other for other, _ in pairs):.1f}", f"{median(own for _, own in pairs):.1f}"]
+        verdict = "" if ratio >= LIMIT else ", missed"
+        name = "flush.before.ack" if is_flushed else "without flushes"
+        table.add_row(name, *cells, f"{ratio:.2f}", f"{LIMIT}{verdict}")
+    console.print(table)
