@@ -330,7 +330,7 @@ class Partitions:
     def check_logs(self) -> None:
         """Take those partitions offline whose log has failed, and tell who waits for them.
 
-        A log for which there was no room is made if there is room now.
+        A log for which there was no room is made if there is room now, and what could not be flushed is flushed.
         """
         for partition in self:
             if partition.log is None:
@@ -346,6 +346,20 @@ class Partitions:
                 self.followers.unfollow(partition)
                 partition.close(error)
                 self._mend(partition)
+            else:
+                self._flush_tail(partition)
+
+    def _flush_tail(self, partition: Partition) -> None:
+        """Flush the end of a log that counts once it is flushed, and whose flush has failed on a full disk.
+
+        Otherwise the next append would, and readers might wait for it for ever.
+        """
+        log, directory = partition.log, self._logs.directory_of(partition.name)
+        if (
+            log is not None and directory is not None and partition.is_leader and log.config.flush_before_ack
+            and log.recovery_point < log.log_end_offset
+        ):  # fmt: skip
+            directory.acknowledge(log, log.log_end_offset, lambda error: partition.raise_high_watermark())
 
     def check_isrs(self) -> None:
         """Have those leave an ISR that are not caught up; due every half of `replica.lag.time.max.ms` (DB-15)."""

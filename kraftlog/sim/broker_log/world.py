@@ -419,7 +419,9 @@ class World:
         self, broker: Broker, topic: Topic, index: int, timestamp_ms: int, kept: list[Batch],
         promises: PartitionPromises,
     ) -> None:  # fmt: skip
-        """A look-up by time finds the first batch that a scan finds."""
+        """A look-up by time finds the first batch that a scan finds, once the leader knows what is committed."""
+        if self._waits_for_flush(broker, topic, index):
+            return
         expected = next(batch for batch in kept if batch.max_timestamp_ms >= timestamp_ms)
         found = self._look_up_time(broker, topic, index, timestamp_ms)
         is_hidden = found < 0 and expected.last_offset not in promises.owners
@@ -429,6 +431,14 @@ class World:
                 f" {expected.last_offset}, and ListOffsets at {found}"
             )
         promises.checks += 1
+
+    def _waits_for_flush(self, broker: Broker, topic: Topic, index: int) -> bool:
+        """Whether a leader's epoch begins behind what is committed, and a full disk has kept it from being flushed."""
+        partition = broker.partitions.with_id(topic.topic_id, index)
+        log = None if partition is None else partition.log
+        if log is None or not log.config.flush_before_ack or log.recovery_point == log.log_end_offset:
+            return False
+        return log.high_watermark < log.epochs.entries()[-1][1]
 
     def _look_up_time(self, broker: Broker, topic: Topic, index: int, timestamp_ms: int) -> int:
         asked = ListOffsetsPartition(partition_index=index, timestamp=timestamp_ms)

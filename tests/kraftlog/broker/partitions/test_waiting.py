@@ -148,6 +148,21 @@ def test_a_disk_that_is_full_refuses_and_takes_records_again_when_there_is_room(
     assert world.high_watermark() == 2
 
 
+def test_what_a_full_disk_kept_from_being_flushed_is_flushed_when_there_is_room(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
+    world.send((0, batch(1)))
+    world.files.space_limit = world.files.used_bytes()
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.KAFKA_STORAGE_ERROR]
+    world.partitions.check_logs()
+    world.runtime.run()
+    assert world.high_watermark() == 0
+    world.files.space_limit = None
+    world.partitions.check_logs()
+    world.runtime.run()
+    assert world.high_watermark() == 1
+
+
 def test_a_partition_that_is_deleted_in_the_middle_of_its_flush_leaves_its_successor_alone(tmp_path: Path) -> None:
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
     world.send((0, batch(3)))
