@@ -17,6 +17,7 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/pip install --quiet --disable-pip-version-check uv==0.13.8
 	$(BIN)/uv pip install --quiet --system-certs --compile-bytecode --python $(BIN)/python -r requirements.lock
 	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --no-deps -e .
+	-$(BIN)/uv --quiet cache prune  # an install may leave 2 GB behind: what a build of pyspark was made from
 	$(BIN)/python -m compileall -q -j 0 $(ROOMS)  # a command starts in 0.18 s, not 0.3, also where Python may not write
 	@touch $@
 
