@@ -107,7 +107,7 @@ class RecordProducer:
             except BufferError:
                 self._wait_until_served()
             except KafkaException as error:
-                self._refused(error.args[0], name)
+                self._refused(error.args[0], name, record.partition)
                 return
             else:
                 return
@@ -167,11 +167,11 @@ class RecordProducer:
         where = "" if partition_id is None or partition_id < 0 else f", partition {partition_id}"
         self._complain(f"{error_name(error)}: {name} was not written to {self.topic}{where}: {error.str()}")
 
-    def _refused(self, error: KafkaError, name: str) -> None:
+    def _refused(self, error: KafkaError, name: str, partition_id: int | None) -> None:
         """The producer did not take it."""
         if error.fatal() or error.code() == KafkaError._FATAL:
             raise api_error(error, f"{name} and what follows were not written to {self.topic}")
-        self._failed(error, name, None)
+        self._failed(error, name, partition_id)
 
 
 def write_lines(

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -223,6 +224,17 @@ class ClientsContract:
         assert told.startswith(f"error: UNKNOWN_TOPIC_OR_PARTITION: line 2 was not written to {topic}, partition 77: ")
         assert client.consume(topic) == ["a", "c"]
         check_done(client.produce(topic, lines, "--json", "--partition", 0))
+
+    def test_what_the_library_itself_refuses_is_named_in_the_same_way(self, broker: KafkaBroker) -> None:
+        topic, failed = broker.new_topic(), []
+        producer = RecordProducer(parse_endpoints(broker.address), topic, ProduceOptions(linger_ms=1), failed.append)
+        producer.send(Record(b"a", partition=0), "a record")
+        while producer.waiting:  # from then on the library knows how many partitions there are
+            time.sleep(0.01)
+        producer.send(Record(b"b", partition=77), "line 2")
+        producer.finish()
+        (told,) = failed
+        assert told.startswith(f"UNKNOWN_TOPIC_OR_PARTITION: line 2 was not written to {topic}, partition 77: ")
 
     def test_a_line_that_is_no_record_ends_it_after_what_came_before(self, client: Client, broker: KafkaBroker) -> None:
         topic = broker.new_topic()
