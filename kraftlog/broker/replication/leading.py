@@ -166,9 +166,18 @@ class Leading:
         return follower
 
     def check_broker_epoch(self, replica_id: int, broker_epoch: int, *, name: object) -> None:
-        """Raise ApiError(NOT_LEADER_OR_FOLLOWER) if the broker that fetches has registered again since (DB-61)."""
+        """Raise ApiError(NOT_LEADER_OR_FOLLOWER) unless the broker that fetches is the one that is registered (DB-61).
+
+        Without an epoch it may be anybody, who knows no more than the broker's id.
+        """
         registered = self._brokers.registered_epoch(replica_id)
-        if broker_epoch != UNKNOWN_EPOCH and registered is not None and broker_epoch < registered:
+        if registered is not None and broker_epoch == UNKNOWN_EPOCH:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"a fetch of {name} names broker {replica_id}, but not the epoch of its registration: brokers send that"
+                " from version 15 on, and clients name no broker",
+            )
+        if registered is not None and broker_epoch < registered:
             raise ApiError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
                 f"broker {replica_id} fetches {name} with broker epoch {broker_epoch}, and is registered with"

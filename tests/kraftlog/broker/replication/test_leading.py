@@ -189,12 +189,12 @@ def test_db07_a_broker_without_a_replica_is_refused(names_epoch: bool) -> None:
     assert leader.leading.follower(2, names_epoch=names_epoch, name="clicks-0") is leader.leading.followers[2]
 
 
-def test_db61_a_broker_of_an_earlier_registration_is_refused() -> None:
+@pytest.mark.parametrize("broker_epoch", [11, -1])
+def test_db61_a_broker_of_an_earlier_registration_or_without_one_is_refused(broker_epoch: int) -> None:
     leader = Leader()
     with pytest.raises(ApiError) as refused:
-        leader.leading.check_broker_epoch(2, 11, name="clicks-0")
+        leader.leading.check_broker_epoch(2, broker_epoch, name="clicks-0")
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    leader.leading.check_broker_epoch(2, -1, name="clicks-0")
     leader.leading.check_broker_epoch(2, 12, name="clicks-0")
 
 
