@@ -281,9 +281,13 @@ class ReplicaView:
                 ]
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
-    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset:
-        """Where the log would be truncated after an answer that it diverges there (RF-51)."""
-        return self._replica_state.log.truncation_point(diverging)
+    def truncation_point(self, diverging: OffsetAndEpoch) -> Offset | None:
+        """Where the log would be truncated after an answer that it diverges there (RF-51).
+
+        None if it would not, since it is committed there: the leader is refused (RF-111).
+        """
+        point = self._replica_state.log.truncation_point(diverging)
+        return None if point < self._replica_state.kept_offset else point
 
     def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
         """Why AppendPrepared would be refused now; None if it would be taken."""

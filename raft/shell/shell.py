@@ -243,7 +243,7 @@ class Shell:
         has_room = self._writer.has_room
         match outcome:
             case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
-                not self._writer.is_between_batches(self.replica.truncation_point(diverging))
+                self._is_within_batch(self.replica.truncation_point(diverging))
             ):
                 self._rejected_claims.note(f"the leader's log diverges within a batch of this one, at {diverging}")
                 self.step(RequestFailed(correlation_id))
@@ -252,6 +252,9 @@ class Shell:
                 self._runtime.call_later(pause_ms(self.config), lambda: self.step(empty))
             case _:
                 self.step(outcome)
+
+    def _is_within_batch(self, offset: Offset | None) -> bool:
+        return offset is not None and not self._writer.is_between_batches(offset)
 
     # --- events -------------------------------------------------------------------------------------------------------
 

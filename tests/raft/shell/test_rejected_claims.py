@@ -47,6 +47,16 @@ def test_a_log_is_cut_between_batches_only_whatever_the_leader_says(
     assert following.shell.replica.log_end_offset == end_offset
 
 
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_rf111_a_leader_whose_log_ends_within_a_committed_batch_is_refused(following: VoterShell, offset: int) -> None:
+    answer(following, high_watermark=Offset(3))
+    answer(following, diverging_epoch=OffsetAndEpoch(epoch=EPOCH, offset=Offset(offset)))
+    assert following.end_offset == 3
+    refused = following.shell.replica.refused_leader
+    assert refused is not None
+    assert (refused.leader, refused.gap.agreed_offset, refused.gap.committed_offset) == (LEADER, offset, 3)
+
+
 def test_a_stranger_does_not_fill_the_log() -> None:
     node = VoterShell()
     node.runtime.run()

@@ -44,7 +44,9 @@ def log_the_worst(number: int) -> int:
 
 def test_simulated_nodes_log_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(in_workers(log_the_worst, [1])) == [1]
-    assert capfd.readouterr() == ("", "")
+    written = capfd.readouterr()
+    # A Kafka client that another test has made in this process may complain at any time, from a thread of its own.
+    assert [line for line in [*written.out.splitlines(), *written.err.splitlines()] if "|rdkafka#" not in line] == []
 
 
 def test_a_worker_that_is_killed_ends_the_sweep() -> None:
