@@ -33,7 +33,7 @@ RESPONSE_HEADER_BYTES_MIN: Final = 4
 FEW_ELEMENTS: Final = 256
 """A message with more array elements is read, or written, in slices."""
 
-PIECES_PER_JOIN: Final = 4096
+PIECES_PER_JOIN: Final = 1024
 """A message that is written in slices has its pieces joined when there are so many."""
 
 CORRELATION_IDS: Final = 2**31
@@ -276,6 +276,8 @@ def _framed(pieces: list[Buffer]) -> list[Buffer]:
 
 def _joined(pieces: list[Buffer]) -> list[Buffer]:
     """The pieces, with what is between fields of type records joined."""
+    if memoryview not in map(type, pieces):
+        return [b"".join(pieces)]
     joined: list[Buffer] = []
     run: list[Buffer] = []
     for piece in pieces:

@@ -34,6 +34,9 @@ IP: Final = "ip"
 EXACT, DEFAULT, SPECIFIED = range(3)
 """Kafka's numbers of how a part of an entity is matched: this name, the default without a name, any."""
 
+PARTS_MAX: Final = 100
+"""Of an entity's parts so many are looked at. There are three types of them, and the controller refuses one twice."""
+
 Entity = tuple[tuple[str, str | None], ...]
 """Types and names; a default has no name."""
 
@@ -125,10 +128,11 @@ class AlterClientQuotasApi:
         answers: dict[Entity, ResponseEntryData] = {}
         alterations: list[admin_pb2.ClientQuotaAlteration] = []
         for entry in body.entries:
-            given = _in_order((part.entity_type, part.entity_name) for part in entry.entity)
+            parts = entry.entity[:PARTS_MAX]
+            given = _in_order((part.entity_type, part.entity_name) for part in parts)
             answers[given] = _altered(given, ErrorCode.NONE, None)
             yield
-            named = [QuotaEntity(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]
+            named = [QuotaEntity(entity_type=part.entity_type, entity_name=part.entity_name) for part in parts]
             for change in entry.ops:
                 value = None if change.remove else change.value
                 alterations.append(admin_pb2.ClientQuotaAlteration(entity=named, key=change.key, value=value))

@@ -6,7 +6,7 @@ Each resource has an answer of its own, in the order of the request, also one th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -54,17 +54,20 @@ class _Change:
         self.code, self.message = error.code, text_of(error)
 
 
-def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> tuple[Answered, ...]:
+def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> Generator[None, None, tuple[Answered, ...]]:
     """What came of each change, in the form that the API has for it."""
-    return tuple(
-        kind(
-            error_code=change.code,
-            error_message=change.message,
-            resource_type=change.resource[0],
-            resource_name=change.resource[1],
+    answers = []
+    for change in changes:
+        answers.append(
+            kind(
+                error_code=change.code,
+                error_message=change.message,
+                resource_type=change.resource[0],
+                resource_name=change.resource[1],
+            )
         )
-        for change in changes
-    )
+        yield
+    return tuple(answers)
 
 
 class ConfigChanges:
@@ -103,8 +106,9 @@ class ConfigChanges:
 
         request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
         for change in asked.values():
-            request.alterations.extend(_alterations(change))
-            yield
+            for alteration in _alterations(change):
+                request.alterations.append(alteration)
+                yield
         operation = admin_pb2.Operation(alter_configs=request)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
 
@@ -132,18 +136,16 @@ def _code(resource: admin_pb2.AlteredResource) -> int:
     )
 
 
-def _alterations(change: _Change) -> list[admin_pb2.ConfigAlteration]:
+def _alterations(change: _Change) -> Iterator[admin_pb2.ConfigAlteration]:
     resource_type, resource_name = change.resource
-    return [
-        admin_pb2.ConfigAlteration(
+    for name, kind, value in change.configs:
+        yield admin_pb2.ConfigAlteration(
             resource_type=resource_type,
             resource_name=resource_name,
             name=name,
             kind=kind,  # type: ignore[arg-type]  # the numbers are Kafka's
             value="" if kind == DELETE or value is None else value,
         )
-        for name, kind, value in change.configs
-    ]
 
 
 class IncrementalAlterConfigsApi:
@@ -164,11 +166,11 @@ class IncrementalAlterConfigsApi:
             changes.append(_Change((resource.resource_type, resource.resource_name), configs))
             yield
 
-        def answer() -> None:
-            responses = _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
+        def answered() -> Steps:
+            responses = yield from _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(changes, body.validate_only, answer)
+        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
 
 
 class AlterConfigsApi:
@@ -193,11 +195,11 @@ class AlterConfigsApi:
             changes.append(self._change(resource))
             yield
 
-        def answer() -> None:
-            responses = _answers(alter_configs.AlterConfigsResourceResponse, changes)
+        def answered() -> Steps:
+            responses = yield from _answers(alter_configs.AlterConfigsResourceResponse, changes)
             reply(AlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(changes, body.validate_only, answer)
+        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
 
     def _change(self, resource: alter_configs.AlterConfigsResource) -> _Change:
         configs: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]
