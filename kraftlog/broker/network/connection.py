@@ -16,12 +16,16 @@ from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.conversation import Conversation, Exchange
 from kraftlog.broker.network.counters import Closed
 from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
+from kraftlog.broker.network.mute import Mute
 from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.turns import SLICE_SECONDS, go_through
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Message
+
+LONG_SECONDS: Final = 0.1
+"""A slice that takes so much longer than it should is noted: the loop stands still meanwhile."""
 
 MANY_BYTES: Final = 64 * 1024
 """To handle requests of more bytes takes long for an answer to another client that waits to be written."""
@@ -37,6 +41,9 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
         self._client = Client("", listener_name)
         self._transport: asyncio.Transport
+        self._port = 0
+        self._working_on = ""
+        """The name of the API whose request was handled last."""
         self._is_member = False
         self._closed: Closed | None = None
         self._is_at_end = False
@@ -47,8 +54,7 @@ class Connection(asyncio.BufferedProtocol):
         """Work in slices; what comes after it waits."""
         self._large: Exchange | None = None
         """A large request that waits for memory."""
-        self._muted_until = 0.0
-        self._unmuting: asyncio.TimerHandle | None = None
+        self._mute = Mute(connections.loop.call_at, connections.loop.time, self._unmuted)
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
@@ -63,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client = Client(str(peer[0]) if peer else "", self._client.listener_name)
+        self._port = int(peer[1]) if peer else 0
         # Told when something is left unsent, and when nothing is: bytes are counted between the two.
         self._transport.set_write_buffer_limits(high=0, low=0)
         refusal = self._connections.admit(self, self._client.address)
@@ -145,6 +152,10 @@ class Connection(asyncio.BufferedProtocol):
                     break
         finally:
             self._is_taking_turn = False
+        if monotonic() >= ends_at + LONG_SECONDS:
+            # After it no further request began: it is the last one.
+            request = f"{self._working_on} from {self._client.address}:{self._port}"
+            self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
         self._settle(is_fresh=False)
 
@@ -171,7 +182,7 @@ class Connection(asyncio.BufferedProtocol):
         unsent = self._connections.unsent
         return (
             self._closed is None
-            and self._unmuting is None
+            and not self._mute.is_on
             and self._large is None
             and not self._steps
             and len(self._conversation.exchanges) < self._limits.connection_requests_max
@@ -186,6 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             if exchange is None:
                 return False
             asked = exchange.request
+            self._working_on = asked.api.name
             self._counters.requests += 1
             if asked.unread is None:
                 self._connections.handler(
@@ -255,7 +267,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._conversation.unwritten is not None:
             self.run(self._conversation.take_unwritten())
         if throttle_ms > 0:
-            self._mute(throttle_ms)
+            self._mute.extend(throttle_ms)
         if not self._is_taking_turn:
             self._connections.watch.active(self)
             self._write()
@@ -300,17 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.unsent.give_back(-more_bytes)
         self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
 
-    def _mute(self, throttle_ms: int) -> None:
-        """Handle and read nothing for so long. One timer is enough, however often that is said."""
-        self._muted_until = max(self._muted_until, self._connections.loop.time() + throttle_ms / 1000)
-        if self._unmuting is None:
-            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
-
-    def _unmute(self) -> None:
-        self._unmuting = None
-        if self._connections.loop.time() < self._muted_until:
-            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
-            return
+    def _unmuted(self) -> None:
         self._connections.watch.active(self)
         self._settle()
 
@@ -344,7 +346,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._is_rest_expected
             or self._is_at_end
             or not self._is_reading
-            or self._unmuting is not None
+            or self._mute.is_on
         ):
             return  # it is read, and neither holds nor waits for anything: so it is after most requests
         self._hold_queued()
@@ -444,8 +446,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release(self) -> None:
         """Give back what it holds of what is shared, but for bytes that are still being sent."""
-        if self._unmuting is not None:
-            self._unmuting.cancel()
+        self._mute.cancel()
         self._large = None
         steps, self._steps = self._steps, deque()
         del steps  # what was begun is closed

@@ -56,6 +56,8 @@ class Connections:
         """What connections count; `counters` has all that there is."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
         self.turns = Turns(self.loop.call_soon, time.monotonic)
+        self._longest_seconds = 0.0
+        self._longest: str | None = None
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None
@@ -69,6 +71,19 @@ class Connections:
         self.counted.queued_bytes = self.queued.held_bytes
         self.counted.unsent_bytes = self.unsent.held_bytes
         return self.counted
+
+    # --- what takes long ----------------------------------------------------------------------------------------------
+
+    def note_long(self, seconds: float, request: str) -> None:
+        """A request has kept the loop for so long."""
+        if seconds > self._longest_seconds:
+            self._longest_seconds, self._longest = seconds, request
+
+    def take_longest(self) -> str | None:
+        """The request that has taken longest since the last call, if one has taken long."""
+        longest, self._longest = self._longest, None
+        self._longest_seconds = 0.0
+        return longest
 
     # --- who is there -------------------------------------------------------------------------------------------------
 
