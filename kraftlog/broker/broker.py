@@ -14,6 +14,7 @@ from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.in_order import InOrder
+from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.partitions.partition import Replication
 from kraftlog.broker.partitions.partitions import Partitions
@@ -41,6 +42,7 @@ class Broker:
         self.cluster = ClusterView(cluster_id)
         self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
         self.quotas = ClientQuotas()
+        self.registration = OwnRegistration(settings.broker_id)
         replication = Replication(settings.broker_id, self.cluster, settings.whole(REPLICA_LAG_MAX), runtime.now_ms)
         self.partitions = Partitions(logs, self.configs, replication)
         self.ports: dict[str, int] = {}
@@ -113,7 +115,7 @@ class Broker:
                     raise
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
-        parts = (self.cluster, self.configs, self.quotas, self.partitions)
+        parts = (self.cluster, self.configs, self.quotas, self.partitions, self.registration)
         self._publisher = InOrder(parts, is_taken_over.set, self.fail)
         self.machine.install_publisher(self._publisher)
         await is_taken_over.wait()

@@ -7,7 +7,7 @@ connection in the order of its requests, whatever order the callbacks come in.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -29,6 +29,33 @@ class Client:
     principal: str = ANONYMOUS
 
 
+Steps = Iterator[None]
+"""Work in slices: between two of them others go on, so that the loop turns. Closed if nobody wants it any more."""
+
+
+class Slices(Protocol):
+    """Does work in slices, for one connection."""
+
+    def run(self, steps: Steps) -> None:
+        """Go through `steps`, now or later. Until they end no further request of the connection is handled.
+
+        If the connection is closed before, they are closed, or not begun. What they raise closes the connection.
+        """
+        ...
+
+
+class AtOnce:
+    """Does all of it at once: for the simulator, and for tests."""
+
+    def run(self, steps: Steps) -> None:
+        """Go through `steps`."""
+        for _ in steps:
+            pass
+
+
+AT_ONCE: Final = AtOnce()
+
+
 @dataclass(slots=True, eq=False)
 class ClientRequest:
     """One request. Nobody changes it; it is not frozen, for speed."""
@@ -44,6 +71,10 @@ class ClientRequest:
     """Its size on the wire."""
     on_client_done: list[Callable[[], None]] = field(default_factory=list)
     """Called if the client sends nothing more, or is gone, before the answer: what waits for more is answered now."""
+    slices: Slices = AT_ONCE
+    """Where a handler does work that grows with the request, or with the cluster."""
+    is_large: bool = False
+    """Whether it has more array elements than are worth a moment: handlers go through such a request in slices."""
 
 
 class Reply(Protocol):

@@ -42,6 +42,7 @@ from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.loop_watch import watch_loop
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
 from kraftlog.broker.partitions.partition import NO_EPOCH
@@ -214,6 +215,8 @@ async def _serving(
             )
         )
         broker.ports.update(network.ports)
+        broker.run(asyncio.create_task(watch_loop(network.longest_request)))
+        broker.registration.tell = callbacks.tell
         life = _lifecycle(broker, client, directory, callbacks, runtime)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))

@@ -74,6 +74,25 @@ OWN_NAMES: Final = {10000: "DescribeReplicas"}
 OWN_SOFTWARE: Final = "kraftlog"
 """Who calls itself so in ApiVersions (KIP-511) is told of them."""
 
+FREE_ELEMENTS: Final = 1_000
+BYTES_PER_ELEMENT: Final = 4
+"""A request may have so many array elements, and one more for every 4 of its bytes: what is made of them then takes at
+most 30 times the memory of the bytes. The number of a partition alone has 4 bytes, and the name of a topic more."""
+
+ELEMENTS_MAX: Final = 100_000
+"""However large it is: a Fetch of all partitions of the largest cluster, of which one broker leads a part."""
+
+CHANGES_MAX: Final = 50_000
+"""The same of a request that changes the metadata: the controller takes 10,000 records at a time, as Kafka's."""
+
+CHANGING: Final = frozenset(
+    {
+        "AlterClientQuotas", "AlterConfigs", "AlterPartitionReassignments", "CreateAcls", "CreatePartitions",
+        "CreateTopics", "DeleteAcls", "DeleteTopics", "ElectLeaders", "IncrementalAlterConfigs", "UpdateFeatures",
+    }
+)  # fmt: skip
+"""The APIs whose requests change the metadata and have arrays."""
+
 _ALL_NAMES: Final = {**NAMES, **OWN_NAMES}
 
 
@@ -111,6 +130,11 @@ def api_of(key: int) -> Api:
 def module_name(name: str) -> str:
     """The module of an API: `list_offsets` for ListOffsets."""
     return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).removeprefix("_")
+
+
+def elements_max(name: str, size_bytes: int) -> int:
+    """How many array elements a request of an API and of so many bytes may have; one with more ends its connection."""
+    return min(CHANGES_MAX if name in CHANGING else ELEMENTS_MAX, FREE_ELEMENTS + size_bytes // BYTES_PER_ELEMENT)
 
 
 def all_apis() -> Iterator[Api]:

@@ -3,16 +3,18 @@
     data = encode(FetchRequest(max_wait_ms=500), 17)
     request = decode(FetchRequest, 17, data)
 
-The functions for a version are made on its first use, in some milliseconds, and kept.
+The functions for a version are made on its first use, in some milliseconds, and kept. A value with many elements takes
+long to read or write: those that are given a number of elements raise ManyElements for a larger value, and the caller
+goes on with a generator that does the same in slices.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
-from typing import Final, TypeVar
+from collections.abc import Callable, Generator, Iterator
+from typing import Final, NoReturn, TypeVar
 
-from kraftlog.kafka.errors import MalformedBytes, UnwritableValue
+from kraftlog.kafka.errors import MalformedBytes, ManyElements, TooManyElements, UnwritableValue
 from kraftlog.kafka.generated_code import Function
 from kraftlog.kafka.notation import Buffer, Message
 from kraftlog.kafka.read_compiler import compile_reader
@@ -20,8 +22,15 @@ from kraftlog.kafka.write_compiler import compile_writer
 
 M = TypeVar("M", bound=Message)
 
-_readers: Final[dict[tuple[type[Message], int], Function]] = {}
-_writers: Final[dict[tuple[type[Message], int], Function]] = {}
+ANY_NUMBER: Final = 2**62
+"""Of elements."""
+
+_Functions = dict[tuple[type[Message], int], Function]
+
+_readers: Final[_Functions] = {}
+_writers: Final[_Functions] = {}
+_readers_in_slices: Final[_Functions] = {}
+_writers_in_slices: Final[_Functions] = {}
 
 
 def decode(message: type[M], version: int, data: Buffer) -> M:
@@ -35,16 +44,36 @@ def decode(message: type[M], version: int, data: Buffer) -> M:
     return value
 
 
-def decode_from(message: type[M], version: int, data: Buffer, at: int) -> tuple[M, int]:
-    """The value at a position of `data`, and the position after it. Raises as `decode`."""
+def decode_from(message: type[M], version: int, data: Buffer, at: int, elements_max: int = ANY_NUMBER) -> tuple[M, int]:
+    """The value at a position of `data`, and the position after it. Raises as `decode`, and ManyElements."""
     function = _readers.get((message, version)) or _made(_readers, compile_reader, message, version)
     try:
-        return function.call(data, at)  # type: ignore[no-any-return]
-    except (IndexError, struct.error) as raised:
-        path = function.path(raised.__traceback__)
-        raise MalformedBytes(path, f"the {len(data)} bytes end here, in version {version}") from None
-    except ValueError as raised:
-        raise MalformedBytes(function.path(raised.__traceback__), str(raised)) from None
+        return function.call(data, at, elements_max)  # type: ignore[no-any-return]
+    except (IndexError, struct.error, ValueError) as raised:
+        _refuse(function, version, data, raised)
+
+
+def decode_in_slices(
+    message: type[M], version: int, data: Buffer, at: int, elements_max: int
+) -> Generator[None, None, tuple[M, int]]:
+    """As `decode_from`, in slices; raises TooManyElements for more than `elements_max`."""
+    functions = _readers_in_slices
+    function = functions.get((message, version)) or _made(functions, compile_reader, message, version, in_slices=True)
+    try:
+        return (yield from function.call(data, at, elements_max))  # type: ignore[no-any-return]
+    except ManyElements:
+        reason = f"more than {elements_max} elements, the most that {len(data)} bytes of this API may name"
+        raise TooManyElements(message.__name__, reason) from None
+    except (IndexError, struct.error, ValueError) as raised:
+        _refuse(function, version, data, raised)
+
+
+def _refuse(function: Function, version: int, data: Buffer, raised: Exception) -> NoReturn:
+    """Raise MalformedBytes for what a reader has raised."""
+    path = function.path(raised.__traceback__)
+    if isinstance(raised, ValueError):
+        raise MalformedBytes(path, str(raised)) from None
+    raise MalformedBytes(path, f"the {len(data)} bytes end here, in version {version}") from None
 
 
 def encode(value: Message, version: int) -> bytes:
@@ -59,23 +88,30 @@ def encode_pieces(value: Message, version: int) -> list[Buffer]:
     return pieces
 
 
-def write(value: Message, version: int, pieces: list[Buffer]) -> None:
-    """As `encode_pieces`, behind what is in a list already."""
+def write(value: Message, version: int, pieces: list[Buffer], elements_max: int = ANY_NUMBER) -> None:
+    """As `encode_pieces`, behind what is in a list already. Raises ManyElements, too."""
     message = type(value)
     function = _writers.get((message, version)) or _made(_writers, compile_writer, message, version)
     try:
-        function.call(value, pieces.append)
+        function.call(value, pieces.append, elements_max)
+    except (TypeError, AttributeError, ValueError, struct.error) as raised:
+        raise UnwritableValue(function.path(raised.__traceback__), str(raised)) from raised
+
+
+def write_in_slices(value: Message, version: int, pieces: list[Buffer]) -> Iterator[None]:
+    """As `write`, in slices. The caller may take what is in the list between two of them."""
+    message, functions = type(value), _writers_in_slices
+    function = functions.get((message, version)) or _made(functions, compile_writer, message, version, in_slices=True)
+    try:
+        yield from function.call(value, pieces.append, ANY_NUMBER)
     except (TypeError, AttributeError, ValueError, struct.error) as raised:
         raise UnwritableValue(function.path(raised.__traceback__), str(raised)) from raised
 
 
 def _made(
-    functions: dict[tuple[type[Message], int], Function],
-    compile_one: Callable[[type[Message], int], Function],
-    message: type[Message],
-    version: int,
+    functions: _Functions, compile_one: Callable[..., Function], message: type[Message], version: int, **how: bool
 ) -> Function:
     if version not in message.VERSIONS:
         raise UnwritableValue(message.__name__, f"has no version {version}; there are {message.VERSIONS}")
-    function = functions[message, version] = compile_one(message, version)
+    function = functions[message, version] = compile_one(message, version, **how)
     return function

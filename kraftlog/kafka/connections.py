@@ -12,7 +12,7 @@ closed: nothing that follows can be trusted.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from struct import Struct as Packing
@@ -20,9 +20,9 @@ from typing import Final
 
 from kraftbase.checks import check
 from kraftbase.errors import ErrorCode
-from kraftlog.kafka.apis import API_VERSIONS, NAMES, Api, api_of
-from kraftlog.kafka.codec import decode_from, write
-from kraftlog.kafka.errors import MalformedBytes, UnknownFormat
+from kraftlog.kafka.apis import API_VERSIONS, NAMES, Api, api_of, elements_max
+from kraftlog.kafka.codec import ANY_NUMBER, decode_from, decode_in_slices, write, write_in_slices
+from kraftlog.kafka.errors import MalformedBytes, ManyElements, UnknownFormat
 from kraftlog.kafka.frames import FRAME_BYTES_MAX, LENGTH, LENGTH_BYTES, FrameReader
 from kraftlog.kafka.headers import RequestHeader, ResponseHeader
 from kraftlog.kafka.messages.api_versions import ApiVersionsResponse
@@ -30,6 +30,12 @@ from kraftlog.kafka.notation import Buffer, Message, Versions
 
 REQUEST_HEADER_BYTES_MIN: Final = 10
 RESPONSE_HEADER_BYTES_MIN: Final = 4
+FEW_ELEMENTS: Final = 256
+"""A message with more array elements is read, or written, in slices."""
+
+PIECES_PER_JOIN: Final = 1024
+"""A message that is written in slices has its pieces joined when there are so many."""
+
 CORRELATION_IDS: Final = 2**31
 """Correlation ids are from 0 to 2^31 - 1; then they begin again."""
 
@@ -55,6 +61,8 @@ class Request:
     body: Message | None
     size_bytes: int
     """Its size on the wire, with its length."""
+    unread: Iterator[None] | None = None
+    """For a request with many elements: reads the body in slices. Raises MalformedBytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,10 +75,11 @@ class Response:
     body: Message
 
 
-def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
+def read_request(frame: Buffer, offered: Mapping[int, Versions], few_elements: int = ANY_NUMBER) -> Request:
     """The request in a frame. `offered` are the versions of each API that are answered.
 
-    Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered.
+    The body of a request with more than `few_elements` is `unread`. Raises MalformedBytes, and UnknownFormat for an API
+    or a version that is not offered.
     """
     key, version = _KEY_AND_VERSION.unpack_from(frame)
     versions = offered.get(key)
@@ -81,7 +90,12 @@ def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
     if versions.lowest <= version <= versions.highest:
         header, at = decode_from(RequestHeader, _header_versions(key, version)[0], frame, 0)
         # What follows is ignored, as in Kafka: librdkafka sends three bytes too many when it asks for all topics.
-        body, _ = decode_from(api.request, version, frame, at)
+        try:
+            body, _ = decode_from(api.request, version, frame, at, few_elements)
+        except ManyElements:
+            large = Request(api, version, header.correlation_id, header.client_id, None, LENGTH_BYTES + len(frame))
+            large.unread = _read_body(large, frame, at)
+            return large
     elif key == API_VERSIONS:
         header, _ = decode_from(RequestHeader, api.request_header_version(version), frame, 0)
     else:
@@ -89,15 +103,37 @@ def read_request(frame: Buffer, offered: Mapping[int, Versions]) -> Request:
     return Request(api, version, header.correlation_id, header.client_id, body, LENGTH_BYTES + len(frame))
 
 
-def response_frame(request: Request, response: Message) -> list[Buffer]:
-    """The bytes of the answer to a request, in pieces. Raises UnwritableValue."""
+def _read_body(request: Request, frame: Buffer, at: int) -> Iterator[None]:
+    bound = elements_max(request.api.name, len(frame))
+    body, _ = yield from decode_in_slices(request.api.request, request.version, frame, at, bound)
+    request.body = body
+    request.unread = None
+
+
+def response_frame(request: Request, response: Message, few_elements: int = ANY_NUMBER) -> list[Buffer]:
+    """The bytes of the answer to a request, in pieces. Raises UnwritableValue, and ManyElements."""
     api = request.api
     if type(response) is not api.response:
         check(False, "not this API's response", api=api.name)
     version = 0 if request.body is None else request.version
     pieces: list[Buffer] = [_RESPONSE_HEADERS[_header_versions(api.key, version)[1]].pack(request.correlation_id)]
-    write(response, version, pieces)
+    write(response, version, pieces, few_elements)
     return _framed(pieces)
+
+
+def response_frame_in_slices(request: Request, response: Message, frame: list[Buffer]) -> Iterator[None]:
+    """As `response_frame`, in slices: at the end all pieces are in `frame`. Raises UnwritableValue."""
+    version = 0 if request.body is None else request.version
+    header = _RESPONSE_HEADERS[_header_versions(request.api.key, version)[1]].pack(request.correlation_id)
+    pieces: list[Buffer] = []
+    for _ in write_in_slices(response, version, pieces):
+        if len(pieces) >= PIECES_PER_JOIN:
+            frame += _joined(pieces)
+            pieces.clear()
+        yield
+    frame += _joined(pieces)
+    size_bytes = len(header) + sum(map(len, frame))
+    frame.insert(0, LENGTH.pack(size_bytes) + header)
 
 
 class ServerConnection:
@@ -233,6 +269,15 @@ def _framed(pieces: list[Buffer]) -> list[Buffer]:
     if memoryview not in map(type, pieces):
         whole = b"".join(pieces)
         return [LENGTH.pack(len(whole)) + whole]
+    joined = _joined(pieces)
+    joined[0] = b"".join((LENGTH.pack(sum(map(len, joined))), joined[0]))
+    return joined
+
+
+def _joined(pieces: list[Buffer]) -> list[Buffer]:
+    """The pieces, with what is between fields of type records joined."""
+    if memoryview not in map(type, pieces):
+        return [b"".join(pieces)]
     joined: list[Buffer] = []
     run: list[Buffer] = []
     for piece in pieces:
@@ -242,5 +287,4 @@ def _framed(pieces: list[Buffer]) -> list[Buffer]:
         else:
             run.append(piece)
     joined.append(b"".join(run))
-    joined[0] = b"".join((LENGTH.pack(sum(map(len, joined))), joined[0]))
     return joined

@@ -2,7 +2,8 @@
 
 KraftlogError
 ├── MalformedBytes     bytes from outside are not what the format says; a path names the field
-│   └── UnknownFormat      they may be right, but of a version that this program does not know
+│   ├── UnknownFormat      they may be right, but of a version that this program does not know
+│   └── TooManyElements    they may be right, but name more than any request of their size or their API means
 └── UnwritableValue    a value of ours has no form in the version that is asked for; a path names the field
 """
 
@@ -24,6 +25,17 @@ class MalformedBytes(KraftlogError):
 
 class UnknownFormat(MalformedBytes):
     """Bytes are of a newer version, or of an older one, than those that this program knows."""
+
+
+class TooManyElements(MalformedBytes):
+    """A request has more array elements than the bound of its API, or than a request of so many bytes can mean."""
+
+
+class ManyElements(Exception):
+    """Raised by `kraftlog.kafka.codec`: a value has more array elements than are read or written in one go.
+
+    The caller reads or writes the value in slices instead.
+    """
 
 
 class UnwritableValue(KraftlogError):

@@ -86,6 +86,9 @@ def signed_varlong(value: int) -> bytes:
     return varint(value << 1 if value >= 0 else (-value << 1) - 1)
 
 
+ELEMENTS_PER_STEP: Final = 64
+"""After so many array elements, what reads or writes a message in slices lets others go on."""
+
 SMALL: Final = 16
 """Arrays with fewer elements have their packings ready."""
 

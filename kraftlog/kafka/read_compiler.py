@@ -3,6 +3,10 @@
 It checks every length against the bytes that are left, and every count before it loops: `n` elements of at least `m`
 bytes each are in no fewer than `n * m` bytes. So what it makes takes at most 40 times as much memory as the bytes. It
 raises IndexError, `struct.error` or ValueError; `kraftlog/kafka/codec.py` turns these into MalformedBytes.
+
+It also counts the elements of all arrays, and the tagged fields, before it reads them. When they are more than `most`
+it raises ManyElements. The function in slices is the same as a generator: it yields after every `ELEMENTS_PER_STEP`
+elements, and returns what the other one returns.
 """
 
 from __future__ import annotations
@@ -10,10 +14,11 @@ from __future__ import annotations
 from struct import Struct as Packing
 from typing import Any, Final, cast
 
+from kraftlog.kafka.errors import ManyElements
 from kraftlog.kafka.generated_code import Code, Function, Step
 from kraftlog.kafka.layout import Layout, element_of, is_fixed, run_step
 from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
-from kraftlog.kafka.primitives import FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
+from kraftlog.kafka.primitives import ELEMENTS_PER_STEP, FORMATS, SIZES, SMALL, UNPACK, read_varint, unpack_many
 
 STRING_BYTES_MAX: Final = 32_767
 """Kafka's bound of every string, also where its length could say more."""
@@ -22,14 +27,15 @@ TAG_BYTES_MIN: Final = 2
 """A tagged field has at least its tag and its size."""
 
 
-def compile_reader(message: type[Message], version: int) -> Function:
-    """The function from bytes and a position to a value and the position after it."""
-    return _Reader(Layout(message, version)).function()
+def compile_reader(message: type[Message], version: int, *, in_slices: bool = False) -> Function:
+    """The function from bytes, a position and a number of elements to a value and the position after it."""
+    return _Reader(Layout(message, version), in_slices).function()
 
 
 class _Reader:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, in_slices: bool) -> None:
         constants: dict[str, Any] = {
+            "ManyElements": ManyElements,
             "new": object.__new__,
             "varint": read_varint,
             "unpack_many": unpack_many,
@@ -37,10 +43,13 @@ class _Reader:
             "length4": Packing(">i").unpack_from,
         }
         self.layout = layout
-        self.code = Code(layout.message.__name__, "data, p", constants)
+        self.in_slices = in_slices
+        self.code = Code(layout.message.__name__, "data, p, most", constants)
 
     def function(self) -> Function:
-        self.code.add("end = len(data)")
+        self.code.add("end = len(data)", "k = j = 0")
+        if self.in_slices:
+            self.code.add("yield")  # a generator, also if the message has no arrays
         value = self._struct(self.layout.message)
         self.code.add(f"return {value}, p")
         return self.code.compiled()
@@ -153,6 +162,7 @@ class _Reader:
         size = self.layout.element_size_min(field)
         with self.code.block(f"if n > (end - p) // {size}:"):
             self.code.add("raise ValueError(f'{n} elements are not in the {end - p} bytes that are left')")
+        self._count("n")
         if field.kind in SIZES:
             form = FORMATS[field.kind]
             small = self.code.constant(UNPACK[form])
@@ -170,8 +180,22 @@ class _Reader:
                 element = self.code.variable("e")
                 self._counted(element_of(field), element, self._bytes)
             self.code.add(f"{items}.append({element})")
+            self._step()
         self.code.path = outer
         self.code.add(f"{target} = tuple({items})")
+
+    def _count(self, count: str) -> None:
+        """Code that counts elements which are about to be read."""
+        self.code.add(f"k += {count}")
+        with self.code.block("if k > most:"):
+            self.code.add("raise ManyElements")
+
+    def _step(self) -> None:
+        """Code for the end of a loop: in slices others may go on."""
+        if self.in_slices:
+            self.code.add("j += 1")
+            with self.code.block(f"if not j % {ELEMENTS_PER_STEP}:"):
+                self.code.add("yield")
 
     def _tags(self, struct: type[Struct], value: str) -> None:
         """Code for the tagged fields: how many, then tag, size and value of each. Unknown ones are kept."""
@@ -183,6 +207,7 @@ class _Reader:
                 self.code.add(f"{count}, p = varint(data, p - 1)", f"{unknown} = []")
                 with self.code.block(f"if {count} > (end - p) // {TAG_BYTES_MIN}:"):
                     self.code.add(f"raise ValueError(f'{{{count}}} tags are not in the {{end - p}} bytes left')")
+                self._count(count)
             with self.code.block(f"for _ in range({count}):"):
                 with self.code.at(Step("unknown_tags", unknown)):
                     self.code.add(f"{tag}, p = varint(data, p)", f"{after}, p = varint(data, p)")
@@ -197,6 +222,7 @@ class _Reader:
                             self.code.add(f"raise ValueError(f'its size is wrong by {{p - {after}}} bytes')")
                     word = "elif"
                 self._unknown(word, f"{unknown}.append(({tag}, bytes(data[p:{after}])))", after)
+                self._step()
             self.code.add(f"{value}.unknown_tags = tuple({unknown})")
 
     def _unknown(self, word: str, keep: str, after: str) -> None:

@@ -1,7 +1,8 @@
 """Makes the function that writes one version of a message.
 
 It raises TypeError, AttributeError, `struct.error` or ValueError for a value that the version cannot have;
-`kraftlog/kafka/codec.py` turns these into UnwritableValue.
+`kraftlog/kafka/codec.py` turns these into UnwritableValue. As the reader's, the function counts the elements of all
+arrays, raises ManyElements when they are more than `most`, and is a generator in slices.
 """
 
 from __future__ import annotations
@@ -10,21 +11,32 @@ from collections.abc import Callable
 from struct import Struct as Packing
 from typing import Any, cast
 
+from kraftlog.kafka.errors import ManyElements
 from kraftlog.kafka.generated_code import Code, Function, Step
 from kraftlog.kafka.layout import Layout, element_of, is_fixed, run_step
 from kraftlog.kafka.notation import DEFAULTS, Field, Message, Struct
-from kraftlog.kafka.primitives import FORMATS, ONE_BYTE, PACK, PACK_COMPACT, SMALL, pack_many, varint
+from kraftlog.kafka.primitives import (
+    ELEMENTS_PER_STEP,
+    FORMATS,
+    ONE_BYTE,
+    PACK,
+    PACK_COMPACT,
+    SMALL,
+    pack_many,
+    varint,
+)
 from kraftlog.kafka.read_compiler import STRING_BYTES_MAX
 
 
-def compile_writer(message: type[Message], version: int) -> Function:
-    """The function from a value and a function that takes pieces of bytes in order."""
-    return _Writer(Layout(message, version)).function()
+def compile_writer(message: type[Message], version: int, *, in_slices: bool = False) -> Function:
+    """The function from a value, a function that takes pieces of bytes in order, and a number of elements."""
+    return _Writer(Layout(message, version), in_slices).function()
 
 
 class _Writer:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, in_slices: bool) -> None:
         constants: dict[str, Any] = {
+            "ManyElements": ManyElements,
             "varint": varint,
             "pack_many": pack_many,
             "one_byte": ONE_BYTE,
@@ -33,9 +45,13 @@ class _Writer:
             "merged": merged,
         }
         self.layout = layout
-        self.code = Code(layout.message.__name__, "s, put", constants)
+        self.in_slices = in_slices
+        self.code = Code(layout.message.__name__, "s, put, most", constants)
 
     def function(self) -> Function:
+        self.code.add("k = j = 0")
+        if self.in_slices:
+            self.code.add("yield")  # a generator, also if the message has no arrays
         self._struct(self.layout.message, "s", "put")
         self.code.add("return")
         return self.code.compiled()
@@ -153,7 +169,9 @@ class _Writer:
         self.code.add(f"{put}(memoryview({value}))" if field.kind == "records" else f"{put}({value})")
 
     def _elements(self, field: Field, value: str, put: str) -> None:
-        self.code.add(f"n = len({value})")
+        self.code.add(f"n = len({value})", "k += n")
+        with self.code.block("if k > most:"):
+            self.code.add("raise ManyElements")
         if field.kind in FORMATS:
             self._numbers(field, value, put)
             return
@@ -168,6 +186,10 @@ class _Writer:
                 encoded = self.code.variable("v")
                 self.code.add(f"{encoded} = {item}")
                 self._bytes(element_of(field), encoded, put)
+            if self.in_slices:
+                self.code.add("j += 1")
+                with self.code.block(f"if not j % {ELEMENTS_PER_STEP}:"):
+                    self.code.add("yield")
         self.code.path = outer
 
     def _numbers(self, field: Field, value: str, put: str) -> None:

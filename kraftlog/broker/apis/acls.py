@@ -11,7 +11,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kraftlog.kafka.messages.delete_acls import (
     DeleteAclsFilter,
@@ -38,11 +38,15 @@ class DescribeAclsApi:
         self._cluster = cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once."""
+        """Answer without waiting."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeAclsRequest, request.body)
         resources: dict[tuple[int, str, int], list[AclDescription]] = {}
         try:
-            for entry in describe_acls(self._cluster.metadata, _filter(body)):
+            for entry in list(describe_acls(self._cluster.metadata, _filter(body))):
+                yield
                 resource = (entry.resource_type, entry.resource_name, entry.pattern_type)
                 resources.setdefault(resource, []).append(
                     AclDescription(
@@ -75,6 +79,9 @@ class CreateAclsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has, for each entry in the order of the request."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreateAclsRequest, request.body)
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:
@@ -88,8 +95,9 @@ class CreateAclsApi:
                 ]
             reply(CreateAclsResponse(results=tuple(results)))
 
-        entries = [
-            AccessControlEntryRecord(
+        creation = admin_pb2.CreateAclsRequest()
+        for entry in body.creations:
+            creation.entries.add(
                 resource_type=entry.resource_type,
                 resource_name=entry.resource_name,
                 pattern_type=entry.resource_pattern_type,
@@ -98,9 +106,7 @@ class CreateAclsApi:
                 operation=entry.operation,
                 permission_type=entry.permission_type,
             )
-            for entry in body.creations
-        ]
-        creation = admin_pb2.CreateAclsRequest(entries=entries)
+            yield
         operation = admin_pb2.Operation(client_id=request.client_id, create_acls=creation)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
 
@@ -113,6 +119,9 @@ class DeleteAclsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has, with what each filter has deleted."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DeleteAclsRequest, request.body)
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:
@@ -132,7 +141,10 @@ class DeleteAclsApi:
                 ]
             reply(DeleteAclsResponse(filter_results=tuple(results)))
 
-        deletion = admin_pb2.DeleteAclsRequest(filters=[_filter(one) for one in body.filters])
+        deletion = admin_pb2.DeleteAclsRequest()
+        for one in body.filters:
+            deletion.filters.append(_filter(one))
+            yield
         operation = admin_pb2.Operation(client_id=request.client_id, delete_acls=deletion)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer)
 

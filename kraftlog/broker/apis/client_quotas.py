@@ -9,7 +9,7 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages import alter_client_quotas, describe_client_quotas
 from kraftlog.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -34,6 +34,9 @@ IP: Final = "ip"
 EXACT, DEFAULT, SPECIFIED = range(3)
 """Kafka's numbers of how a part of an entity is matched: this name, the default without a name, any."""
 
+PARTS_MAX: Final = 100
+"""Of an entity's parts so many are looked at. There are three types of them, and the controller refuses one twice."""
+
 Entity = tuple[tuple[str, str | None], ...]
 """Types and names; a default has no name."""
 
@@ -45,7 +48,10 @@ class DescribeClientQuotasApi:
         self._cluster = cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once."""
+        """Answer without waiting."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeClientQuotasRequest, request.body)
         try:
             wanted = _wanted(body.components)
@@ -53,7 +59,8 @@ class DescribeClientQuotasApi:
             reply(DescribeClientQuotasResponse(error_code=error.code, error_message=text_of(error), entries=None))
             return
         entities: dict[Entity, list[ValueData]] = {}
-        for _, quota in CLIENT_QUOTAS.find(self._cluster.metadata):
+        for _, quota in list(CLIENT_QUOTAS.find(self._cluster.metadata)):
+            yield
             entity = _entity(quota.entity)
             if _matches(dict(entity), wanted, body.strict):
                 entities.setdefault(entity, []).append(ValueData(key=quota.key, value=quota.value))
@@ -114,35 +121,37 @@ class AlterClientQuotasApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. An entity that is given several times is altered and answered as one."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(AlterClientQuotasRequest, request.body)
-        given = [_in_order((part.entity_type, part.entity_name) for part in entry.entity) for entry in body.entries]
-        answers = {entity: _altered(entity, ErrorCode.NONE, None) for entity in given}
+        answers: dict[Entity, ResponseEntryData] = {}
+        alterations: list[admin_pb2.ClientQuotaAlteration] = []
+        for entry in body.entries:
+            parts = entry.entity[:PARTS_MAX]
+            given = _in_order((part.entity_type, part.entity_name) for part in parts)
+            answers[given] = _altered(given, ErrorCode.NONE, None)
+            yield
+            named = [QuotaEntity(entity_type=part.entity_type, entity_name=part.entity_name) for part in parts]
+            for change in entry.ops:
+                value = None if change.remove else change.value
+                alterations.append(admin_pb2.ClientQuotaAlteration(entity=named, key=change.key, value=value))
+                yield
 
         def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
             if isinstance(result, ApiError):
-                answers.update({entity: _altered(entity, result.code, text_of(result)) for entity in given})
+                answers.update({entity: _altered(entity, result.code, text_of(result)) for entity in answers})
             elif result is not None:
                 for found in result.alter_client_quotas.results:
                     entity = _entity(found.entity)
                     answers[entity] = _altered(entity, found.error_code, message_of(found))
             reply(AlterClientQuotasResponse(entries=tuple(answers.values())))
 
-        alterations = [
-            admin_pb2.ClientQuotaAlteration(
-                entity=[
-                    QuotaEntity(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity
-                ],
-                key=change.key,
-                value=None if change.remove else change.value,
-            )
-            for entry in body.entries
-            for change in entry.ops
-        ]
         if not alterations:
             answer(None)
             return
-        change = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=body.validate_only)
-        operation = admin_pb2.Operation(client_id=request.client_id, alter_client_quotas=change)
+        changes = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=body.validate_only)
+        operation = admin_pb2.Operation(client_id=request.client_id, alter_client_quotas=changes)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
 
 

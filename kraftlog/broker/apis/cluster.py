@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -90,7 +91,10 @@ class DescribeTopicPartitionsApi:
         self._cluster = cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once, from the cursor on."""
+        """Answer without waiting, from the cursor on."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeTopicPartitionsRequest, request.body)
         if body.cursor is not None and not _is_possible(body.cursor, body.topics):
             reply(DescribeTopicPartitionsResponse(topics=tuple(_refused(topic.name) for topic in body.topics)))
@@ -99,6 +103,7 @@ class DescribeTopicPartitionsApi:
         topics: list[DescribeTopicPartitionsResponseTopic] = []
         next_cursor: Cursor | None = None
         for name in self._names(body):
+            yield
             first = 0
             if body.cursor is not None and body.cursor.topic_name == name:
                 first = body.cursor.partition_index
@@ -118,14 +123,17 @@ class DescribeTopicPartitionsApi:
         reply(DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor))
 
     def _names(self, body: DescribeTopicPartitionsRequest) -> Iterator[str]:
-        """The topics that are asked for, or all, by name, from the cursor on."""
+        """The topics that are asked for, or all, by name, from the cursor on.
+
+        As many as an answer may name, and one more: each has at least a partition.
+        """
         start = "" if body.cursor is None else body.cursor.topic_name
         if body.topics:
             yield from sorted({topic.name for topic in body.topics if topic.name >= start})
             return
         if start and self._cluster.topic_named(start) is not None:
             yield start
-        yield from self._cluster.topic_names(after=start)
+        yield from list(islice(self._cluster.topic_names(after=start), PARTITIONS_MAX + 1))
 
     def _topic(self, view: TopicView, first: int, end: int, listener_name: str) -> DescribeTopicPartitionsResponseTopic:
         return DescribeTopicPartitionsResponseTopic(
@@ -180,18 +188,20 @@ class FindCoordinatorApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer COORDINATOR_NOT_AVAILABLE, which clients try again; a consumer that assigns partitions goes on."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(FindCoordinatorRequest, request.body)
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         if request.version < FIRST_VERSION_WITH_KEYS:
             reply(FindCoordinatorResponse(error_code=code, error_message=NO_COORDINATORS, node_id=NO_LEADER, port=-1))
             return
-        reply(
-            FindCoordinatorResponse(
-                coordinators=tuple(
-                    Coordinator(
-                        key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=NO_COORDINATORS
-                    )
-                    for key in body.coordinator_keys
+        coordinators = []
+        for key in body.coordinator_keys:
+            coordinators.append(
+                Coordinator(
+                    key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=NO_COORDINATORS
                 )
             )
-        )
+            yield
+        reply(FindCoordinatorResponse(coordinators=tuple(coordinators)))

@@ -7,7 +7,7 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraftlog.kafka.messages.update_features import (
     FeatureUpdateKey,
@@ -30,6 +30,9 @@ class UpdateFeaturesApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has: all levels are set, or none."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(UpdateFeaturesRequest, request.body)
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:
@@ -51,7 +54,10 @@ class UpdateFeaturesApi:
             )
             reply(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results))
 
-        updates = [_update(update, request.version) for update in body.feature_updates]
+        updates = []
+        for update in body.feature_updates:
+            updates.append(_update(update, request.version))
+            yield
         change = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=body.validate_only)
         operation = admin_pb2.Operation(client_id=request.client_id, update_features=change)
         self._controller.submit(operation, body.timeout_ms, answer)

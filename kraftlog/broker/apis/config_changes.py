@@ -6,7 +6,7 @@ Each resource has an answer of its own, in the order of the request, also one th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -16,7 +16,7 @@ from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages import alter_configs, incremental_alter_configs
 from kraftlog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraftlog.kafka.messages.incremental_alter_configs import (
@@ -54,17 +54,20 @@ class _Change:
         self.code, self.message = error.code, text_of(error)
 
 
-def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> tuple[Answered, ...]:
+def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> Generator[None, None, tuple[Answered, ...]]:
     """What came of each change, in the form that the API has for it."""
-    return tuple(
-        kind(
-            error_code=change.code,
-            error_message=change.message,
-            resource_type=change.resource[0],
-            resource_name=change.resource[1],
+    answers = []
+    for change in changes:
+        answers.append(
+            kind(
+                error_code=change.code,
+                error_message=change.message,
+                resource_type=change.resource[0],
+                resource_name=change.resource[1],
+            )
         )
-        for change in changes
-    )
+        yield
+    return tuple(answers)
 
 
 class ConfigChanges:
@@ -75,10 +78,11 @@ class ConfigChanges:
         self._cluster = cluster
         self._controller = controller
 
-    def carry_out(self, changes: Sequence[_Change], validate_only: bool, on_done: Callable[[], None]) -> None:
-        """Call back when every change has its code."""
+    def carry_out(self, changes: Sequence[_Change], validate_only: bool, on_done: Callable[[], None]) -> Steps:
+        """Call back when every change has its code; what is to be done for that now, in slices."""
         counts = Counter(change.resource for change in changes)
         for change in changes:
+            yield
             try:
                 if counts[change.resource] > 1:
                     raise invalid_request(f"{quoted(change.resource[1])} is in the request more than once")
@@ -100,10 +104,11 @@ class ConfigChanges:
                     change.code, change.message = _code(resource), message_of(resource)
             on_done()
 
-        request = admin_pb2.AlterConfigsRequest(
-            alterations=[alteration for change in asked.values() for alteration in _alterations(change)],
-            validate_only=validate_only,
-        )
+        request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
+        for change in asked.values():
+            for alteration in _alterations(change):
+                request.alterations.append(alteration)
+                yield
         operation = admin_pb2.Operation(alter_configs=request)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
 
@@ -131,18 +136,16 @@ def _code(resource: admin_pb2.AlteredResource) -> int:
     )
 
 
-def _alterations(change: _Change) -> list[admin_pb2.ConfigAlteration]:
+def _alterations(change: _Change) -> Iterator[admin_pb2.ConfigAlteration]:
     resource_type, resource_name = change.resource
-    return [
-        admin_pb2.ConfigAlteration(
+    for name, kind, value in change.configs:
+        yield admin_pb2.ConfigAlteration(
             resource_type=resource_type,
             resource_name=resource_name,
             name=name,
             kind=kind,  # type: ignore[arg-type]  # the numbers are Kafka's
             value="" if kind == DELETE or value is None else value,
         )
-        for name, kind, value in change.configs
-    ]
 
 
 class IncrementalAlterConfigsApi:
@@ -153,20 +156,21 @@ class IncrementalAlterConfigsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has."""
-        body = cast(IncrementalAlterConfigsRequest, request.body)
-        changes = [
-            _Change(
-                (resource.resource_type, resource.resource_name),
-                [(config.name, config.config_operation, config.value) for config in resource.configs],
-            )
-            for resource in body.resources
-        ]
+        request.slices.run(self._pass_on(request, reply))
 
-        def answer() -> None:
-            responses = _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(IncrementalAlterConfigsRequest, request.body)
+        changes = []
+        for resource in body.resources:
+            configs = [(config.name, config.config_operation, config.value) for config in resource.configs]
+            changes.append(_Change((resource.resource_type, resource.resource_name), configs))
+            yield
+
+        def answered() -> Steps:
+            responses = yield from _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
-        self._changes.carry_out(changes, body.validate_only, answer)
+        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
 
 
 class AlterConfigsApi:
@@ -182,14 +186,20 @@ class AlterConfigsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has."""
-        body = cast(AlterConfigsRequest, request.body)
-        changes = [self._change(resource) for resource in body.resources]
+        request.slices.run(self._pass_on(request, reply))
 
-        def answer() -> None:
-            responses = _answers(alter_configs.AlterConfigsResourceResponse, changes)
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(AlterConfigsRequest, request.body)
+        changes = []
+        for resource in body.resources:
+            changes.append(self._change(resource))
+            yield
+
+        def answered() -> Steps:
+            responses = yield from _answers(alter_configs.AlterConfigsResourceResponse, changes)
             reply(AlterConfigsResponse(responses=responses))
 
-        self._changes.carry_out(changes, body.validate_only, answer)
+        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
 
     def _change(self, resource: alter_configs.AlterConfigsResource) -> _Change:
         configs: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]

@@ -1,4 +1,8 @@
-"""DescribeConfigs: values and sources, answered from what this broker has applied (KIP-133, KIP-226, KIP-569)."""
+"""DescribeConfigs: values and sources, answered from what this broker has applied (KIP-133, KIP-226, KIP-569).
+
+A resource that is named several times, each time for the same configs, is answered once; Kafka's brokers answer it each
+time, and clients keep one of the answers. Topics with the same configs share the entries of the answer.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import text_of
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.configs_in_effect import ConfigInEffect, ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -24,6 +28,10 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 FIRST_VERSION_WITH_TYPES: Final = 3
 
+_Entries = tuple[DescribeConfigsResourceResult, ...]
+_Known = dict[tuple[object, ...], _Entries]
+"""The entries that were made for a request, by what they are made of."""
+
 
 class DescribeConfigsApi:
     """Handles DescribeConfigs."""
@@ -34,34 +42,61 @@ class DescribeConfigsApi:
         self._configs = configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once. The configs of a broker are known to that broker only."""
+        """Answer without waiting. The configs of a broker are known to that broker only."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeConfigsRequest, request.body)
-        reply(DescribeConfigsResponse(results=tuple(self._result(of, body, request.version) for of in body.resources)))
+        known: _Known = {}
+        results: dict[tuple[object, ...], DescribeConfigsResult] = {}
+        for of in body.resources:
+            keys = None if of.configuration_keys is None else tuple(of.configuration_keys)
+            resource = (of.resource_type, of.resource_name, keys)
+            if resource not in results:
+                results[resource] = self._result(of, body, request.version, known)
+            yield
+        reply(DescribeConfigsResponse(results=tuple(results.values())))
 
     def _result(
-        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest, version: int
+        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest, version: int, known: _Known
     ) -> DescribeConfigsResult:
-        code, message, found = ErrorCode.NONE, None, list[ConfigInEffect]()
+        code, message = ErrorCode.NONE, None
+        entries: _Entries = ()
         try:
-            found = self._of(resource.resource_type, resource.resource_name)
+            entries = self._entries(resource, body, version, known)
         except ApiError as error:
             code, message = error.code, text_of(error)
-        wanted = set(resource.configuration_keys or ())
         return DescribeConfigsResult(
             error_code=code,
             error_message=message,
             resource_type=resource.resource_type,
             resource_name=resource.resource_name,
-            configs=tuple(_entry(config, body, version) for config in found if not wanted or config.name in wanted),
+            configs=entries,
         )
 
-    def _of(self, type_number: int, name: str) -> list[ConfigInEffect]:
-        """All configs of a resource; raises ApiError if there is none that this broker knows."""
-        if check_resource_type(type_number) is ResourceType.TOPIC:
+    def _entries(
+        self, resource: DescribeConfigsResource, body: DescribeConfigsRequest, version: int, known: _Known
+    ) -> _Entries:
+        """The configs of a resource; raises ApiError if there is none that this broker knows."""
+        name, wanted = resource.resource_name, frozenset(resource.configuration_keys or ())
+        made_of: tuple[object, ...] = (resource.resource_type, name, wanted)
+        own: dict[str, str] = {}
+        is_topic = check_resource_type(resource.resource_type) is ResourceType.TOPIC
+        if is_topic:
             check_topic_name(name)
             if self._cluster.topic_named(name) is None:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
-            return self._configs.of_topic(self._configs.stored(ResourceType.TOPIC, name))
+            own = self._configs.stored(ResourceType.TOPIC, name)
+            made_of = (tuple(sorted(own.items())), wanted)
+        entries = known.get(made_of)
+        if entries is None:
+            found = self._configs.of_topic(own) if is_topic else self._of_broker(name)
+            entries = tuple(_entry(config, body, version) for config in found if not wanted or config.name in wanted)
+            known[made_of] = entries
+        return entries
+
+    def _of_broker(self, name: str) -> list[ConfigInEffect]:
+        """All configs of a broker, or of all of them; raises ApiError if it is another one."""
         if name == CLUSTER_DEFAULT:
             return self._configs.of_all_brokers()
         check_this_broker(name, self._broker_id)

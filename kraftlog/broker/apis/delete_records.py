@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.log.partition_log import HIGH_WATERMARK
 from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -36,13 +35,21 @@ class DeleteRecordsApi:
 
         The leader's new start is durable at once; the segments below go when retention next looks.
         """
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        """Of a partition that is named several times the last offset counts, as in Kafka."""
         body = cast(DeleteRecordsRequest, request.body)
-        parts = [
-            self._delete(topic.name, one.partition_index, one.offset)
-            for topic in body.topics
-            for one in topic.partitions
-        ]
-        delayed = _DelayedDeletion(parts, partial(_answer, body, parts, reply))
+        offsets: dict[tuple[str, int], int] = {}
+        for topic in body.topics:
+            for one in topic.partitions:
+                offsets[topic.name, one.partition_index] = one.offset
+                yield
+        parts = []
+        for (name, index), offset in offsets.items():
+            parts.append(self._delete(name, index, offset))
+            yield
+        delayed = _DelayedDeletion(parts, lambda: request.slices.run(_answer(parts, reply)))
         delayed.begin(self._runtime, body.timeout_ms)
         if delayed.is_waiting:
             request.on_client_done.append(delayed.forget)
@@ -102,25 +109,30 @@ class _DelayedDeletion:
         self._parts = parts
         self._on_done = on_done
         self._timer: Timer | None = None
+        self._waiting: dict[Partition, _Deletion] = {}
         self.is_waiting = True
 
     def begin(self, runtime: Runtime, timeout_ms: int) -> None:
         for part in self._parts:
             part.look()
-        if not any(part.is_waiting for part in self._parts):
+        self._waiting = {part.partition: part for part in self._parts if part.partition is not None and part.is_waiting}
+        if not self._waiting:
             self._finish()
             return
-        for part in self._parts:
-            if part.partition is not None:
-                part.partition.watch(self)
+        for partition in self._waiting:
+            partition.watch(self)
         self._timer = runtime.call_later(max(0, timeout_ms), self._time_out)
 
     def partition_changed(self, partition: Partition) -> None:
         """A follower has moved its start, or another broker leads."""
-        for part in self._parts:
-            if part.partition is partition and part.is_waiting:
-                part.look()
-        if self.is_waiting and not any(part.is_waiting for part in self._parts):
+        part = self._waiting.get(partition)
+        if part is None:
+            return
+        part.look()
+        if not part.is_waiting:
+            del self._waiting[partition]
+            partition.unwatch(self)
+        if self.is_waiting and not self._waiting:
             self._finish()
 
     def forget(self) -> None:
@@ -128,14 +140,12 @@ class _DelayedDeletion:
         self.is_waiting = False
         if self._timer is not None:
             self._timer.cancel()
-        for part in self._parts:
-            if part.partition is not None:
-                part.partition.unwatch(self)
+        for partition in self._waiting:
+            partition.unwatch(self)
 
     def _time_out(self) -> None:
-        for part in self._parts:
-            if part.is_waiting:
-                part.error = ErrorCode.REQUEST_TIMED_OUT
+        for part in self._waiting.values():
+            part.error = ErrorCode.REQUEST_TIMED_OUT
         self._finish()
 
     def _finish(self) -> None:
@@ -143,18 +153,14 @@ class _DelayedDeletion:
         self._on_done()
 
 
-def _answer(body: DeleteRecordsRequest, parts: list[_Deletion], reply: Reply) -> None:
-    results = iter(parts)
-    topics = tuple(
-        DeleteRecordsTopicResult(
-            name=topic.name,
-            partitions=tuple(
-                DeleteRecordsPartitionResult(
-                    partition_index=one.index, low_watermark=one.low_watermark, error_code=one.error
-                )
-                for one in (next(results) for _ in topic.partitions)
-            ),
+def _answer(parts: list[_Deletion], reply: Reply) -> Steps:
+    topics: dict[str, list[DeleteRecordsPartitionResult]] = {}
+    for one in parts:
+        topics.setdefault(one.topic, []).append(
+            DeleteRecordsPartitionResult(
+                partition_index=one.index, low_watermark=one.low_watermark, error_code=one.error
+            )
         )
-        for topic in body.topics
-    )
-    reply(DeleteRecordsResponse(topics=topics))
+        yield
+    results = [DeleteRecordsTopicResult(name=name, partitions=tuple(of)) for name, of in topics.items()]
+    reply(DeleteRecordsResponse(topics=tuple(results)))

@@ -7,7 +7,7 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -28,18 +28,26 @@ class ElectLeadersApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A partition that is named several times is answered once."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(ElectLeadersRequest, request.body)
-        named = None
-        if body.topic_partitions is not None:
-            named = [(topic.topic, index) for topic in body.topic_partitions for index in topic.partitions]
+        references = None if body.topic_partitions is None else admin_pb2.PartitionReferences()
+        named: list[tuple[str, int]] = []
+        for topic in body.topic_partitions or ():
+            for index in topic.partitions:
+                named.append((topic.topic, index))
+                if references is not None:
+                    references.partitions.add(topic=topic.topic, partition_id=index)
+                yield
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:
             topics: dict[str, dict[int, PartitionResult]] = {}
             code = ErrorCode.NONE
             if isinstance(result, ApiError):
                 code = result.code
-                for topic, index in named or ():
-                    topics.setdefault(topic, {})[index] = PartitionResult(
+                for name, index in named:
+                    topics.setdefault(name, {})[index] = PartitionResult(
                         partition_id=index, error_code=code, error_message=text_of(result)
                     )
             else:
@@ -51,16 +59,12 @@ class ElectLeadersApi:
                 ElectLeadersResponse(
                     error_code=code if request.version >= FIRST_VERSION_WITH_CODE else ErrorCode.NONE,
                     replica_election_results=tuple(
-                        ReplicaElectionResult(topic=topic, partition_result=tuple(results.values()))
-                        for topic, results in topics.items()
+                        ReplicaElectionResult(topic=name, partition_result=tuple(results.values()))
+                        for name, results in topics.items()
                     ),
                 )
             )
 
-        references = None
-        if named is not None:
-            parts = [admin_pb2.PartitionReference(topic=topic, partition_id=index) for topic, index in named]
-            references = admin_pb2.PartitionReferences(partitions=parts)
         election = admin_pb2.ElectLeadersRequest(
             election_type=body.election_type,  # type: ignore[arg-type]  # the numbers are Kafka's
             partitions=references,

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
-from kraftlog.broker.partitions.delayed_fetch import DelayedFetch
+from kraftlog.broker.partitions.delayed_fetch import FEW_PARTITIONS, DelayedFetch
 from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
 from kraftlog.broker.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
 from kraftlog.broker.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
@@ -17,13 +17,14 @@ from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -34,6 +35,9 @@ from raft.shell.runtime import Runtime
 
 FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""
+
+PARTITION_BYTES: Final = 100
+"""About what an answer with many partitions says of each, for the quota of a reader."""
 
 FIRST_VERSION_WITH_STORAGE_ERRORS: Final = 6
 """A reader of before does not know KAFKA_STORAGE_ERROR, nor that it is to try again."""
@@ -69,18 +73,43 @@ class FetchApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is enough to read."""
         body = cast(FetchRequest, request.body)
-        context = fetch_context(self._sessions, _intent(body, request.version), self._runtime.now_ms())
+        if request.is_large:
+            request.slices.run(self._take_up_in_slices(request, body, reply))
+        else:
+            self._take_up(request, body, _intent(body, request.version), reply)
+
+    def _take_up_in_slices(self, request: ClientRequest, body: FetchRequest, reply: Reply) -> Steps:
+        asked: dict[PartitionKey, FetchPosition] = {}
+        forgotten: list[PartitionKey] = []
+        for topic in body.topics:
+            for one in topic.partitions:
+                asked[PartitionKey(topic.topic, topic.topic_id, one.partition)] = _position(one)
+                yield
+        for left_out in body.forgotten_topics_data:
+            for index in left_out.partitions:
+                forgotten.append(PartitionKey(left_out.topic, left_out.topic_id, index))
+                yield
+        intent = FetchIntent(
+            body.session_id, body.session_epoch, asked, forgotten, request.version >= FIRST_VERSION_WITH_TOPIC_IDS,
+            _replica_id(body, request.version) >= 0,
+        )  # fmt: skip
+        self._take_up(request, body, intent, reply)
+
+    def _take_up(self, request: ClientRequest, body: FetchRequest, intent: FetchIntent, reply: Reply) -> None:
+        context = fetch_context(self._sessions, intent, self._runtime.now_ms())
         if isinstance(context, ErrorCode):
             reply(FetchResponse(error_code=context))
+            return
+        if len(context.wanted) > FEW_PARTITIONS:  # of a session, also if the request names few
+            request.slices.run(self._begin_in_slices(request, body, context, reply))
             return
         reader = self._reader(body, request.version)
         rack = "" if reader.is_follower else body.rack_id
         wanted = [self._wanted(request.version, key, position, rack) for key, position in context.wanted.items()]
         has_result = any(one.result is not None for one in wanted)
         bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
-        # More than a quota allows at once would only be read to be thrown away.
         if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):
-            bytes_max = int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
+            bytes_max = self._allowed_bytes(request, bytes_max)
         fetch = DelayedFetch(
             [one.read_from for one in wanted if one.read_from is not None],
             reader,
@@ -91,6 +120,36 @@ class FetchApi:
         fetch.begin(self._runtime, 0 if has_result else body.max_wait_ms)
         if fetch.is_waiting:
             request.on_client_done.append(fetch.expire)
+
+    def _begin_in_slices(
+        self, request: ClientRequest, body: FetchRequest, context: FetchContext, reply: Reply
+    ) -> Steps:
+        """As `_take_up`, for many partitions."""
+        reader = self._reader(body, request.version)
+        rack = "" if reader.is_follower else body.rack_id
+        wanted: list[_Wanted] = []
+        to_read: list[ReadFrom] = []
+        for key, position in context.wanted.items():
+            one = self._wanted(request.version, key, position, rack)
+            wanted.append(one)
+            if one.read_from is not None:
+                to_read.append(one.read_from)
+            yield
+        bytes_max = min(body.max_bytes, FETCH_BYTES_MAX)
+        if not reader.is_follower and self._usage.quotas.is_set(QuotaKind.FETCH):
+            bytes_max = self._allowed_bytes(request, bytes_max)
+
+        def answer(reads: list[Read]) -> None:
+            request.slices.run(self._answer_in_slices(request, context, wanted, reader.is_follower, reply, reads))
+
+        fetch = DelayedFetch(to_read, reader, bytes_max, body.min_bytes, answer, request.slices)
+        yield from fetch.begin_in_slices(self._runtime, 0 if len(to_read) < len(wanted) else body.max_wait_ms)
+        if fetch.is_waiting:
+            request.on_client_done.append(fetch.expire)
+
+    def _allowed_bytes(self, request: ClientRequest, bytes_max: int) -> int:
+        """More than a quota allows at once would only be read to be thrown away."""
+        return int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
 
     def _wanted(self, version: int, key: PartitionKey, position: FetchPosition, rack: str) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)
@@ -138,13 +197,43 @@ class FetchApi:
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)
 
+    def _answer_in_slices(
+        self, request: ClientRequest, context: FetchContext, wanted: Sequence[_Wanted], is_follower: bool, reply: Reply,
+        reads: list[Read],
+    ) -> Steps:  # fmt: skip
+        """As `_answer`, for many partitions."""
+        done = iter(reads)
+        results: list[Result] = []
+        for one in wanted:
+            read = next(done) if one.result is None else one.result
+            if self._throttle is not None and is_follower and one.read_from is not None and read.records:
+                self._throttle.sent(one.read_from.partition, len(read.records))
+            results.append((one.key, read))
+            yield
+        now_ms = self._runtime.now_ms()
+        is_free = is_follower or not self._usage.quotas.is_set(QuotaKind.FETCH)
+        throttle_ms = 0 if is_free else self._throttle_ms(request, context.news(results), now_ms)
+        told = context.tell_nothing() if throttle_ms else (yield from context.tell_in_slices(results, now_ms))
+        leaders: dict[int, NodeEndpoint] = {}
+        topics: dict[TopicReference, list[PartitionData]] = {}
+        for result in told.results:
+            topic = TopicReference(result[0].topic, result[0].topic_id)
+            topics.setdefault(topic, []).append(self._partition_data(request, topic, result, leaders))
+            yield
+        response = _response(told, topics, leaders)
+        response.throttle_time_ms = throttle_ms
+        reply(response, throttle_ms)
+
     def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
         """How long the reader must wait for what it would be told; it is not told then, and it counts for nothing."""
         client = quota_client(request)
         if self._usage.quotas.limit(QuotaKind.FETCH, client) is None:
             return 0
-        response = self._response(request, Told(ErrorCode.NONE, NO_SESSION, news))
-        byte_count = LENGTH.size + sum(len(piece) for piece in encode_pieces(response, request.version))
+        if len(news) > FEW_PARTITIONS:
+            byte_count = sum(len(read.records) + PARTITION_BYTES for _, read in news)
+        else:
+            response = self._response(request, Told(ErrorCode.NONE, NO_SESSION, news))
+            byte_count = LENGTH.size + sum(len(piece) for piece in encode_pieces(response, request.version))
         throttle_ms = self._usage.record(QuotaKind.FETCH, client, byte_count, now_ms)
         if throttle_ms:
             self._usage.take_back(QuotaKind.FETCH, client, byte_count, now_ms)
@@ -156,14 +245,7 @@ class FetchApi:
         for result in told.results:
             topic = TopicReference(result[0].topic, result[0].topic_id)
             topics.setdefault(topic, []).append(self._partition_data(request, topic, result, leaders))
-        responses = tuple(
-            FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
-            for topic, partitions in topics.items()
-        )
-        return FetchResponse(
-            error_code=told.error, session_id=told.session_id, responses=responses,
-            node_endpoints=tuple(leaders.values()),
-        )  # fmt: skip
+        return _response(told, topics, leaders)
 
     def _partition_data(
         self, request: ClientRequest, topic: TopicReference, result: Result, leaders: dict[int, NodeEndpoint]
@@ -204,6 +286,29 @@ class FetchApi:
         if node is not None:
             leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
         return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
+
+
+def _response(
+    told: Told, topics: dict[TopicReference, list[PartitionData]], leaders: dict[int, NodeEndpoint]
+) -> FetchResponse:
+    responses = tuple(
+        FetchableTopicResponse(topic=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions))
+        for topic, partitions in topics.items()
+    )
+    return FetchResponse(
+        error_code=told.error, session_id=told.session_id, responses=responses,
+        node_endpoints=tuple(leaders.values()),
+    )  # fmt: skip
+
+
+def _position(one: FetchPartition) -> FetchPosition:
+    return FetchPosition(
+        one.fetch_offset,
+        one.partition_max_bytes,
+        one.current_leader_epoch,
+        one.last_fetched_epoch,
+        one.log_start_offset,
+    )
 
 
 def _replica_id(body: FetchRequest, version: int) -> int:

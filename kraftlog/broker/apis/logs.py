@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import NamedTuple, cast
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -34,19 +34,31 @@ class DescribeLogDirsApi:
         self._disk_space = disk_space
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once."""
+        """Answer without waiting."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeLogDirsRequest, request.body)
         wanted: set[TopicPartition] | None = None
         if body.topics is not None:
-            wanted = {TopicPartition(topic.topic, index) for topic in body.topics for index in topic.partitions}
-        results = [self._result(directory, wanted) for directory in self._logs.directories]
+            wanted = set()
+            for topic in body.topics:
+                for index in topic.partitions:
+                    wanted.add(TopicPartition(topic.topic, index))
+                    yield
+        results: list[DescribeLogDirsResult] = []
+        for directory in self._logs.directories:
+            result = yield from self._result(directory, wanted)
+            results.append(result)
         results += [
             DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
             for path in self._logs.failed
         ]
         reply(DescribeLogDirsResponse(results=tuple(results)))
 
-    def _result(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> DescribeLogDirsResult:
+    def _result(
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+    ) -> Generator[None, None, DescribeLogDirsResult]:
         if directory.offline_reason:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=())
         topics: dict[str, list[DescribeLogDirsPartition]] = {}
@@ -59,6 +71,7 @@ class DescribeLogDirsApi:
                         offset_lag=max(0, log.high_watermark - log.log_end_offset),
                     )
                 )
+            yield
         space = self._disk_space(directory.path)
         return DescribeLogDirsResult(
             log_dir=directory.path,

@@ -1,19 +1,21 @@
 """Metadata: where clients find topics and their leaders, answered from what this broker has applied.
 
 The part of an answer that is made of a topic is kept until the metadata changes: an answer for 1,000 topics is then
-made of 1,000 parts, not of 6,000 partitions.
+made of 1,000 parts, not of 6,000 partitions. An answer is made in slices, so that its topics may be those of different
+moments; its brokers are those of the last one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from itertools import islice
 from typing import Final, Protocol, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraftlog.broker.apis.old_metadata import as_before_version_6
 from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -29,6 +31,13 @@ FIRST_VERSION_WITH_ALL_ERRORS: Final = 6
 FIRST_VERSION_WITH_IDS: Final = 12
 
 KEPT_TOPICS_MAX: Final = 20_000
+
+PARTITIONS_PER_STEP: Final = 100
+NAMES_PER_PAGE: Final = 500
+"""Of all topics: no cursor of the database stays open while others go on."""
+
+Answered = Generator[None, None, MetadataResponseTopic]
+"""Makes a part of an answer in slices."""
 
 
 class AutoCreate(Protocol):
@@ -50,25 +59,31 @@ class MetadataApi:
         self._made_of_version = -1
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once. A topic that is made because it is asked for is there at the client's next attempt."""
+        """Answer without waiting. A topic that is made because it was asked for is there at the next attempt."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        """A topic that is named several times is answered once."""
         body = cast(MetadataRequest, request.body)
         listener_name = request.client.listener_name
         wants_all = body.topics is None or (request.version == 0 and not body.topics)
-        asked = dict.fromkeys((topic.name, topic.topic_id) for topic in body.topics or ())
+        asked: dict[tuple[str | None, bytes], None] = {}
+        for topic in body.topics or ():
+            asked[topic.name, topic.topic_id] = None
+            yield
         if request.version < FIRST_VERSION_WITH_IDS and any(name is None or id_ != ZERO_UUID for name, id_ in asked):
             # The versions 10 and 11 have the field, and Kafka's brokers do not take it.
             reply(MetadataResponse(brokers=(), topics=tuple(_refused(name, id_) for name, id_ in asked)))
             return
-        if wants_all:
-            topics = tuple(self._all_topics(listener_name))
-        else:
-            topics = tuple(self._asked(name, topic_id, body, listener_name) for name, topic_id in asked)
-        if request.version < FIRST_VERSION_WITH_ALL_ERRORS:
-            topics = tuple(
-                as_before_version_6(topic, request.version, self._cluster, listener_name) for topic in topics
-            )
-        if body.include_topic_authorized_operations:
-            topics = tuple(_with_operations(topic) for topic in topics)
+        topics: list[MetadataResponseTopic] = []
+        for name, topic_id in self._all_topics() if wants_all else asked:
+            if wants_all and self._cluster.topic_named(name or "") is None:
+                continue  # it was deleted meanwhile
+            made = yield from self._asked(name, topic_id, body, listener_name)
+            if request.version < FIRST_VERSION_WITH_ALL_ERRORS:
+                made = yield from as_before_version_6(made, request.version, self._cluster, listener_name)
+            topics.append(_with_operations(made) if body.include_topic_authorized_operations else made)
+            yield
         nodes = self._cluster.living_nodes(listener_name)
         reply(
             MetadataResponse(
@@ -79,32 +94,32 @@ class MetadataApi:
                 cluster_id=self._cluster.cluster_id,
                 # Brokers pass administration on to the controller, so each is as good as another (KIP-590).
                 controller_id=nodes[0].node_id if nodes else NO_LEADER,
-                topics=topics,
+                topics=tuple(topics),
                 cluster_authorized_operations=(
                     CLUSTER_OPERATIONS if body.include_cluster_authorized_operations else NOT_ASKED
                 ),
             )
         )
 
-    def _all_topics(self, listener_name: str) -> Iterator[MetadataResponseTopic]:
-        for name in self._cluster.topic_names():
-            view = self._cluster.topic_named(name)
-            if view is not None:
-                yield self._topic(view, listener_name)
+    def _all_topics(self) -> Iterator[tuple[str | None, bytes]]:
+        """By their names, those of a page at a time."""
+        page = list(islice(self._cluster.topic_names(), NAMES_PER_PAGE))
+        while page:
+            for name in page:
+                yield name, ZERO_UUID
+            page = list(islice(self._cluster.topic_names(after=page[-1]), NAMES_PER_PAGE))
 
-    def _asked(
-        self, name: str | None, topic_id: bytes, body: MetadataRequest, listener_name: str
-    ) -> MetadataResponseTopic:
+    def _asked(self, name: str | None, topic_id: bytes, body: MetadataRequest, listener_name: str) -> Answered:
         if name is None or topic_id != ZERO_UUID:
             view = self._cluster.topic_with_id(topic_id)
             if view is None:
                 return MetadataResponseTopic(
                     error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=()
                 )
-            return self._topic(view, listener_name)
+            return (yield from self._topic(view, listener_name))
         view = self._cluster.topic_named(name)
         if view is not None:
-            return self._topic(view, listener_name)
+            return (yield from self._topic(view, listener_name))
         return MetadataResponseTopic(
             error_code=self._missing(name, may_create=body.allow_auto_topic_creation),
             name=name, topic_id=ZERO_UUID, partitions=(), is_internal=name in INTERNAL_TOPICS,
@@ -121,18 +136,23 @@ class MetadataApi:
             self._auto_create.create(name)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    def _topic(self, view: TopicView, listener_name: str) -> MetadataResponseTopic:
+    def _topic(self, view: TopicView, listener_name: str) -> Answered:
         if self._made_of_version != self._cluster.version or len(self._made) >= KEPT_TOPICS_MAX:
             self._made.clear()
             self._made_of_version = self._cluster.version
         made = self._made.get((view.name, listener_name))
         if made is None:
-            partitions = tuple(self._partition(record, listener_name) for record in view.partitions)
+            version, partitions = self._cluster.version, []
+            for record in view.partitions:
+                partitions.append(self._partition(record, listener_name))
+                if not len(partitions) % PARTITIONS_PER_STEP:
+                    yield
             made = MetadataResponseTopic(
-                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=partitions,
+                error_code=ErrorCode.NONE, name=view.name, topic_id=view.topic_id, partitions=tuple(partitions),
                 is_internal=view.name in INTERNAL_TOPICS,
             )  # fmt: skip
-            self._made[view.name, listener_name] = made
+            if version == self._cluster.version == self._made_of_version:
+                self._made[view.name, listener_name] = made
         return made
 
     def _partition(self, record: PartitionRecord, listener_name: str) -> MetadataResponsePartition:

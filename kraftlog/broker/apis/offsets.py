@@ -10,7 +10,7 @@ from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.timestamps import FoundRecord
 from kraftlog.broker.partitions.reading import Isolation, readable_end
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -63,20 +63,25 @@ class ListOffsetsApi:
         self._lookup = lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once."""
+        """Answer without waiting."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(ListOffsetsRequest, request.body)
-        counts = Counter((topic.name, one.partition_index) for topic in body.topics for one in topic.partitions)
-        topics = tuple(
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=tuple(
-                    self._answer(request.version, body, topic.name, one, counts[topic.name, one.partition_index])
-                    for one in topic.partitions
-                ),
-            )
-            for topic in body.topics
-        )
-        reply(ListOffsetsResponse(topics=topics))
+        counts: Counter[tuple[str, int]] = Counter()
+        for topic in body.topics:
+            for one in topic.partitions:
+                counts[topic.name, one.partition_index] += 1
+                yield
+        topics = []
+        for topic in body.topics:
+            partitions = []
+            for one in topic.partitions:
+                count = counts[topic.name, one.partition_index]
+                partitions.append(self._answer(request.version, body, topic.name, one, count))
+                yield
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
+        reply(ListOffsetsResponse(topics=tuple(topics)))
 
     def _answer(
         self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
@@ -168,19 +173,19 @@ class OffsetForLeaderEpochApi:
         self._lookup = lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once."""
+        """Answer without waiting."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(OffsetForLeaderEpochRequest, request.body)
-        topics = tuple(
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=tuple(
-                    self._answer(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch)
-                    for one in topic.partitions
-                ),
-            )
-            for topic in body.topics
-        )
-        reply(OffsetForLeaderEpochResponse(topics=topics))
+        topics = []
+        for topic in body.topics:
+            partitions = []
+            for one in topic.partitions:
+                partitions.append(self._answer(topic.topic, one.partition, one.current_leader_epoch, one.leader_epoch))
+                yield
+            topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=tuple(partitions)))
+        reply(OffsetForLeaderEpochResponse(topics=tuple(topics)))
 
     def _answer(self, topic: str, index: int, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         try:

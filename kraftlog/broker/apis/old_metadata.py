@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import Final
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.kafka.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 
+PARTITIONS_PER_STEP: Final = 100
+
 
 def as_before_version_6(
     topic: MetadataResponseTopic, version: int, cluster: ClusterView, listener_name: str
-) -> MetadataResponseTopic:
+) -> Generator[None, None, MetadataResponseTopic]:
     """The same for a reader that does not know LISTENER_NOT_FOUND: to it the leader is not available (KAFKA-7119).
 
     Readers of version 0 look every replica up among the brokers of the answer: a replica that is not there is left out,
     and the partition has REPLICA_NOT_AVAILABLE.
     """
-    partitions = tuple(_partition(partition, version, cluster, listener_name) for partition in topic.partitions)
+    partitions = []
+    for partition in topic.partitions:
+        partitions.append(_partition(partition, version, cluster, listener_name))
+        if not len(partitions) % PARTITIONS_PER_STEP:
+            yield
     return MetadataResponseTopic(
         error_code=topic.error_code, name=topic.name, topic_id=topic.topic_id, is_internal=topic.is_internal,
-        partitions=partitions, topic_authorized_operations=topic.topic_authorized_operations,
+        partitions=tuple(partitions), topic_authorized_operations=topic.topic_authorized_operations,
     )  # fmt: skip
 
 

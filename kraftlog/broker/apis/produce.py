@@ -26,7 +26,7 @@ from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply
+from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply, Steps
 from kraftlog.kafka.messages.produce import (
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -101,6 +101,9 @@ class ProduceApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
         body = cast(ProduceRequest, request.body)
+        if request.is_large:
+            request.slices.run(self._in_slices(request, body, reply))
+            return
         topics: list[_Topic] = []
         is_settled = True
         for topic_data in body.topic_data:
@@ -118,11 +121,39 @@ class ProduceApi:
         else:
             _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
 
+    def _in_slices(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
+        """As `handle`, for many partitions. What is appended is flushed at once, also if the client goes meanwhile."""
+        topics: list[_Topic] = []
+        pending = _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply)
+        try:
+            for topic_data in body.topic_data:
+                topic = _Topic(TopicReference(topic_data.name, topic_data.topic_id), [])
+                topics.append(topic)
+                for data in topic_data.partition_data:
+                    part = self._part(request, body, topic.reference, data)
+                    topic.parts.append(part)
+                    if part.error is None:
+                        if body.acks == ACKS_NONE:
+                            self.flush(part, partial(_show_readers, part))
+                        else:
+                            pending.add(topic.reference, part)
+                    yield
+        except GeneratorExit:
+            pending.forget()
+            raise
+        if body.acks == ACKS_NONE:
+            self._end_unanswered(request, [part for topic in topics for part in topic.parts], reply)
+        else:
+            pending.begin(self._runtime)
+
     def _leave_unanswered(self, request: ClientRequest, parts: list[_Part], reply: Reply) -> None:
         """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
         for part in parts:
             if part.error is None:
                 self.flush(part, partial(_show_readers, part))
+        self._end_unanswered(request, parts, reply)
+
+    def _end_unanswered(self, request: ClientRequest, parts: list[_Part], reply: Reply) -> None:
         error = next((part.error for part in parts if part.error is not None), None)
         if error is not None:
             raise ConnectionRefused(str(error))
@@ -148,7 +179,7 @@ class ProduceApi:
             check_attributes(records, request.version, body.transactional_id)
             self._append(part, partition, acks, records)
         except ApiError as error:
-            part.error = error
+            part.error = error.with_traceback(None)  # with it each error would hold what the functions have held
             part.is_done = part.is_settled = True
         return part
 
@@ -184,10 +215,27 @@ class ProduceApi:
 
     def answer(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
         """Each partition has its result."""
+        if request.is_large:
+            request.slices.run(self._answer_in_slices(request, topics, reply))
+            return
         throttle_ms = self.throttle_ms(request)
         response = self.response(request, topics)
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)
+
+    def _answer_in_slices(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> Steps:
+        leaders: dict[int, NodeEndpoint] = {}
+        responses = []
+        for topic in topics:
+            parts = []
+            for part in topic.parts:
+                parts.append(self._partition_response(request, topic, part, leaders))
+                yield
+            name, topic_id = topic.reference
+            responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=tuple(parts)))
+        response = ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
+        response.throttle_time_ms = self.throttle_ms(request)
+        reply(response, response.throttle_time_ms)
 
     def throttle_ms(self, request: ClientRequest) -> int:
         """How long the producer must wait after a request of that size."""
@@ -246,7 +294,8 @@ class _PendingProduce:
     """A request whose answer waits for a disk or for the high watermark."""
 
     __slots__ = (
-        "_acks", "_api", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics", "_waiting",
+        "_acks", "_api", "_by_partition", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics",
+        "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -259,8 +308,10 @@ class _PendingProduce:
         self._timeout_ms = timeout_ms
         self._reply = reply
         self._timer: Timer | None = None
-        self._waiting = 1  # for `settle` itself
+        self._waiting = 1  # for `begin`
         self._is_answered = False
+        self._by_partition: dict[Partition, list[_Topic]] = {}
+        """Of a large request: its parts by their partitions."""
 
     def settle(self, runtime: Runtime) -> None:
         """Have everything flushed that must be, and answer at once if nothing is to be waited for."""
@@ -269,6 +320,23 @@ class _PendingProduce:
                 if not part.is_done:
                     self._waiting += 1
                     self._api.flush(part, partial(self.flushed, part))
+        self.begin(runtime)
+
+    def add(self, reference: TopicReference, part: _Part) -> None:
+        """Have a part of a large request flushed, which was appended."""
+        if part.partition is not None:
+            self._by_partition.setdefault(part.partition, [_Topic(reference, [])])[0].parts.append(part)
+        self._waiting += 1
+        self._api.flush(part, partial(self.flushed, part))
+
+    def forget(self) -> None:
+        """Nobody waits for the answer."""
+        self._is_answered = True
+        for partition in self._by_partition:
+            partition.unwatch(self)
+
+    def begin(self, runtime: Runtime) -> None:
+        """All parts are there: answer when each is done, or after the request's time."""
         self._part_done()
         if not self._is_answered:
             self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
@@ -297,7 +365,7 @@ class _PendingProduce:
     def partition_changed(self, partition: Partition) -> None:
         """The high watermark has moved, or another broker leads."""
         is_waiting = False
-        for topic in self._topics:
+        for topic in self._by_partition.get(partition, ()) if self._by_partition else self._topics:
             for part in topic.parts:
                 if part.partition is partition and not part.is_done:  # a request may have a partition twice
                     is_waiting |= not self._ended_by(part, partition)
@@ -334,14 +402,15 @@ class _PendingProduce:
             self._answer()
 
     def _timed_out(self) -> None:
+        error = ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"the replicas in sync did not have it within {self._timeout_ms} ms; it is in the leader's log",
+        )
         for topic in self._topics:
             for part in topic.parts:
                 if not part.is_done:
                     part.is_done = True
-                    part.error = ApiError(
-                        ErrorCode.REQUEST_TIMED_OUT,
-                        f"the replicas in sync did not have it within {self._timeout_ms} ms; it is in the leader's log",
-                    )
+                    part.error = error
                     if part.partition is not None:
                         part.partition.unwatch(self)
         self._answer()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -45,10 +45,15 @@ class AlterPartitionReassignmentsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A partition that is named several times is answered once."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(AlterPartitionReassignmentsRequest, request.body)
-        named = [
-            (topic.name, part.partition_index, part.replicas) for topic in body.topics for part in topic.partitions
-        ]
+        named: list[tuple[str, int, Sequence[int] | None]] = []
+        for given in body.topics:
+            for one in given.partitions:
+                named.append((given.name, one.partition_index, one.replicas))
+                yield
         answers: dict[Partition, ReassignablePartitionResponse] = {}
         passed_on: list[admin_pb2.PartitionReassignment] = []
         for topic, index, replicas in named:
@@ -59,6 +64,7 @@ class AlterPartitionReassignmentsApi:
             if problem is None:
                 wanted = None if replicas is None else BrokerIds(ids=replicas)
                 passed_on.append(admin_pb2.PartitionReassignment(topic=topic, partition_id=index, replicas=wanted))
+            yield
 
         def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
             error = result if isinstance(result, ApiError) else None
@@ -127,11 +133,11 @@ class ListPartitionReassignmentsApi:
         """Answer at once about partitions that are named. To find all, in parts: others are served in between."""
         body = cast(ListPartitionReassignmentsRequest, request.body)
         if body.topics is not None:
-            reply(_listed(self._named(body.topics)))
+            request.slices.run(self._answer_named(body.topics, reply))
         else:
             self._search(None, {}, reply)
 
-    def _named(self, topics: Iterable[ListPartitionReassignmentsTopics]) -> dict[Partition, PartitionRecord]:
+    def _answer_named(self, topics: Iterable[ListPartitionReassignmentsTopics], reply: Reply) -> Steps:
         found = {}
         for topic in topics:
             view = self._cluster.topic_named(topic.name)
@@ -139,7 +145,9 @@ class ListPartitionReassignmentsApi:
                 record = None if view is None else view.partition(index)
                 if record is not None and is_reassigning(record):
                     found[topic.name, index] = record
-        return found
+                yield
+            yield
+        reply(_listed(found))
 
     def _search(self, after: Key | None, found: dict[Partition, PartitionRecord], reply: Reply) -> None:
         page = PARTITIONS.scan(self._cluster.metadata, REASSIGNING, after, REASSIGNMENTS_PER_PAGE)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import cast
 
@@ -10,19 +10,19 @@ from kraftbase.errors import ApiError
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.partitions import Partitions
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_replicas import (
     DescribedPartition,
     DescribedReplica,
     DescribedTopic,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
+    DescribeReplicasTopic,
 )
-from statemachine.query.partition_descriptions import TopicPartition
 
 
-def _name(partition: Partition) -> TopicPartition:
-    return partition.name
+def _named(topics: Iterable[DescribeReplicasTopic]) -> Iterator[tuple[str, Iterable[int]]]:
+    return ((topic.name, topic.partition_indexes) for topic in topics)
 
 
 class DescribeReplicasApi:
@@ -33,27 +33,24 @@ class DescribeReplicasApi:
         self._partitions = partitions
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once. Without topics, all that this broker leads."""
-        body = cast(DescribeReplicasRequest, request.body)
-        if body.topics is None:
-            reply(DescribeReplicasResponse(topics=tuple(self._all_led())))
-            return
-        reply(
-            DescribeReplicasResponse(
-                topics=tuple(
-                    DescribedTopic(
-                        name=topic.name,
-                        partitions=tuple(self._described(topic.name, index) for index in topic.partition_indexes),
-                    )
-                    for topic in body.topics
-                )
-            )
-        )
+        """Answer without waiting. Without topics, all that this broker leads."""
+        request.slices.run(self._in_slices(request, reply))
 
-    def _all_led(self) -> Iterator[DescribedTopic]:
-        led = sorted((partition for partition in self._partitions if partition.is_leader), key=_name)
-        for topic, partitions in groupby(led, lambda partition: partition.name.topic):
-            yield DescribedTopic(name=topic, partitions=tuple(map(self._of_partition, partitions)))
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(DescribeReplicasRequest, request.body)
+        topics = []
+        for name, indexes in self._all_led() if body.topics is None else _named(body.topics):
+            described = []
+            for index in dict.fromkeys(indexes):
+                described.append(self._described(name, index))
+                yield
+            topics.append(DescribedTopic(name=name, partitions=tuple(described)))
+        reply(DescribeReplicasResponse(topics=tuple(topics)))
+
+    def _all_led(self) -> Iterator[tuple[str, Iterable[int]]]:
+        led = sorted(partition.name for partition in self._partitions if partition.is_leader)
+        for topic, names in groupby(led, lambda name: name.topic):
+            yield topic, [name.partition_id for name in names]
 
     def _described(self, topic: str, index: int) -> DescribedPartition:
         try:

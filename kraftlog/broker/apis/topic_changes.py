@@ -9,11 +9,10 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
-    CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
 from kraftlog.kafka.messages.create_topics import (
@@ -31,7 +30,6 @@ from kraftlog.kafka.messages.delete_topics import (
 )
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1 import admin_pb2
-from kraftpb.v1.metadata_pb2 import BrokerIds
 
 FIRST_VERSION_WITH_CONFIGS: Final = 5
 """Of CreateTopics: from here on the answer shows the topic (KIP-525)."""
@@ -62,29 +60,41 @@ class CreateTopicsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A name that is given several times is answered once."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreateTopicsRequest, request.body)
-
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
-            if isinstance(result, ApiError):
-                topics = [
-                    CreatableTopicResult(name=name, error_code=result.code, error_message=text_of(result))
-                    for name in _by_name(body.topics)
-                ]
-            else:
-                given = _by_name(body.topics)
-                topics = [
-                    self._created(given[topic.name], topic, request.version)
-                    for topic in _by_name(result.create_topics.topics).values()
-                ]
-            response = CreateTopicsResponse(topics=tuple(topics))
-            knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
-            reply_within_quota(reply, response, topics, knows_quota=knows_quota)
-
-        creation = admin_pb2.CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in body.topics], validate_only=body.validate_only
-        )
+        creation = admin_pb2.CreateTopicsRequest(validate_only=body.validate_only)
+        for topic in body.topics:
+            made = creation.topics.add(
+                name=topic.name,
+                num_partitions=topic.num_partitions,
+                replication_factor=topic.replication_factor,
+                configs=[admin_pb2.ConfigEntry(name=config.name, value=config.value) for config in topic.configs],
+            )
+            for given in topic.assignments:
+                made.assignments.add(partition_id=given.partition_index, broker_ids=given.broker_ids)
+                yield
+            yield
         operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(
+            operation, body.timeout_ms, lambda result: request.slices.run(self._answer(request, reply, result))
+        )
+
+    def _answer(self, request: ClientRequest, reply: Reply, result: admin_pb2.OperationResult | ApiError) -> Steps:
+        given = _by_name(cast(CreateTopicsRequest, request.body).topics)
+        topics: list[CreatableTopicResult] = []
+        if isinstance(result, ApiError):
+            for name in given:
+                topics.append(CreatableTopicResult(name=name, error_code=result.code, error_message=text_of(result)))
+                yield
+        else:
+            for topic in _by_name(result.create_topics.topics).values():
+                topics.append(self._created(given[topic.name], topic, request.version))
+                yield
+        response = CreateTopicsResponse(topics=tuple(topics))
+        knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
+        reply_within_quota(reply, response, topics, knows_quota=knows_quota)
 
     def _created(self, given: CreatableTopic, topic: admin_pb2.CreatedTopic, version: int) -> CreatableTopicResult:
         if topic.error_code:
@@ -119,6 +129,9 @@ class DeleteTopicsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A topic that is named several times the same way is answered once."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DeleteTopicsRequest, request.body)
         states = body.topics
         if request.version < FIRST_VERSION_WITH_STATES:
@@ -141,13 +154,10 @@ class DeleteTopicsApi:
             knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
             reply_within_quota(reply, response, topics, knows_quota=knows_quota)
 
-        references = [
-            admin_pb2.TopicReference(
-                name=state.name or "", topic_id=b"" if state.topic_id == ZERO_UUID else state.topic_id
-            )
-            for state in states
-        ]
-        deletion = admin_pb2.DeleteTopicsRequest(topics=references)
+        deletion = admin_pb2.DeleteTopicsRequest()
+        for state in states:
+            deletion.topics.add(name=state.name or "", topic_id=b"" if state.topic_id == ZERO_UUID else state.topic_id)
+            yield
         operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
         self._controller.submit(operation, body.timeout_ms, answer)
 
@@ -160,6 +170,9 @@ class CreatePartitionsApi:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A name that is given several times is answered once."""
+        request.slices.run(self._pass_on(request, reply))
+
+    def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreatePartitionsRequest, request.body)
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:
@@ -179,9 +192,16 @@ class CreatePartitionsApi:
             knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
             reply_within_quota(reply, response, results, knows_quota=knows_quota)
 
-        growth = admin_pb2.CreatePartitionsRequest(
-            topics=[_growing(topic) for topic in body.topics], validate_only=body.validate_only
-        )
+        growth = admin_pb2.CreatePartitionsRequest(validate_only=body.validate_only)
+        for topic in body.topics:
+            growing = growth.topics.add(name=topic.name, count=topic.count)
+            for given in topic.assignments or ():
+                growing.assignments.add(ids=given.broker_ids)
+                yield
+            if topic.assignments == ():
+                # To assign none is not to leave it to the controller. One without replicas is refused in any case.
+                growing.assignments.add()
+            yield
         operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
         self._controller.submit(operation, body.timeout_ms, answer)
 
@@ -189,27 +209,6 @@ class CreatePartitionsApi:
 def _by_name(parts: Iterable[Named]) -> Mapping[str, Named]:
     """The parts by the names of their topics, in their order."""
     return {part.name: part for part in parts}
-
-
-def _creatable(topic: CreatableTopic) -> admin_pb2.CreatableTopic:
-    return admin_pb2.CreatableTopic(
-        name=topic.name,
-        num_partitions=topic.num_partitions,
-        replication_factor=topic.replication_factor,
-        assignments=[
-            admin_pb2.PartitionAssignment(partition_id=given.partition_index, broker_ids=given.broker_ids)
-            for given in topic.assignments
-        ],
-        configs=[admin_pb2.ConfigEntry(name=config.name, value=config.value) for config in topic.configs],
-    )
-
-
-def _growing(topic: CreatePartitionsTopic) -> admin_pb2.PartitionsOfTopic:
-    assignments = [BrokerIds(ids=given.broker_ids) for given in topic.assignments or ()]
-    if topic.assignments == ():
-        # To assign none is not to leave it to the controller. One without replicas is refused, whatever is added.
-        assignments = [BrokerIds()]
-    return admin_pb2.PartitionsOfTopic(name=topic.name, count=topic.count, assignments=assignments)
 
 
 def _deleted(name: str | None, topic_id: bytes, topic: admin_pb2.DeletedTopic) -> DeletableTopicResult:

@@ -7,20 +7,25 @@ works out anew whether that is so.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
+from time import monotonic
 from typing import Final, cast
 
 from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.conversation import Conversation, Exchange
 from kraftlog.broker.network.counters import Closed
+from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
+from kraftlog.broker.network.mute import Mute
 from kraftlog.broker.network.shared_bytes import SharedBytes
+from kraftlog.broker.network.turns import SLICE_SECONDS, go_through
 from kraftlog.broker.network.watch import Duty
-from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused
+from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Message
 
-REQUESTS_PER_TURN: Final = 32
-"""So many requests of one connection are handled before others have their turn."""
+LONG_SECONDS: Final = 0.1
+"""A slice that takes so much longer than it should is noted: the loop stands still meanwhile."""
 
 MANY_BYTES: Final = 64 * 1024
 """To handle requests of more bytes takes long for an answer to another client that waits to be written."""
@@ -36,14 +41,20 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
         self._client = Client("", listener_name)
         self._transport: asyncio.Transport
+        self._port = 0
+        self._working_on = ""
+        """The name of the API whose request was handled last."""
         self._is_member = False
         self._closed: Closed | None = None
         self._is_at_end = False
         self._is_reading = True
         self._is_taking_turn = False
-        self._next_turn: asyncio.Handle | None = None
-        self._muted_until = 0.0
-        self._unmuting: asyncio.TimerHandle | None = None
+        self._is_turn_due = False
+        self._steps: deque[Steps] = deque()
+        """Work in slices; what comes after it waits."""
+        self._large: Exchange | None = None
+        """A large request that waits for memory."""
+        self._mute = Mute(connections.loop.call_at, connections.loop.time, self._unmuted)
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
@@ -58,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._client = Client(str(peer[0]) if peer else "", self._client.listener_name)
+        self._port = int(peer[1]) if peer else 0
         # Told when something is left unsent, and when nothing is: bytes are counted between the two.
         self._transport.set_write_buffer_limits(high=0, low=0)
         refusal = self._connections.admit(self, self._client.address)
@@ -70,7 +82,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes are to be put."""
-        return self._conversation.space()
+        return self._conversation.frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes were put there."""
@@ -80,7 +92,11 @@ class Connection(asyncio.BufferedProtocol):
         self._counters.bytes_in += nbytes
         self._connections.watch.active(self)
         self._conversation.received(nbytes)
-        self._take_turn()
+        turns = self._connections.turns
+        if self._is_turn_due or ((now := monotonic()) >= turns.ends_at and not turns.may_begin(now)):
+            self._settle()  # it waits for its turn
+        else:
+            self.take_turn()
 
     def eof_received(self) -> bool:
         """The client sends nothing more: close when all that it has asked is answered."""
@@ -115,31 +131,61 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _take_turn(self) -> None:
-        """Handle what was read, as far as it may be handled now."""
-        self._next_turn = None
+    def take_turn(self) -> None:
+        """Go on with the work in hand, then handle what was read, as far as it may be handled now, for a slice."""
+        self._is_turn_due = False
         if self._closed is not None:
             return
         conversation, small_answers = self._conversation, self._connections.small_answers
         if conversation.queued_bytes > MANY_BYTES:
             small_answers.write_waiting()
+        ends_at = monotonic() + SLICE_SECONDS
+        whole = conversation.frames.whole
         self._is_taking_turn = True
         try:
-            for _ in range(REQUESTS_PER_TURN):
-                if not conversation.has_next or not self._may_handle() or not self._handle_next():
+            while (
+                (not self._steps or self._go_on(ends_at))
+                and (whole or conversation.malformed is not None)
+                and self._may_handle()
+            ):
+                if not self._handle_next() or (monotonic() >= ends_at and not self._steps):
                     break
         finally:
             self._is_taking_turn = False
+        if monotonic() >= ends_at + LONG_SECONDS:
+            # After it no further request began: it is the last one.
+            request = f"{self._working_on} from {self._client.address}:{self._port}"
+            self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
-        self._settle()
+        self._settle(is_fresh=False)
+
+    def _go_on(self, ends_at: float) -> bool:
+        """Work in slices until the time is over; whether all of it is done."""
+        try:
+            if go_through(self._steps, lambda: monotonic() < ends_at and self._closed is None):
+                return self._closed is None
+            self._counters.slices += 1
+        except BaseException as error:
+            self._failed(error)
+        return False
+
+    def run(self, steps: Steps) -> None:
+        """Work in slices (`kraftlog.broker.requests.Slices`)."""
+        if self._closed is not None:
+            return
+        self._steps.append(steps)
+        if not self._is_taking_turn:
+            self._schedule_turn(is_fresh=True)
 
     def _may_handle(self) -> bool:
         """Whether the client may have one more request handled. If all clients together may not, it will be told."""
         unsent = self._connections.unsent
         return (
             self._closed is None
-            and self._unmuting is None
-            and self._conversation.unanswered < self._limits.connection_requests_max
+            and not self._mute.is_on
+            and self._large is None
+            and not self._steps
+            and len(self._conversation.exchanges) < self._limits.connection_requests_max
             and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
             and (not unsent.held_bytes or unsent.try_hold(self, 0))
         )
@@ -151,22 +197,56 @@ class Connection(asyncio.BufferedProtocol):
             if exchange is None:
                 return False
             asked = exchange.request
+            self._working_on = asked.api.name
             self._counters.requests += 1
-            self._connections.handler(
-                ClientRequest(
-                    asked.api,
-                    asked.version,
-                    asked.client_id or "",
-                    asked.body,
-                    self._client,
-                    asked.size_bytes,
-                    exchange.on_client_done,
-                ),
-                partial(self.answer, exchange),
-            )
+            if asked.unread is None:
+                self._connections.handler(
+                    ClientRequest(
+                        asked.api,
+                        asked.version,
+                        asked.client_id or "",
+                        asked.body,
+                        self._client,
+                        asked.size_bytes,
+                        exchange.on_client_done,
+                        self,
+                    ),
+                    partial(self.answer, exchange),
+                )
+            else:
+                self._wait_for_memory(exchange)
         except BaseException as error:
             self._failed(error)
         return self._closed is None
+
+    # --- large requests -----------------------------------------------------------------------------------------------
+
+    def _wait_for_memory(self, exchange: Exchange) -> None:
+        """Read a large request, and have it handled, when there is room for what is made of it."""
+        self._large = exchange
+        size_bytes = exchange.request.size_bytes * MADE_BYTES_PER_BYTE
+        if self._connections.large.try_hold(self, size_bytes):
+            self._begin_large(size_bytes)
+
+    def _begin_large(self, size_bytes: int) -> None:
+        exchange, self._large = self._large, None
+        if exchange is None:
+            self._connections.large.give_back(size_bytes)
+            return
+        exchange.on_written = partial(self._connections.large.give_back, size_bytes)
+        self._steps.append(self._read_and_handle(exchange))
+
+    def _read_and_handle(self, exchange: Exchange) -> Steps:
+        asked = exchange.request
+        if asked.unread is not None:
+            yield from asked.unread
+        self._connections.handler(
+            ClientRequest(
+                asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
+                exchange.on_client_done, self, is_large=True,
+            ),
+            partial(self.answer, exchange),
+        )  # fmt: skip
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -184,8 +264,10 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
+        if self._conversation.unwritten is not None:
+            self.run(self._conversation.take_unwritten())
         if throttle_ms > 0:
-            self._mute(throttle_ms)
+            self._mute.extend(throttle_ms)
         if not self._is_taking_turn:
             self._connections.watch.active(self)
             self._write()
@@ -230,17 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.unsent.give_back(-more_bytes)
         self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
 
-    def _mute(self, throttle_ms: int) -> None:
-        """Handle and read nothing for so long. One timer is enough, however often that is said."""
-        self._muted_until = max(self._muted_until, self._connections.loop.time() + throttle_ms / 1000)
-        if self._unmuting is None:
-            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
-
-    def _unmute(self) -> None:
-        self._unmuting = None
-        if self._connections.loop.time() < self._muted_until:
-            self._unmuting = self._connections.loop.call_at(self._muted_until, self._unmute)
-            return
+    def _unmuted(self) -> None:
         self._connections.watch.active(self)
         self._settle()
 
@@ -251,40 +323,47 @@ class Connection(asyncio.BufferedProtocol):
         if bound is self._connections.queued:
             self._queued_bytes += size_bytes
             self._waits_for_queue = False
-        self._schedule_turn()
+        elif bound is self._connections.large:
+            self._begin_large(size_bytes)
+        self._schedule_turn(is_fresh=True)
 
-    def _schedule_turn(self) -> None:
+    def _schedule_turn(self, *, is_fresh: bool) -> None:
         """Never at once: a handler is not to be called by what it, or another one, calls."""
-        if self._next_turn is None and self._closed is None:
-            self._next_turn = self._connections.loop.call_soon(self._take_turn)
+        if not self._is_turn_due and self._closed is None:
+            self._is_turn_due = True
+            self._connections.turns.wait(self, is_fresh=is_fresh)
 
-    def _settle(self) -> None:
-        """Go on with what can go on, now that something has changed."""
-        if self._closed is not None or self._is_at_rest():
-            return
-        self._hold_queued()
-        if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
-            self.close(Closed.BY_CLIENT)
-            return
-        may_handle = self._may_handle()
-        if self._conversation.has_next:
-            if may_handle:
-                self._schedule_turn()
-            self._read(False)
-        else:
-            self._read(may_handle and not self._is_at_end and self._has_queue_room())
-
-    def _is_at_rest(self) -> bool:
-        """Whether it is read, and neither holds nor waits for anything: so it is after most requests."""
-        return self._conversation.is_idle and not (
-            self._unsent_bytes
+    def _settle(self, *, is_fresh: bool = True) -> None:
+        """Go on with what can go on, now that something has changed; `is_fresh`: it has had no slice just now."""
+        conversation = self._conversation
+        if self._closed is not None or not (
+            conversation.exchanges
+            or conversation.frames.waiting_bytes
+            or conversation.malformed
+            or self._unsent_bytes
             or self._queued_bytes
             or self._waits_for_queue
             or self._is_rest_expected
             or self._is_at_end
             or not self._is_reading
-            or self._unmuting is not None
-        )
+            or self._mute.is_on
+        ):
+            return  # it is read, and neither holds nor waits for anything: so it is after most requests
+        self._hold_queued()
+        if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
+            self.close(Closed.BY_CLIENT)
+            return
+        if self._steps:
+            self._schedule_turn(is_fresh=is_fresh)
+            self._read(False)
+            return
+        may_handle = self._may_handle()
+        if self._conversation.has_next:
+            if may_handle:
+                self._schedule_turn(is_fresh=is_fresh)
+            self._read(False)
+        else:
+            self._read(may_handle and not self._is_at_end and self._has_queue_room())
 
     def _hold_queued(self) -> None:
         """Have the bytes of all requests counted; if there is no room for more of them, it waits."""
@@ -367,9 +446,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _release(self) -> None:
         """Give back what it holds of what is shared, but for bytes that are still being sent."""
-        for handle in (self._next_turn, self._unmuting):
-            if handle is not None:
-                handle.cancel()
+        self._mute.cancel()
+        self._large = None
+        steps, self._steps = self._steps, deque()
+        del steps  # what was begun is closed
+        self._connections.large.forget(self)
         self._connections.queued.forget(self)
         self._connections.unsent.forget(self)
         self._connections.queued.give_back(self._queued_bytes)

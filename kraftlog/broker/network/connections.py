@@ -13,6 +13,7 @@ from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.small_answers import SmallAnswers
+from kraftlog.broker.network.turns import Turns
 from kraftlog.broker.network.watch import Duty, Watch, Watched
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.notation import Versions
@@ -47,11 +48,16 @@ class Connections:
         self.on_fatal = on_fatal
         self.queued = SharedBytes(limits.queued_bytes_max)
         self.unsent = SharedBytes(limits.unsent_bytes_max)
+        self.large = SharedBytes(limits.large_requests_bytes_max)
+        """What is made of large requests, from their reading until their answers are written."""
         self.complaints = Complaints(self.loop.time)
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
+        self.turns = Turns(self.loop.call_soon, time.monotonic)
+        self._longest_seconds = 0.0
+        self._longest: str | None = None
         self._members: dict[Member, str] = {}
         self._by_address: Counter[str] = Counter()
         self._looking: asyncio.TimerHandle | None = None
@@ -65,6 +71,19 @@ class Connections:
         self.counted.queued_bytes = self.queued.held_bytes
         self.counted.unsent_bytes = self.unsent.held_bytes
         return self.counted
+
+    # --- what takes long ----------------------------------------------------------------------------------------------
+
+    def note_long(self, seconds: float, request: str) -> None:
+        """A request has kept the loop for so long."""
+        if seconds > self._longest_seconds:
+            self._longest_seconds, self._longest = seconds, request
+
+    def take_longest(self) -> str | None:
+        """The request that has taken longest since the last call, if one has taken long."""
+        longest, self._longest = self._longest, None
+        self._longest_seconds = 0.0
+        return longest
 
     # --- who is there -------------------------------------------------------------------------------------------------
 

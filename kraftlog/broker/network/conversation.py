@@ -5,17 +5,28 @@
         ...  now, or later:  conversation.answer(exchange, response)
     for piece in conversation.take_outgoing(): ...  to the client
 
+A request or an answer with many elements takes long to read or to write, and is read or written in slices: the caller
+goes through `exchange.request.unread` before it looks at the body, and through `conversation.take_unwritten()` if
+something is `unwritten` after an answer.
+
 No clock and no I/O, so that the simulator runs it, too. After an error the connection is to be closed.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from kraftbase.errors import KraftlogError
-from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN, Request, read_request, response_frame
-from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.connections import (
+    FEW_ELEMENTS,
+    REQUEST_HEADER_BYTES_MIN,
+    Request,
+    read_request,
+    response_frame,
+    response_frame_in_slices,
+)
+from kraftlog.kafka.errors import MalformedBytes, ManyElements
 from kraftlog.kafka.frames import FrameReader
 from kraftlog.kafka.notation import Buffer, Message, Versions
 
@@ -27,14 +38,18 @@ class AnsweredTwice(KraftlogError):
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("is_answered", "on_client_done", "request", "response")
+    __slots__ = ("frame", "is_answered", "on_client_done", "on_written", "request", "response")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.response: Message | None = None
+        self.frame: Sequence[Buffer] = ()
+        """The answer's bytes, if they were written in slices."""
         self.is_answered = False
         self.on_client_done: list[Callable[[], None]] = []
         """For `ClientRequest.on_client_done`."""
+        self.on_written: Callable[[], None] | None = None
+        """Called when the request and its answer are not held any more."""
 
 
 class Conversation:
@@ -43,31 +58,38 @@ class Conversation:
     def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int) -> None:
         self.outgoing_bytes = 0
         """How much `take_outgoing` would give."""
+        self.unwritten: Exchange | None = None
+        """Whose answer is large, and its turn has come."""
         self._offered = offered
-        self._frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
+        self.frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
+        """To be looked at only."""
+        self._is_writing = False
+        """Whether a large answer is being written: those that follow wait for it."""
         self._outgoing: list[Buffer] = []
-        self._exchanges: deque[Exchange] = deque()
+        self.exchanges: deque[Exchange] = deque()
+        """Requests that were given and not answered, or whose answers wait for others: to be read only."""
         self._unanswered_bytes = 0
-        self._malformed: MalformedBytes | None = None
+        self.malformed: MalformedBytes | None = None
+        """What `next_exchange` raises when all frames before it are handed out."""
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def space(self) -> memoryview:
         """Where the next bytes of the client are to be put."""
-        return self._frames.space()
+        return self.frames.space()
 
     def received(self, count: int) -> None:
         """`count` bytes were put there. Bytes that no frame can begin with show in `next_exchange`, in their turn."""
-        if self._malformed is None:
+        if self.malformed is None:
             try:
-                self._frames.received(count)
+                self.frames.received(count)
             except MalformedBytes as error:
-                self._malformed = error
+                self.malformed = error
 
     def receive_data(self, data: Buffer) -> None:
         """Take bytes of the client, as `received`."""
         view = memoryview(data)
-        while view and self._malformed is None:
+        while view and self.malformed is None:
             space = self.space()
             count = min(len(space), len(view))
             space[:count] = view[:count]
@@ -79,57 +101,56 @@ class Conversation:
 
         Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered: now and ever after.
         """
-        frame = self._frames.next_frame()
+        frame = self.frames.next_frame()
         if frame is None:
-            if self._malformed is not None:
-                raise self._malformed
+            if self.malformed is not None:
+                raise self.malformed
             return None
         try:
-            request = read_request(frame, self._offered)
+            request = read_request(frame, self._offered, FEW_ELEMENTS)
         except MalformedBytes as error:
-            self._malformed = error
-            while self._frames.next_frame() is not None:
+            self.malformed = error
+            while self.frames.next_frame() is not None:
                 pass
             raise
         exchange = Exchange(request)
-        self._exchanges.append(exchange)
+        self.exchanges.append(exchange)
         self._unanswered_bytes += request.size_bytes
         return exchange
 
     @property
     def has_next(self) -> bool:
         """Whether `next_exchange` gives a request, or raises."""
-        return bool(self._frames.whole) or self._malformed is not None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether there is no request: none to be given, to be answered, or so large that its rest is waited for."""
-        return not (self._exchanges or self._frames.waiting_bytes or self._malformed)
+        return bool(self.frames.whole) or self.malformed is not None
 
     @property
     def is_in_large_request(self) -> bool:
         """Whether memory is held for the rest of a request that is not there yet."""
-        return self._frames.is_in_large_frame
+        return self.frames.is_in_large_frame
 
     @property
     def large_request_bytes(self) -> int:
         """The size of the request whose rest is not there yet, if memory is held for it."""
-        return self._frames.large_frame_bytes
+        return self.frames.large_frame_bytes
 
     @property
     def queued_bytes(self) -> int:
         """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
-        return self._frames.waiting_bytes + self._unanswered_bytes
+        return self.frames.waiting_bytes + self._unanswered_bytes
 
     def waiting(self) -> list[Callable[[], None]]:
         """Those who keep a request waiting, and are to be told when the client is done."""
-        return [told for exchange in self._exchanges if not exchange.is_answered for told in exchange.on_client_done]
+        return [told for exchange in self.exchanges if not exchange.is_answered for told in exchange.on_client_done]
 
     def forget(self) -> None:
         """Hold no request any more: the connection is closed, and handlers may hold on to this."""
-        while self._frames.next_frame() is not None:
+        while self.frames.next_frame() is not None:
             pass
-        self._exchanges.clear()
+        for exchange in self.exchanges:
+            if exchange.on_written is not None:
+                exchange.on_written()
+        self.exchanges.clear()
+        self.unwritten = None
         self._unanswered_bytes = 0
         self.take_outgoing()
 
@@ -138,7 +159,7 @@ class Conversation:
     @property
     def unanswered(self) -> int:
         """How many requests were given and not answered, or wait for the answers to earlier ones."""
-        return len(self._exchanges)
+        return len(self.exchanges)
 
     def answer(self, exchange: Exchange, response: Message | None) -> None:
         """Answer a request; None sends nothing, for a Produce with acks=0.
@@ -150,13 +171,45 @@ class Conversation:
             raise AnsweredTwice(f"{exchange.request.api.name}: a request was answered twice; answer it once")
         exchange.response = response
         exchange.is_answered = True
-        while self._exchanges and self._exchanges[0].is_answered:
-            exchange = self._exchanges.popleft()
+        if self.unwritten is None and not self._is_writing:
+            self._write_answered()
+
+    def _write_answered(self) -> None:
+        """Write the answers whose turn has come, up to a large one that is not written yet."""
+        while self.exchanges and self.exchanges[0].is_answered:
+            exchange = self.exchanges[0]
+            frame = exchange.frame
+            if exchange.response is not None and not frame:
+                try:
+                    frame = response_frame(exchange.request, exchange.response, FEW_ELEMENTS)
+                except ManyElements:
+                    self.unwritten = exchange
+                    return
+                except BaseException:
+                    self.exchanges.popleft()
+                    raise
+            self.exchanges.popleft()
             self._unanswered_bytes -= exchange.request.size_bytes
-            if exchange.response is not None:
-                for piece in response_frame(exchange.request, exchange.response):
-                    self._outgoing.append(piece)
-                    self.outgoing_bytes += len(piece)
+            for piece in frame:
+                self._outgoing.append(piece)
+                self.outgoing_bytes += len(piece)
+            if exchange.on_written is not None:
+                exchange.on_written()
+
+    def take_unwritten(self) -> Iterator[None]:
+        """Write the large answer whose turn has come, and the answers that follow it. Raises UnwritableValue."""
+        exchange, self.unwritten = self.unwritten, None
+        self._is_writing = True
+        return self._write_large(exchange)
+
+    def _write_large(self, exchange: Exchange | None) -> Iterator[None]:
+        while exchange is not None and exchange.response is not None:
+            frame: list[Buffer] = []
+            yield from response_frame_in_slices(exchange.request, exchange.response, frame)
+            exchange.frame = frame
+            self._write_answered()
+            exchange, self.unwritten = self.unwritten, None
+        self._is_writing = False
 
     def take_outgoing(self) -> list[Buffer]:
         """The bytes of answers whose turn has come, in pieces, each once."""

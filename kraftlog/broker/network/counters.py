@@ -33,6 +33,8 @@ class Counters:
     """With those that were refused at once."""
     connections_closed: Counter[Closed] = field(default_factory=Counter)
     """By reason; the first two are of connections that were refused at once."""
+    slices: int = 0
+    """How often a request was left for a later turn of the loop, so that others go on."""
     requests: int = 0
     """Handed to the handler."""
     answers_unwanted: int = 0

@@ -38,6 +38,10 @@ class Network:
         """By listener, the port that it is bound to."""
         self._connections = connections
 
+    def longest_request(self) -> str | None:
+        """Which request has kept the loop for longest since the last call, such as "Fetch from 127.0.0.1:41832"."""
+        return self._connections.take_longest()
+
     @property
     def counters(self) -> Counters:
         """What was counted so far."""

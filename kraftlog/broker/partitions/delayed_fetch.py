@@ -7,11 +7,16 @@ the loop: the producer has its answer before, and what has arrived in the same t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.reading import Located, Read, Reader, ReadFrom, count_follower, locate, read
+from kraftlog.broker.requests import Slices, Steps
 from raft.shell.runtime import Runtime, Timer
+
+FEW_PARTITIONS: Final = 256
+"""A request for more partitions is gone through in slices."""
 
 OnRead = Callable[[list[Read]], None]
 """Called once, with a result for each partition, in their order."""
@@ -21,9 +26,16 @@ class DelayedFetch:
     """One request. For one thread."""
 
     def __init__(
-        self, wanted: Sequence[ReadFrom], reader: Reader, bytes_max: int, min_bytes: int, on_read: OnRead
+        self,
+        wanted: Sequence[ReadFrom],
+        reader: Reader,
+        bytes_max: int,
+        min_bytes: int,
+        on_read: OnRead,
+        slices: Slices | None = None,
     ) -> None:
-        """`wanted` has each partition once."""
+        """`wanted` has each partition once. If they are many, `slices` is where they are gone through."""
+        self._slices = slices
         self._wanted = wanted
         self._reader = reader
         self._bytes_max = bytes_max
@@ -72,6 +84,59 @@ class DelayedFetch:
         self._runtime = runtime
         self._timer = runtime.call_later(max_wait_ms, self.expire)
 
+    def begin_in_slices(self, runtime: Runtime, max_wait_ms: int) -> Steps:
+        """As `begin`. What is located is not read until it is located again: others have their turn in between."""
+        refused: dict[Partition, Located] = {}
+        ends_wait = max_wait_ms <= 0
+        available: list[Located] = []
+        byte_count = 0
+        for wanted in self._wanted:
+            one = locate(wanted, self._reader, max(0, self._bytes_max - byte_count), min_one_batch=not byte_count)
+            if self._reader.is_follower:
+                one = count_follower(wanted, self._reader, one)
+                if one.error is not None:
+                    refused[wanted.partition] = one
+            byte_count += one.byte_count
+            ends_wait = ends_wait or one.ends_wait
+            available.append(one)
+            yield
+        if ends_wait or byte_count >= min(self._min_bytes, self._bytes_max):
+            self._is_done = True
+            yield from self._read_in_slices(refused)
+            return
+        try:
+            yield from self._wait_in_slices(runtime, max_wait_ms, available)
+        except GeneratorExit:
+            self._end()
+            raise
+
+    def _wait_in_slices(self, runtime: Runtime, max_wait_ms: int, available: Sequence[Located]) -> Steps:
+        self._runtime = runtime
+        for wanted, one in zip(self._wanted, available, strict=True):
+            self._waiting[wanted.partition] = wanted
+            self._available[wanted.partition] = one.byte_count
+            self._available_bytes += one.byte_count
+            wanted.partition.watch(self, to_log_end=self._reader.is_follower)
+            yield
+            if self._is_done:
+                return
+        self._timer = runtime.call_later(max_wait_ms, self.expire)
+
+    def _read_in_slices(self, refused: Mapping[Partition, Located]) -> Steps:
+        reads: list[Read] = []
+        bytes_left = self._bytes_max
+        min_one_batch = True
+        for wanted in self._wanted:
+            one = refused.get(wanted.partition)
+            if one is None:
+                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            if one.byte_count:
+                min_one_batch = False
+                bytes_left = max(0, bytes_left - one.byte_count)
+            reads.append(read(wanted, self._reader, one))
+            yield
+        self._on_read(reads)
+
     def partition_changed(self, partition: Partition) -> None:
         """There may be more to read, or an error to report."""
         self._without.pop(partition, None)
@@ -93,7 +158,12 @@ class DelayedFetch:
         self._answer()
 
     def _answer(self) -> None:
-        if not self._is_done:
+        if self._is_done:
+            return
+        if self._slices is not None:
+            self._end()
+            self._slices.run(self._read_in_slices({}))
+        else:
             self._finish(self._locate())
 
     def _locate(self) -> list[Located]:
@@ -119,5 +189,5 @@ class DelayedFetch:
         self._is_done = True
         if self._timer is not None:
             self._timer.cancel()
-            for wanted in self._wanted:
-                wanted.partition.unwatch(self)
+        for partition in self._waiting:
+            partition.unwatch(self)

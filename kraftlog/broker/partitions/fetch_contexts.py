@@ -11,7 +11,7 @@ A full request closes the session that it names. So does an incremental one that
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from kraftbase.errors import ErrorCode
@@ -19,6 +19,7 @@ from kraftlog.broker.partitions.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
+    Cached,
     FetchPosition,
     FetchSession,
     FetchSessionCache,
@@ -66,6 +67,10 @@ class FetchContext(Protocol):
         """The answer, with a result for each partition that was wanted; the session knows what was told."""
         ...
 
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        """As `tell`."""
+        ...
+
     def tell_nothing(self) -> Told:
         """The answer to a reader that is throttled: the same request is expected later."""
         ...
@@ -109,6 +114,10 @@ class _Sessionless:
     def tell(self, results: Sequence[Result], now_ms: float) -> Told:
         return Told(ErrorCode.NONE, NO_SESSION, results)
 
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        yield
+        return self.tell(results, now_ms)
+
     def tell_nothing(self) -> Told:
         return Told(ErrorCode.NONE, NO_SESSION, ())
 
@@ -126,6 +135,16 @@ class _Full(_Sessionless):
             ((key, self.wanted[key], read) for key, read in results), len(results), now_ms,
             is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids,
         )  # fmt: skip
+        return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        partitions: dict[PartitionKey, Cached] = {}
+        for key, read in results:
+            partitions[key] = Cached(self.wanted[key], read)
+            yield
+        session = self._sessions.create_of(
+            partitions, now_ms, is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids
+        )
         return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
 
 
@@ -148,6 +167,18 @@ class _Incremental:
         news = self.news(results)
         for key, read in news:
             self._session.told(key, read)
+        return Told(ErrorCode.NONE, self._session.session_id, news)
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        """If the session's next request comes meanwhile, its reader is confused, and begins anew."""
+        news: list[Result] = []
+        for key, read in results:
+            if self._session.epoch != self._epoch:
+                return self.tell_nothing()
+            if self._session.is_news(key, read):
+                self._session.told(key, read)
+                news.append((key, read))
+            yield
         return Told(ErrorCode.NONE, self._session.session_id, news)
 
     def tell_nothing(self) -> Told:

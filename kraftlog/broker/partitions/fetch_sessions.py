@@ -59,15 +59,18 @@ class FetchPosition(NamedTuple):
     """Where the log of a follower starts."""
 
 
-class _Cached:
+class Cached:
     """A partition of a session: what is asked of it, and what the reader was told last."""
 
     __slots__ = ("high_watermark", "log_start_offset", "position")
 
-    def __init__(self, position: FetchPosition) -> None:
+    def __init__(self, position: FetchPosition, read: Read | None = None) -> None:
+        """`read` is the result that its reader is told."""
         self.position = position
         self.high_watermark = UNKNOWN_OFFSET
         self.log_start_offset = UNKNOWN_OFFSET
+        if read is not None:
+            self.told(read)
 
     def is_news(self, read: Read) -> bool:
         """Whether the reader must be told of a result."""
@@ -93,7 +96,10 @@ _Worth = tuple[bool, int, int]
 class FetchSession:
     """What one reader fetches, in the order in which partitions get a share of an answer's bytes."""
 
-    def __init__(self, session_id: int, now_ms: float, *, is_privileged: bool, has_topic_ids: bool) -> None:
+    def __init__(
+        self, session_id: int, now_ms: float, partitions: dict[PartitionKey, Cached], *,
+        is_privileged: bool, has_topic_ids: bool,
+    ) -> None:  # fmt: skip
         self.session_id = session_id
         self.epoch = FIRST_EPOCH
         """The epoch that the next request must have."""
@@ -104,7 +110,7 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.worth: _Worth = (is_privileged, 0, session_id)
         """As of its last use."""
-        self._partitions: dict[PartitionKey, _Cached] = {}
+        self._partitions = partitions
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -114,7 +120,7 @@ class FetchSession:
         for key, position in asked.items():
             cached = self._partitions.get(key)
             if cached is None:
-                self._partitions[key] = _Cached(position)
+                self._partitions[key] = Cached(position)
             else:
                 cached.position = position
         for key in forgotten:
@@ -189,13 +195,24 @@ class FetchSessionCache:
         """A session of `size` partitions, with what its reader is told of them; None if there is no room for it."""
         if not self._make_room((is_privileged, size, NO_SESSION), now_ms):
             return None
+        partitions = {key: Cached(position, read) for key, position, read in told}
+        return self._made(partitions, now_ms, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
+
+    def create_of(
+        self, partitions: dict[PartitionKey, Cached], now_ms: float, *, is_privileged: bool, has_topic_ids: bool
+    ) -> FetchSession | None:
+        """As `create`, of partitions that are made already."""
+        if not self._make_room((is_privileged, len(partitions), NO_SESSION), now_ms):
+            return None
+        return self._made(partitions, now_ms, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
+
+    def _made(
+        self, partitions: dict[PartitionKey, Cached], now_ms: float, *, is_privileged: bool, has_topic_ids: bool
+    ) -> FetchSession:
         session_id = self._new_id()
         while session_id == NO_SESSION or session_id in self._sessions:
             session_id = self._new_id()
-        session = FetchSession(session_id, now_ms, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
-        for key, position, read in told:
-            session.change({key: position}, ())
-            session.told(key, read)
+        session = FetchSession(session_id, now_ms, partitions, is_privileged=is_privileged, has_topic_ids=has_topic_ids)
         self._sessions[session_id] = session
         self._place(session)
         return session

@@ -1,7 +1,8 @@
 """The share of the broker's loop that each client may have (DB-94): around the handlers of all requests.
 
-A request's time is what its handler takes. What is left for later, when a disk or another broker has answered, is not
-counted, as Kafka does not count it either. A Produce with acks=0 has no answer to be throttled by, and is free.
+A request's time is what its handler takes, with its work in slices. What is left for later, when a disk or another
+broker has answered, is not counted, as Kafka does not count it either. A Produce with acks=0 has no answer to be
+throttled by, and is free.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Final
 
 from kraftlog.broker.quotas.client_quotas import QuotaClient, QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.requests import ClientRequest, Handler, Reply
+from kraftlog.broker.requests import ClientRequest, Handler, Reply, Slices, Steps
 from kraftlog.kafka.notation import Message
 from raft.shell.runtime import Runtime
 
@@ -37,31 +38,49 @@ class RequestQuota:
         if not self._usage.quotas.is_set(QuotaKind.REQUEST):
             self._handler(request, reply)
             return
-        timed = _TimedReply(quota_client(request), reply, self._usage, self._runtime)
+        timed = _TimedReply(quota_client(request), reply, request.slices, self._usage, self._runtime)
+        request.slices = timed
         self._handler(request, timed)
         timed.stop()
 
 
 class _TimedReply:
-    """Knows how long the handler has taken."""
+    """Knows how long the handler has taken: the reply of a request, and its slices."""
 
-    def __init__(self, client: QuotaClient, reply: Reply, usage: QuotaUsage, runtime: Runtime) -> None:
+    def __init__(self, client: QuotaClient, reply: Reply, slices: Slices, usage: QuotaUsage, runtime: Runtime) -> None:
         self._client = client
         self._reply = reply
         self._usage = usage
         self._runtime = runtime
-        self._began_ms = runtime.now_ms()
-        self._taken_ms: float | None = None
+        self._slices = slices
+        self._began_ms: float | None = runtime.now_ms()
+        self._taken_ms = 0.0
 
     def stop(self) -> None:
-        """The handler has returned."""
-        if self._taken_ms is None:
-            self._taken_ms = self._runtime.now_ms() - self._began_ms
+        """The handler has returned, or a slice is done."""
+        if self._began_ms is not None:
+            self._taken_ms += self._runtime.now_ms() - self._began_ms
+            self._began_ms = None
+
+    def run(self, steps: Steps) -> None:
+        """Have them gone through; their time counts."""
+        self._slices.run(self._timed(steps))
+
+    def _timed(self, steps: Steps) -> Steps:
+        while True:
+            self._began_ms = self._runtime.now_ms()
+            try:
+                next(steps)
+            except StopIteration:
+                return
+            finally:
+                self.stop()
+            yield
 
     def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
         """Answer; the longer of both waits counts."""
         self.stop()
-        if response is None or self._taken_ms is None:
+        if response is None:
             self._reply(response, throttle_ms)
             return
         percent = self._taken_ms / MS_PER_PERCENT

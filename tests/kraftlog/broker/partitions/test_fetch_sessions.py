@@ -206,7 +206,7 @@ def test_a_reader_that_is_throttled_is_told_nothing_and_its_session_does_not_kno
 
 
 def test_the_epoch_begins_again_at_its_end() -> None:
-    session = FetchSession(1, 0, is_privileged=False, has_topic_ids=False)
+    session = FetchSession(1, 0, {}, is_privileged=False, has_topic_ids=False)
     session.epoch = EPOCH_MAX
     session.advance()
     assert session.epoch == 1

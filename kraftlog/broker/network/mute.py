@@ -1,0 +1,51 @@
+"""For how long a connection is not read, because its client is throttled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+
+class Timer(Protocol):
+    """What a loop's `call_at` returns."""
+
+    def cancel(self) -> None:
+        """Do not call back."""
+        ...
+
+
+class Mute:
+    """Of one connection. One timer is enough, however often the time is extended."""
+
+    def __init__(
+        self,
+        call_at: Callable[[float, Callable[[], None]], Timer],
+        now: Callable[[], float],
+        on_end: Callable[[], None],
+    ) -> None:
+        """`call_at` and `now` are those of the event loop, in seconds; `on_end` is called when the time is over."""
+        self.is_on = False
+        self._call_at = call_at
+        self._now = now
+        self._on_end = on_end
+        self._until = 0.0
+        self._timer: Timer | None = None
+
+    def extend(self, throttle_ms: int) -> None:
+        """Mute it for so long from now on, or longer if it is muted for longer already."""
+        self._until = max(self._until, self._now() + throttle_ms / 1000)
+        if not self.is_on:
+            self.is_on = True
+            self._timer = self._call_at(self._until, self._look)
+
+    def cancel(self) -> None:
+        """The connection is closed."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _look(self) -> None:
+        if self._now() < self._until:
+            self._timer = self._call_at(self._until, self._look)
+            return
+        self.is_on = False
+        self._on_end()

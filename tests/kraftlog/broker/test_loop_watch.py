@@ -1,0 +1,169 @@
+"""A broker whose loop stands still sends no heartbeat, and says so afterwards; it also says that it was fenced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import threading
+import time
+from typing import Any, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.lifecycle import BrokerLifecycle
+from kraftlog.broker.loop_watch import LOOK_SECONDS, SILENT_SECONDS, LoopWatch, watch_loop
+from kraftlog.broker.metadata.own_registration import OwnRegistration
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
+from raft.core.types import Offset
+from statemachine.replay.deltas import MetadataDelta
+from tests.kraftlog.broker.broker_world import registration
+from tests.kraftlog.broker.network.clients import RawClient, ask, named, network, produce
+from tests.statemachine.waiting import until
+
+
+def events(lines: list[Any]) -> list[str]:
+    return [line["event"] for line in lines]
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("request_name", ["ListOffsets from 127.0.0.1:41832", None])
+def test_a_loop_that_did_not_turn_is_reported_with_the_request_that_ran(request_name: str | None) -> None:
+    now = 10.0
+    watch = LoopWatch(lambda: now, lambda: request_name)
+    with capture_logs() as lines:
+        now += LOOK_SECONDS + SILENT_SECONDS - 0.01
+        watch.look()
+        now += LOOK_SECONDS + 8.7
+        watch.look()
+        now += LOOK_SECONDS
+        watch.look()
+    assert events(lines) == [f"the event loop did not turn for 8.7 s: {request_name or 'no request was handled'}"]
+
+
+@pytest.mark.parametrize("is_in_slices", [False, True])
+async def test_the_report_names_the_api_and_the_client(is_in_slices: bool) -> None:
+    def work(reply: Reply) -> Steps:
+        yield
+        time.sleep(SILENT_SECONDS + 2 * LOOK_SECONDS)
+        reply(named("slow"))
+
+    def handler(request: ClientRequest, reply: Reply) -> None:
+        if request.api.name != "Metadata":
+            reply(None)
+        elif is_in_slices:
+            request.slices.run(work(reply))
+        else:
+            for _ in work(reply):
+                pass
+
+    with capture_logs() as lines:
+        async with (
+            network(handler) as served,
+            await RawClient.connect(served) as client,
+            await RawClient.connect(served) as other,
+        ):
+            looking = asyncio.create_task(watch_loop(served.longest_request))
+            await asyncio.sleep(0)
+            client.send(ask("slow"))
+            other.send(produce(10), produce(10))
+            await client.receive()
+            await until(lambda: bool(lines))
+            looking.cancel()
+            port = client.writer.get_extra_info("sockname")[1]
+    (line,) = events(lines)
+    assert re.fullmatch(rf"the event loop did not turn for 1\.\d s: Metadata from 127\.0\.0\.1:{port}", line), line
+
+
+class _Controller:
+    """Takes heartbeats, and notes when, and in which thread."""
+
+    def __init__(self) -> None:
+        self.heartbeats: list[tuple[float, int]] = []
+
+    async def cluster_id(self) -> str:
+        return "a cluster"
+
+    async def registration(self, *_: object, **__: object) -> Any:
+        return _Answer()
+
+    async def broker_heartbeat(self, *_: object, **__: object) -> Any:
+        self.heartbeats.append((time.monotonic(), threading.get_ident()))
+        return _Answer()
+
+
+class _Answer:
+    broker_epoch = 1
+    older_log_dirs = ()
+    is_fenced = False
+    should_shut_down = False
+
+
+async def test_no_heartbeat_leaves_while_the_loop_stands_still() -> None:
+    """It leads nothing any more when its session is over: so it must be, as it serves nobody."""
+    controller = _Controller()
+
+    async def applied() -> int:
+        return 1
+
+    life = BrokerLifecycle(
+        cast(AdminClient, controller), broker_id=1, listeners=[], heartbeat_interval_ms=10, metadata_offset=applied
+    )
+    life.start()
+    await until(lambda: len(controller.heartbeats) > 2)
+    began = time.monotonic()
+    time.sleep(0.5)
+    ended = time.monotonic()
+    count = len(controller.heartbeats)
+    await until(lambda: len(controller.heartbeats) > count)
+    assert not [at for at, _ in controller.heartbeats if began < at < ended]
+    assert {thread for _, thread in controller.heartbeats} == {threading.get_ident()}
+    with contextlib.suppress(asyncio.CancelledError):
+        await life.stop()
+
+
+# --- its registration -------------------------------------------------------------------------------------------------
+
+
+class _Change:
+    def __init__(self, after: RegisterBrokerRecord) -> None:
+        self.before = None
+        self.after = after
+
+
+class _Delta:
+    def __init__(self, *registrations: RegisterBrokerRecord) -> None:
+        self.end_offset = Offset(1)
+        self.brokers = [_Change(one) for one in registrations]
+
+
+def record(broker_id: int, *, fenced: bool, leaving: bool = False) -> RegisterBrokerRecord:
+    made = registration(broker_id, fenced=fenced).register_broker
+    made.in_controlled_shutdown = leaving
+    return made
+
+
+def test_a_broker_says_that_it_was_fenced_and_that_it_is_unfenced() -> None:
+    own, said = OwnRegistration(1), list[str]()
+    own.tell = said.append
+
+    def see(*records: RegisterBrokerRecord) -> list[str]:
+        said.clear()
+        own.on_delta(cast(MetadataDelta, _Delta(*records)))
+        return list(said)
+
+    with capture_logs() as lines:
+        assert see(record(1, fenced=True), record(2, fenced=False)) == []  # as each begins
+        assert see(record(1, fenced=False)) == []
+        assert see(record(2, fenced=True)) == []
+        (fenced,) = see(record(1, fenced=True))
+        assert fenced.startswith("Broker 1 was fenced: the controller had no heartbeat of it for a session.")
+        assert see(record(1, fenced=True)) == []
+        assert see(record(1, fenced=False)) == ["Broker 1 is unfenced again."]
+        assert see(record(1, fenced=False, leaving=True), record(1, fenced=True, leaving=True)) == []
+    assert len(lines) == 2
