@@ -60,7 +60,7 @@ def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[bytes]
     """
     left = bytes_max
     try:
-        for piece in _INFLATE[codec](bytes(data)):
+        for piece in _INFLATE[codec](bytes(data)) if codec else split(data):
             left -= len(piece)
             if left < 0:
                 raise InflatedTooLarge(_name(codec), f"they inflate to more than {bytes_max} bytes")
@@ -187,7 +187,6 @@ def _snappy_block(data: bytes) -> bytes:
 
 
 _INFLATE: Final = {
-    Compression.NONE: split,
     Compression.GZIP: _inflate_gzip,
     Compression.SNAPPY: _inflate_snappy,
     Compression.LZ4: _inflate_lz4,

@@ -139,13 +139,16 @@ def test_a_bit_that_has_changed_raises_nothing_else(name: str) -> None:
         (Compression.SNAPPY, xerial(b"one") + xerial(b"two")),
         (Compression.ZSTD, zstd.compress(b"one") + zstd.compress(b"two")),
     ],
+    ids=["gzip", "snappy", "zstd"],
 )
 def test_what_was_joined_is_inflated_as_kafka_does(codec: Compression, data: bytes) -> None:
     assert b"".join(inflate(codec, data, ENOUGH)) == b"onetwo"
 
 
 @pytest.mark.parametrize(
-    ("codec", "data"), [(Compression.GZIP, gzip.compress(b"one")), (Compression.LZ4, lz4_frame(b"one"))]
+    ("codec", "data"),
+    [(Compression.GZIP, gzip.compress(b"one")), (Compression.LZ4, lz4_frame(b"one"))],
+    ids=["gzip", "lz4"],
 )
 def test_bytes_behind_the_end_are_ignored_as_by_kafka(codec: Compression, data: bytes) -> None:
     assert b"".join(inflate(codec, data + b"rest", ENOUGH)) == b"one"
