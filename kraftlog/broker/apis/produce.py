@@ -22,12 +22,14 @@ from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords, RecordsRefused
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply, Steps
 from kraftlog.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -37,6 +39,7 @@ from kraftlog.kafka.messages.produce import (
     TopicProduceResponse,
 )
 from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.record_scan import ScanBudget
 from raft.shell.runtime import Runtime, Timer
 from statemachine.words.names import INTERNAL_TOPICS
 
@@ -65,6 +68,7 @@ WITHOUT_LOG_START: Final = frozenset(
 """After every other error, such as OUT_OF_ORDER_SEQUENCE_NUMBER, the answer says where the log starts, as Kafka's."""
 NO_LEADER: Final = LeaderIdAndEpoch()
 """In most answers: nobody may change it."""
+_DONE: Final = object()
 
 
 @dataclass(slots=True, eq=False)
@@ -99,23 +103,41 @@ class ProduceApi:
         self._usage = usage
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0."""
+        """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0.
+
+        Records are read in portions: with many of them, or some that inflate to much, it goes on in slices.
+        """
         body = cast(ProduceRequest, request.body)
         if request.is_large:
             request.slices.run(self._in_slices(request, body, reply))
             return
+        work = self._work(request, body, reply)
+        if next(work, _DONE) is not _DONE:
+            request.slices.run(work)
+
+    def _work(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
         topics: list[_Topic] = []
         is_settled = True
-        for topic_data in body.topic_data:
-            reference = TopicReference(topic_data.name, topic_data.topic_id)
-            parts = []
-            for data in topic_data.partition_data:
-                part = self._part(request, body, reference, data)
-                is_settled = is_settled and part.is_settled
-                parts.append(part)
-            topics.append(_Topic(reference, parts))
+        budget = ScanBudget()
+        try:
+            for topic_data in body.topic_data:
+                topic = _Topic(TopicReference(topic_data.name, topic_data.topic_id), [])
+                topics.append(topic)
+                for data in topic_data.partition_data:
+                    part = _Part(data.index)
+                    unread = self._fill(part, request, body, topic.reference, data, budget)
+                    while unread is not None:
+                        yield
+                        budget = ScanBudget()
+                        unread = self._fill(part, request, body, topic.reference, data, budget, unread)
+                    is_settled = is_settled and part.is_settled
+                    topic.parts.append(part)
+        except GeneratorExit:  # the client is gone, and readers wait for what was appended
+            self._flush_unanswered(topics)
+            raise
         if body.acks == ACKS_NONE:
-            self._leave_unanswered(request, [part for topic in topics for part in topic.parts], reply)
+            self._flush_unanswered(topics)
+            self._end_unanswered(request, topics, reply)
         elif is_settled:
             self.answer(request, topics, reply)
         else:
@@ -130,7 +152,11 @@ class ProduceApi:
                 topic = _Topic(TopicReference(topic_data.name, topic_data.topic_id), [])
                 topics.append(topic)
                 for data in topic_data.partition_data:
-                    part = self._part(request, body, topic.reference, data)
+                    part = _Part(data.index)
+                    unread = self._fill(part, request, body, topic.reference, data, ScanBudget())
+                    while unread is not None:
+                        yield
+                        unread = self._fill(part, request, body, topic.reference, data, ScanBudget(), unread)
                     topic.parts.append(part)
                     if part.error is None:
                         if body.acks == ACKS_NONE:
@@ -142,29 +168,31 @@ class ProduceApi:
             pending.forget()
             raise
         if body.acks == ACKS_NONE:
-            self._end_unanswered(request, [part for topic in topics for part in topic.parts], reply)
+            self._end_unanswered(request, topics, reply)
         else:
             pending.begin(self._runtime)
 
-    def _leave_unanswered(self, request: ClientRequest, parts: list[_Part], reply: Reply) -> None:
-        """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
-        for part in parts:
-            if part.error is None:
-                self.flush(part, partial(_show_readers, part))
-        self._end_unanswered(request, parts, reply)
+    def _flush_unanswered(self, topics: list[_Topic]) -> None:
+        for topic in topics:
+            for part in topic.parts:
+                if part.error is None:
+                    self.flush(part, partial(_show_readers, part))
 
-    def _end_unanswered(self, request: ClientRequest, parts: list[_Part], reply: Reply) -> None:
-        error = next((part.error for part in parts if part.error is not None), None)
+    def _end_unanswered(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
+        """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
+        errors = (part.error for topic in topics for part in topic.parts if part.error is not None)
+        error = next(errors, None)
         if error is not None:
             raise ConnectionRefused(str(error))
         reply(None, self.throttle_ms(request))
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    def _part(
-        self, request: ClientRequest, body: ProduceRequest, topic: TopicReference, data: PartitionProduceData
-    ) -> _Part:
-        part = _Part(data.index)
+    def _fill(
+        self, part: _Part, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
+        data: PartitionProduceData, budget: ScanBudget, unread: ProducedRecords | None = None,
+    ) -> ProducedRecords | None:  # fmt: skip
+        """Append the part's batch, or have its error; returns the records that are still to be read before that."""
         acks, records = body.acks, data.records
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -177,13 +205,19 @@ class ProduceApi:
             if records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
             check_attributes(records, request.version, body.transactional_id)
-            self._append(part, partition, acks, records)
+            if unread is None or unread.read(budget):
+                self._append(part, partition, acks, records, budget, unread)
         except ApiError as error:
             part.error = error.with_traceback(None)  # with it each error would hold what the functions have held
             part.is_done = part.is_settled = True
-        return part
+        except NotReadYet as rest:
+            return rest.records
+        return unread if part.appended is None and part.error is None else None
 
-    def _append(self, part: _Part, partition: Partition, acks: int, records: Buffer) -> None:
+    def _append(
+        self, part: _Part, partition: Partition, acks: int, records: Buffer, budget: ScanBudget,
+        read: ProducedRecords | None,
+    ) -> None:  # fmt: skip
         log = partition.log
         if log is None or not partition.is_leader:
             log = partition.leader_log()  # raises, and says why
@@ -193,7 +227,9 @@ class ProduceApi:
                 f"{len(partition.isr)} replicas of {partition} are in sync, fewer than the"
                 f" {partition.effective_min_isr} of min.insync.replicas",
             )
-        appended = log.append_as_leader(records, partition.leader_epoch, self._runtime.wall_clock_ms())
+        appended = log.append_as_leader(
+            records, partition.leader_epoch, self._runtime.wall_clock_ms(), budget=budget, records=read
+        )
         part.appended = appended
         part.leadership = partition.leadership
         partition.appended()
@@ -267,8 +303,13 @@ class ProduceApi:
         current_leader = NO_LEADER
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
             current_leader = self._current_leader(request, topic, part.index, leaders)
+        refused = error.record_errors if isinstance(error, RecordsRefused) else ()
         return PartitionProduceResponse(
             index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=str(error),
+            record_errors=tuple(
+                BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
+                for one in refused
+            ),
             log_start_offset=_start_of(part.partition, code), current_leader=current_leader,
         )  # fmt: skip
 

@@ -1,9 +1,7 @@
-"""What a client may append: one batch in each request, whose header is checked, and its records only where that is due.
+"""What a client may append: one batch in each request, whose header is checked here, and its records as they are read.
 
-Kafka opens every record of a produce request. Here a batch's count of records, offsets and timestamps are those of its
-header: a client that lies there, under its own checksum, lies to its readers only (DB-84). What costs work for each
-record is the check that records of a compacted topic have keys, so it is done for those topics alone. A batch keeps the
-codec of its producer (DB-85).
+Every record is read before its batch is appended, as in Kafka (DB-84): `kraftlog.broker.log.produced_records`. A batch
+keeps the codec of its producer (DB-85).
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from kraftlog.broker.log.producer_states import Origin, ProducerBatch
 from kraftlog.broker.log.segment import BatchPlace
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
-from kraftlog.kafka.primitives import read_signed_varlong
 from kraftlog.kafka.record_batch import LENGTH_END, MAGIC, Compression
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
@@ -53,7 +50,7 @@ class Appended(NamedTuple):
 
 
 def check_produced(
-    data: Buffer, config: PartitionLogConfig, origin: Origin, now_ms: int,
+    data: Buffer, config: PartitionLogConfig, origin: Origin,
     duplicate_of: Callable[[BatchHeader], ProducerBatch | None],
 ) -> tuple[BatchHeader, ProducerBatch | None]:  # fmt: skip
     """The header of the one batch in the records of a request (DB-84), and the batch in the log that it duplicates.
@@ -63,8 +60,8 @@ def check_produced(
     or tell its user that they are not in the log (DB-71).
 
     INVALID_RECORD for no whole batch, several, another format than magic 2, a header that contradicts itself or is not
-    for a client to write, and records without keys for a compacted topic. CORRUPT_MESSAGE for a length or magic that
-    never was, and for another checksum. MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP.
+    for a client to write. CORRUPT_MESSAGE for a length or magic that never was, and for another checksum.
+    MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_TIMESTAMP. The records are not read yet.
     """
     size = len(data)
     if size > _MAGIC_AT and data[_MAGIC_AT] in (0, 1):
@@ -86,10 +83,11 @@ def check_produced(
     if not has_right_crc(header, data):
         raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"the batch's CRC {header.crc:#010x} is not that of its bytes")
     _check_header(header, size, origin)
-    if known is None:
-        _check_timestamps(header, config, now_ms)
-        if config.is_compacted and not header.is_compressed:
-            _check_keys(data, header)
+    if header.has_append_time and known is None:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            "the batch says that its timestamp is LogAppendTime, which a broker says, not a producer",
+        )
     return header, known
 
 
@@ -142,57 +140,6 @@ def _check_header(header: BatchHeader, size: int, origin: Origin) -> None:
         reason = "it is of a transaction and has no producer id"
     if reason:
         raise ApiError(ErrorCode.INVALID_RECORD, f"the batch is not valid: {reason}")
-
-
-def _check_timestamps(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> None:
-    """The first record's timestamp stands for the oldest one."""
-    if header.has_append_time:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            "the batch says that its timestamp is LogAppendTime, which a broker says, not a producer",
-        )
-    if config.has_log_append_time or header.is_control:
-        return
-    ahead_ms = header.max_timestamp_ms - now_ms
-    if header.max_timestamp_ms >= 0 and ahead_ms > config.timestamp_after_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"a timestamp is {ahead_ms} ms ahead of this broker's clock, more than message.timestamp.after.max.ms"
-            f" {config.timestamp_after_max_ms}",
-        )
-    behind_ms = now_ms - header.base_timestamp_ms
-    if header.base_timestamp_ms >= 0 and behind_ms > config.timestamp_before_max_ms:
-        raise ApiError(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"a timestamp is {behind_ms} ms behind this broker's clock, more than message.timestamp.before.max.ms"
-            f" {config.timestamp_before_max_ms}",
-        )
-
-
-def _check_keys(data: Buffer, header: BatchHeader) -> None:
-    """Raise ApiError(INVALID_RECORD) if a record has no key. The batch is not compressed.
-
-    Those of compressed batches are not looked at (DB-84).
-    """
-    at, end = BATCH_BYTES_MIN, header.size_bytes
-    for index in range(header.record_count):
-        try:
-            length, at = read_signed_varlong(data, at)
-            next_at = at + length
-            _, at = read_signed_varlong(data, at + 1)  # behind the attributes is the timestamp's delta
-            _, at = read_signed_varlong(data, at)
-            key_bytes, at = read_signed_varlong(data, at)
-        except (IndexError, ValueError) as error:
-            raise _bad_record(index, f"does not read back: {error}") from None
-        if not at + max(0, key_bytes) <= next_at <= end:
-            raise _bad_record(index, f"is not within its length of {length}")
-        if key_bytes < 0:
-            raise _bad_record(index, "has no key, and the topic's cleanup.policy has compact, which goes by keys")
-        at = next_at
-
-
-def _bad_record(index: int, reason: str) -> ApiError:
-    return ApiError(ErrorCode.INVALID_RECORD, f"record {index} of the batch {reason}")
 
 
 def check_replicated(data: Buffer, end_offset: int, epochs: range) -> list[BatchPlace]:

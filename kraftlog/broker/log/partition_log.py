@@ -24,6 +24,7 @@ from kraftlog.broker.log.formats.batch_header import (
     NO_TIMESTAMP,
     BatchHeader,
     set_append_time,
+    set_max_timestamp,
     set_place,
     unpack_header,
     writable,
@@ -35,12 +36,14 @@ from kraftlog.broker.log.loading import LoadedLog
 from kraftlog.broker.log.log_host import LogHost
 from kraftlog.broker.log.log_reader import LogReader
 from kraftlog.broker.log.old_log import OldLog
+from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
 from kraftlog.broker.log.segment_list import SegmentList
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.record_scan import ScanBudget
 from statemachine.query.partition_descriptions import TopicPartition
 
 HIGH_WATERMARK: Final = -1
@@ -167,20 +170,28 @@ class PartitionLog:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, data: Buffer, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT
-    ) -> Appended:
+        self, data: Buffer, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT,
+        budget: ScanBudget | None = None, records: ProducedRecords | None = None,
+    ) -> Appended:  # fmt: skip
         """Append the one batch of a request; durable after a flush. `data` is changed if that is possible.
 
-        Raises ApiError as `check_produced` and `ProducerStates.check` do, KAFKA_STORAGE_ERROR if there is no room or
-        the disk has failed; then the log is as it was.
+        `budget` is what may be read of records now, by default all. Raises NotReadYet if it does not suffice: append
+        again with `records`, when all of these were read.
+
+        Raises ApiError as `check_produced`, `ProducedRecords` and `ProducerStates.check` do, KAFKA_STORAGE_ERROR if
+        there is no room or the disk has failed; then the log is as it was.
         """
         self._health.check()
-        header, known = check_produced(data, self.config, origin, now_ms, self.producers.states.duplicate_of)
+        header, known = check_produced(data, self.config, origin, self.producers.states.duplicate_of)
         if known is not None:
             return Appended(
                 known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
                 self.log_start_offset, is_duplicate=True,
             )  # fmt: skip
+        if records is None:
+            records = ProducedRecords(data, header, self.config, now_ms)
+        if not records.read(budget):
+            raise NotReadYet(records)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             marker = self._marker_of(data, header)
@@ -189,6 +200,8 @@ class PartitionLog:
         set_place(stored, 0, base_offset, leader_epoch)
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
+        elif header.max_timestamp_ms != records.max_timestamp_ms:
+            set_max_timestamp(stored, 0, header, records.max_timestamp_ms)
         header = unpack_header(stored)
         self._write(stored, (header,), (marker,), now_ms)
         return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)

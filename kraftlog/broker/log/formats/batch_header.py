@@ -169,3 +169,9 @@ def set_append_time(data: bytearray | memoryview, at: int, header: BatchHeader, 
     _ATTRIBUTES.pack_into(data, at + _CRC_START, header.attributes | _LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(data, at + _MAX_TIMESTAMP_AT, now_ms)
     _CRC.pack_into(data, at + _CRC_AT, crc_of(data, at + _CRC_START, at + header.size_bytes))
+
+
+def set_max_timestamp(data: bytearray | memoryview, at: int, header: BatchHeader, timestamp_ms: int) -> None:
+    """Write the largest timestamp of the batch's records, and the CRC that it has then."""
+    _MAX_TIMESTAMP.pack_into(data, at + _MAX_TIMESTAMP_AT, timestamp_ms)
+    _CRC.pack_into(data, at + _CRC_AT, crc_of(data, at + _CRC_START, at + header.size_bytes))

@@ -22,6 +22,7 @@ from tests.kraftlog.broker.log.builders import (
     produced,
     with_field,
 )
+from tests.kraftlog.broker.malformed_batches import compressed, rec
 from tests.statemachine.builders import config, remove_topic
 
 ATTRIBUTES_AT, COUNT_AT = 21, 57
@@ -85,7 +86,7 @@ def test_records_of_a_transaction_are_refused_as_nobody_would_end_it(world: Brok
 
 
 def test_zstd_is_refused_in_versions_whose_readers_do_not_know_it(world: BrokerWorld) -> None:
-    data = with_field(batch(1), ATTRIBUTES_AT, ">h", Compression.ZSTD)
+    data = compressed([rec(0)], Compression.ZSTD, base_ms=NOW_MS)
     assert refused(world, data, version=6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     world.send((0, data), version=7, acks=1)
     world.runtime.run()

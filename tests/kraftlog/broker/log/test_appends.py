@@ -11,7 +11,7 @@ from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.producer_states import Origin
-from kraftlog.kafka.record_batch import Compression, encode_batch
+from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from tests.kraftlog.broker.log.builders import (
     LOG_APPEND_TIME,
@@ -118,11 +118,6 @@ def test_records_with_keys_are_taken_for_a_compacted_topic() -> None:
     log = open_log(MemoryFileSystem(), COMPACTED)
     assert append(log, _keyed(b"", b"a", b"k" * 300)) == 0
     assert log.log_end_offset == 3
-
-
-def test_db84_the_records_of_a_compressed_batch_are_not_opened_for_a_compacted_topic() -> None:
-    log = open_log(MemoryFileSystem(), COMPACTED)
-    assert append(log, with_field(_keyed(None), 21, ">h", Compression.ZSTD)) == 0
 
 
 @given(st.binary(min_size=7, max_size=60))

@@ -1,0 +1,144 @@
+"""The records of a batch that a client produces, as a stock broker validates them: inflated once, in portions.
+
+What is checked of each record, by `LogValidator` of Kafka: it can be read; it has a key, if the topic is compacted; its
+timestamp is near enough to the broker's clock. The offsets must be those that the header promises. The largest
+timestamp is found on the way, since the one in the header is the client's claim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, NO_TIMESTAMP, BatchHeader
+from kraftlog.kafka.codecs import inflate
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.record_batch import Compression
+from kraftlog.kafka.record_scan import RecordHeads, ScanBudget, scan_records
+
+EXPANSION_MAX: Final = 1_000
+"""Records that inflate to more than this many times max.message.bytes are refused."""
+RECORD_ERRORS_MAX: Final = 1_000
+"""So many records are named in an answer; Kafka names all."""
+
+_TIMESTAMP_END: Final = 2**63
+
+
+class RecordError(NamedTuple):
+    """What is wrong with a record (KIP-467)."""
+
+    batch_index: int
+    """Among the records of the batch."""
+    message: str
+
+
+class RecordsRefused(ApiError):
+    """INVALID_RECORD or INVALID_TIMESTAMP, for the records that are named."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: tuple[RecordError, ...]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class NotReadYet(Exception):
+    """The records of a batch are more than are read in one turn. `records` goes on with them."""
+
+    def __init__(self, records: ProducedRecords) -> None:
+        super().__init__("the records are not all read yet")
+        self.records = records
+
+
+class ProducedRecords:
+    """Reads and checks the records of one batch, whose header and CRC were checked."""
+
+    def __init__(self, data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> None:
+        """`data` begins with the batch, and must not change until all is read."""
+        self.max_timestamp_ms = NO_TIMESTAMP
+        """The largest timestamp of the records that were read; -1 if none has any."""
+        self._base_timestamp_ms = header.base_timestamp_ms
+        self._is_compacted = config.is_compacted
+        self._now_ms = now_ms
+        self._oldest_ms, self._newest_ms = -_TIMESTAMP_END, _TIMESTAMP_END - 1
+        if not config.has_log_append_time and not header.is_control:
+            self._oldest_ms = max(self._oldest_ms, now_ms - config.timestamp_before_max_ms)
+            self._newest_ms = min(self._newest_ms, now_ms + config.timestamp_after_max_ms)
+        view = memoryview(data)[BATCH_BYTES_MIN : header.size_bytes]
+        pieces = inflate(Compression(header.compression), view, EXPANSION_MAX * config.max_message_bytes)
+        self._portions: Iterator[RecordHeads] = scan_records(pieces, header.record_count)
+        self._errors: list[RecordError] = []
+        self._error_count = 0
+        self._has_timestamp_error = False
+        self._is_read = False
+
+    def read(self, budget: ScanBudget | None = None) -> bool:
+        """Go on reading; returns whether all is read, which it is without a budget.
+
+        Raises ApiError(INVALID_RECORD) for what cannot be read, and RecordsRefused when all records were read.
+        """
+        if self._is_read:
+            return True
+        try:
+            for heads in self._portions:
+                self._check(heads)
+                if budget is not None:
+                    budget.spend(len(heads.offset_deltas))
+                    if budget.is_spent:
+                        return False
+        except MalformedBytes as error:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"the batch's records cannot be read: {error}") from None
+        if self._error_count:
+            self._refuse()
+        self._is_read = True
+        return True
+
+    def _check(self, heads: RecordHeads) -> None:
+        first, count = heads.first_index, len(heads.offset_deltas)
+        if not count:
+            return
+        if heads.offset_deltas != list(range(first, first + count)):
+            index = next(index for index, delta in enumerate(heads.offset_deltas) if delta != first + index)
+            raise MalformedBytes(
+                f"records[{first + index}]", f"its offset delta is {heads.offset_deltas[index]}, not {first + index}"
+            )
+        base_ms = self._base_timestamp_ms
+        newest_ms, oldest_ms = base_ms + max(heads.timestamp_deltas), base_ms + min(heads.timestamp_deltas)
+        self.max_timestamp_ms = max(self.max_timestamp_ms, newest_ms)
+        without_key = heads.without_key if self._is_compacted else ()
+        if without_key or newest_ms > self._newest_ms or oldest_ms < self._oldest_ms:
+            self._find_errors(heads, set(without_key))
+
+    def _find_errors(self, heads: RecordHeads, without_key: set[int]) -> None:
+        for index, delta in enumerate(heads.timestamp_deltas, heads.first_index):
+            timestamp_ms = self._base_timestamp_ms + delta
+            if index in without_key:
+                self._add(index, lambda: "has no key, and the topic's cleanup.policy has compact")
+            elif timestamp_ms != NO_TIMESTAMP and not self._oldest_ms <= timestamp_ms <= self._newest_ms:
+                self._has_timestamp_error = True
+                self._add(index, lambda: self._timestamp_message(timestamp_ms))  # noqa: B023 - it is called at once
+
+    def _add(self, index: int, message: Callable[[], str]) -> None:
+        self._error_count += 1
+        if len(self._errors) < RECORD_ERRORS_MAX:
+            self._errors.append(RecordError(index, message()))
+
+    def _timestamp_message(self, timestamp_ms: int) -> str:
+        ahead_ms = timestamp_ms - self._now_ms
+        side, key = ("ahead of", "after") if ahead_ms > 0 else ("behind", "before")
+        limit_ms = self._newest_ms - self._now_ms if ahead_ms > 0 else self._now_ms - self._oldest_ms
+        return (
+            f"has the timestamp {timestamp_ms}, {abs(ahead_ms)} ms {side} this broker's clock, more than"
+            f" message.timestamp.{key}.max.ms {limit_ms}"
+        )
+
+    def _refuse(self) -> None:
+        first = self._errors[0]
+        code = ErrorCode.INVALID_TIMESTAMP if self._has_timestamp_error else ErrorCode.INVALID_RECORD
+        raise RecordsRefused(
+            code,
+            f"{self._error_count} of the batch's records are refused; record {first.batch_index}"
+            f" of the batch {first.message}",
+            tuple(self._errors),
+        )
