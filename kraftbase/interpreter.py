@@ -14,6 +14,10 @@ OBJECTS_WHILE_STARTING: Final = 50_000
 _THRESHOLDS: Final = gc.get_threshold()
 
 
+OLD_LOOKS_SELDOM: Final = 1_500
+"""Of the looks at younger objects; ten by default. With the other thresholds, after ten million objects more."""
+
+
 def start_sooner() -> None:
     """Look for garbage seldom: imports make objects that all stay, and to look at them takes a tenth of their time."""
     gc.set_threshold(OBJECTS_WHILE_STARTING)
@@ -34,3 +38,13 @@ def keep_what_is_there() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)  # the process has started: see `start_sooner`
+
+
+def look_at_old_objects_seldom(seldom: bool) -> None:
+    """Look for garbage among objects that have lived for a while only once in `OLD_LOOKS_SELDOM` times, or as always.
+
+    Consider a request of 100,000 elements: a million objects live until it is answered. To look at all of them takes a
+    second, in which nobody is answered, and Python does that ten times while they are made.
+    """
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, OLD_LOOKS_SELDOM if seldom else min(old, _THRESHOLDS[2]))

@@ -158,7 +158,7 @@ class FetchApi:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic is named by no id: ask for the metadata again")
             replica = self._lookup.find(topic, key.number)
         except ApiError as error:
-            return _Wanted(key, None, Read(error))
+            return _Wanted(key, None, Read(error.with_traceback(None)))  # it would hold the request, in a cycle
         if self._choice is not None and rack:
             preferred = self._choice.preferred(replica, position.offset, position.current_leader_epoch, rack)
             if preferred != NO_PREFERENCE:

@@ -153,7 +153,6 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             self._is_taking_turn = False
         if monotonic() >= ends_at + LONG_SECONDS:
-            # After it no further request began: it is the last one.
             request = f"{self._working_on} from {self._client.address}:{self._port}"
             self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
@@ -231,9 +230,10 @@ class Connection(asyncio.BufferedProtocol):
     def _begin_large(self, size_bytes: int) -> None:
         exchange, self._large = self._large, None
         if exchange is None:
-            self._connections.large.give_back(size_bytes)
+            self._connections.end_large(size_bytes)
             return
-        exchange.on_written = partial(self._connections.large.give_back, size_bytes)
+        self._connections.begin_large()
+        exchange.on_written = partial(self._connections.end_large, size_bytes)
         self._steps.append(self._read_and_handle(exchange))
 
     def _read_and_handle(self, exchange: Exchange) -> Steps:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from kraftbase.interpreter import look_at_old_objects_seldom
 from kraftlog.broker.network.complaints import Complaints
 from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
@@ -72,10 +73,22 @@ class Connections:
         self.counted.unsent_bytes = self.unsent.held_bytes
         return self.counted
 
+    # --- large requests -----------------------------------------------------------------------------------------------
+
+    def begin_large(self) -> None:
+        """A large request has got its memory."""
+        look_at_old_objects_seldom(True)
+
+    def end_large(self, size_bytes: int) -> None:
+        """It is answered, or its connection is closed."""
+        self.large.give_back(size_bytes)
+        if not self.large.held_bytes:
+            look_at_old_objects_seldom(False)
+
     # --- what takes long ----------------------------------------------------------------------------------------------
 
     def note_long(self, seconds: float, request: str) -> None:
-        """A request has kept the loop for so long."""
+        """A request has kept the loop for so long: the last one of its slice, as none begins after a long one."""
         if seconds > self._longest_seconds:
             self._longest_seconds, self._longest = seconds, request
 

@@ -125,7 +125,7 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
             return Located()  # an offset that is out of range is refused all the same
         return Located(found)
     except ApiError as error:
-        return Located(error=error)
+        return Located(error=error.with_traceback(None))
 
 
 def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Located:
@@ -137,7 +137,7 @@ def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Locate
             reader.replica_id, reader.broker_epoch, wanted.offset, wanted.log_start_offset
         )
     except ApiError as error:
-        return Located(error=error)
+        return Located(error=error.with_traceback(None))
     return located
 
 
@@ -153,7 +153,7 @@ def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
         if reader.isolation is Isolation.READ_COMMITTED:
             aborted = _aborted_in(log, wanted.offset, records)
     except ApiError as error:
-        return _refused(error, log)
+        return _refused(error.with_traceback(None), log)
     return Read(
         None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kraftbase.interpreter import OLD_LOOKS_SELDOM
 from kraftlog.broker.network import connection as connection_module
 from kraftlog.broker.network import turns as turns_module
 from kraftlog.broker.network.counters import Closed
@@ -294,6 +296,7 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
         assert name_of(await third.receive()) == "small"
         await until(lambda: served.counters.connections_paused == 1)
         assert asked.waiting.empty()
+        assert gc.get_threshold()[2] == OLD_LOOKS_SELDOM  # a million objects may live now
         held[1](topics_of(held[0]))
         await first.receive()
         large, reply = await asked.next()
@@ -307,6 +310,7 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
         large, reply = await asked.next()
         reply(topics_of(large))
         await second.receive()
+    assert gc.get_threshold()[2] < OLD_LOOKS_SELDOM
 
 
 @pytest.mark.parametrize("count", [FEW_ELEMENTS, FEW_ELEMENTS + 1])
