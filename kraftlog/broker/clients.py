@@ -49,7 +49,7 @@ class ClientApis:
         handlers: Mapping[str, Handler] = {
             "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
             "Fetch": self._fetch_api(lookup, runtime, usage).handle,
-            "ListOffsets": ListOffsetsApi(lookup).handle,
+            "ListOffsets": ListOffsetsApi(lookup, runtime).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi().handle,
             "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,

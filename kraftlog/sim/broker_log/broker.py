@@ -64,7 +64,7 @@ class Broker:
         self._handlers: dict[int, Handler] = {
             PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
             FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
+            LIST_OFFSETS: ListOffsetsApi(lookup, process).handle,
             DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
         }
 

@@ -143,7 +143,7 @@ class Broker:
                 RackAwareChoice(machine.broker_id, self.cluster),
                 SentToFollowers(self._configs, process.now_ms),
             ).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
+            LIST_OFFSETS: ListOffsetsApi(lookup, process).handle,
             DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
             OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(lookup).handle,
         }

@@ -154,7 +154,7 @@ class BrokerWorld:
         usage = QuotaUsage(ClientQuotas())
         self.produce = ProduceApi(self.lookup, self.logs, self.runtime, usage)
         self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage)
-        self.list_offsets = ListOffsetsApi(self.lookup)
+        self.list_offsets = ListOffsetsApi(self.lookup, self.runtime)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)
         self.describe_topics = DescribeTopicPartitionsApi(self.cluster)

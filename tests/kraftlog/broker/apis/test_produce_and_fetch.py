@@ -65,7 +65,7 @@ class World:
         self.produce = ProduceApi(lookup, self.logs, self.runtime, usage)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
         self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage)
-        self.list_offsets = ListOffsetsApi(lookup)
+        self.list_offsets = ListOffsetsApi(lookup, self.runtime)
         self.answers: list[Message | None] = []
         self.throttles: list[int] = []
         topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))

@@ -200,7 +200,7 @@ class Member:
         lookup = PartitionLookup(self.partitions, self.view)
         sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
         self.fetch = FetchApi(lookup, runtime, sessions, QuotaUsage(ClientQuotas()))
-        self.list_offsets = ListOffsetsApi(lookup)
+        self.list_offsets = ListOffsetsApi(lookup, runtime)
         for records in self.cluster.metadata:
             self._apply(records)
         self.tables.take_deltas()
