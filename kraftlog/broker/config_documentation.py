@@ -42,6 +42,7 @@ TOPIC_DOCUMENTATION: Final[Mapping[str, str]] = {
     "segment.index.bytes": "The largest size of a segment's index.",
     "segment.jitter.ms": "By how many milliseconds at most segments are closed earlier, at random.",
     "segment.ms": "The age at which a segment is closed, in milliseconds.",
+    "validate.records": "Whether the records of what clients append are read and checked first. Kraftlog's own.",
     "unclean.leader.election.enable": "Whether a replica that is not in sync may lead if no other can. Loses records.",
 }
 """Of topics."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraftlog.broker.log.config import PartitionLogConfig
-from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK
+from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK, VALIDATE_RECORDS
 from statemachine.words.config_kinds import split_elements
 
 INDEX_BYTES_MIN: Final = 24
@@ -29,6 +29,7 @@ def _index_bytes(value: str) -> int:
 
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     FLUSH_BEFORE_ACK: ("flush_before_ack", _is_not_false),
+    VALIDATE_RECORDS: ("validates_records", _is_not_false),
     "flush.messages": ("flush_messages", int),
     "flush.ms": ("flush_ms", int),
     "index.interval.bytes": ("index_interval_bytes", int),

@@ -2,7 +2,7 @@
 
 A record's layout is in `kraftlog.kafka.records`. Of each the offset, the timestamp and whether it has a key are told;
 that its parts fill its length exactly is checked, as Kafka's consumers do, and its key, value and headers are skipped.
-No more than one piece and the rest of the one before are held, however long a record is.
+One piece and the rest of the one before are held, or the whole of a longer record.
 
 Three ways to read them, from the quickest to the most general, each of which stops before what it does not know:
 
@@ -14,11 +14,11 @@ Three ways to read them, from the quickest to the most general, each of which st
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field
+from typing import Final
 
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.primitives import read_signed_varlong
+from kraftlog.kafka.primitives import read_signed_varlong, read_varint
 
 FIRST_RUN: Final = 2
 LAST_RUN: Final = 256
@@ -31,8 +31,20 @@ RECORDS_A_TURN: Final = 10_000
 PIECES_A_TURN: Final = 32
 """What is read in one turn of a broker's loop, apart from the rest of the last piece: about 20 ms of work."""
 
-LONG_BYTES: Final = 256 * 1024
-"""A record that is longer is not collected from several pieces, but skipped in each."""
+GATHERED_MIN: Final = 64 * 1024
+"""A record that lacks more bytes is collected from several pieces, and then joined once."""
+
+SLOW_A_PORTION: Final = 500
+SLOW_WORK: Final = 10
+HEADERS_A_SLOW_RECORD: Final = 10
+HEADER_BYTES_A_RECORD: Final = 8
+"""What is read by the letter counts as so many records, and its headers, so many at a time, as much again; of other
+records so many bytes of headers count as one."""
+
+RECORD_BYTES_MAX: Final = 64 * 1024 * 1024
+"""A record is held whole. One that is longer than this, and than its batch before it is inflated, is refused."""
+HEADERS_MAX: Final = 10_000
+"""A record with more headers is refused: nothing else stops within a record to let others have their turn."""
 
 INT_MAX: Final = 2**31 - 1
 _INT_BYTES_MAX: Final = 5
@@ -40,15 +52,24 @@ _TWO_BYTES: Final = 2**14 - 1
 """The largest number of two bytes, before it has its sign."""
 
 
-class RecordHeads(NamedTuple):
+@dataclass(slots=True)
+class RecordHeads:
     """What is known of some records that follow each other."""
 
     first_index: int
     """How many records of the batch are before them."""
-    offset_deltas: list[int]
-    timestamp_deltas: list[int]
-    without_key: list[int]
+    offset_deltas: list[int] = field(default_factory=list)
+    timestamp_deltas: list[int] = field(default_factory=list)
+    without_key: list[int] = field(default_factory=list)
     """The indexes, in the batch, of those that have no key."""
+    slow_count: int = 0
+    """How many were read by the letter."""
+    header_bytes: int = 0
+
+    @property
+    def work(self) -> int:
+        """How much work it was to read them; one for a record."""
+        return len(self.offset_deltas) + SLOW_WORK * self.slow_count + self.header_bytes // HEADER_BYTES_A_RECORD
 
 
 class ScanBudget:
@@ -60,9 +81,9 @@ class ScanBudget:
         self._records = records
         self._pieces = pieces
 
-    def spend(self, record_count: int) -> None:
-        """A piece with so many records was read."""
-        self._records -= record_count
+    def spend(self, work: int) -> None:
+        """A portion was read, with so much work."""
+        self._records -= work
         self._pieces -= 1
 
     @property
@@ -71,48 +92,87 @@ class ScanBudget:
         return self._records <= 0 or self._pieces <= 0
 
 
-def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
-    """The heads of all `count` records of a batch, in portions: one for each piece.
+def scan_records(
+    pieces: Iterator[bytes], count: int, record_bytes_max: int = RECORD_BYTES_MAX
+) -> Iterator[RecordHeads]:
+    """The heads of all `count` records of a batch, in portions: at least one for each piece, which may be empty.
 
-    Raises MalformedBytes where a record contradicts itself, if there are fewer, and if bytes follow the last one.
+    Raises MalformedBytes where a record contradicts itself or is too long, if there are fewer, and if bytes follow the
+    last one.
     """
-    data, at, read, run = b"", 0, 0, FIRST_RUN
+    data, at, run, heads = b"", 0, FIRST_RUN, RecordHeads(0)
     for piece in pieces:
         data, at = (data[at:] + piece if at < len(data) else piece), 0
-        heads = RecordHeads(read, [], [], [])
-        while at < len(data) and read < count:
-            at = _read_equal(data, at, count - read, heads)
-            equal = heads.first_index + len(heads.offset_deltas) - read
-            run = FIRST_RUN if equal else min(4 * run, LAST_RUN)
-            read += equal
-            limit = min(run, count - read)
-            at = _read_run(data, at, limit, heads)
-            is_stopped = heads.first_index + len(heads.offset_deltas) < read + limit
-            read = heads.first_index + len(heads.offset_deltas)
-            if at == len(data) or not is_stopped:
-                continue
-            following = _read_one(data, at, heads)
-            if following is None and len(data) - at >= LONG_BYTES:
-                data, at = _skip_long(data[at:], pieces, heads), 0
-            elif following is None:
-                break  # the rest of it is in the next piece
-            else:
-                at = following
-            read += 1
+        while True:
+            at, run = _read_some(data, at, count, run, heads)
+            if _next_index(heads) == count:
+                if at < len(data):
+                    raise MalformedBytes("records", f"bytes follow the last of the {count} records")
+                break
+            if heads.slow_count < SLOW_A_PORTION:
+                missing = _missing_bytes(data, at, _next_index(heads), record_bytes_max)
+                if missing < GATHERED_MIN:
+                    break
+                parts = [data[at:]]
+                while missing > 0:
+                    yield heads
+                    heads = RecordHeads(_next_index(heads))
+                    part = next(pieces, None)
+                    if part is None:
+                        raise _malformed(heads.first_index, "the bytes end within it")
+                    parts.append(part)
+                    missing -= len(part)
+                data, at = b"".join(parts), 0
+            yield heads
+            heads = RecordHeads(_next_index(heads))
         yield heads
-        if read == count and at < len(data):
-            raise MalformedBytes("records", f"bytes follow the last of the {count} records")
-    if read < count:
-        raise MalformedBytes(f"records[{read}]", f"the bytes end within it, and the batch has {count} records")
+        heads = RecordHeads(_next_index(heads))
+    if heads.first_index < count:
+        raise _malformed(heads.first_index, f"the bytes end within it, and the batch has {count} records")
+
+
+def _read_some(data: bytes, at: int, count: int, run: int, heads: RecordHeads) -> tuple[int, int]:
+    """Read whole records until a portion is full; returns where the next one begins, and how many are to be tried."""
+    while at < len(data) and heads.slow_count < SLOW_A_PORTION:
+        left = count - _next_index(heads)
+        start = len(heads.offset_deltas)
+        at = _read_equal(data, at, left, heads)
+        equal = len(heads.offset_deltas) - start
+        run = FIRST_RUN if equal else min(4 * run, LAST_RUN)
+        limit = min(run, left - equal)
+        at = _read_run(data, at, limit, heads)
+        if _next_index(heads) == count:
+            break
+        if at < len(data) and len(heads.offset_deltas) < start + equal + limit:
+            following = _read_one(data, at, heads)
+            if following is None:
+                break
+            at = following
+    return at, run
+
+
+def _next_index(heads: RecordHeads) -> int:
+    return heads.first_index + len(heads.offset_deltas)
+
+
+def _missing_bytes(data: bytes, at: int, index: int, record_bytes_max: int) -> int:
+    """How many bytes of the record at a position are not there yet; 0 if its length is not either."""
+    try:
+        length, at = _read_int(data, at)
+    except (IndexError, ValueError):
+        return 0
+    if length > record_bytes_max:
+        raise _malformed(index, f"its length is {length}, more than {record_bytes_max}")
+    return at + length - len(data)
 
 
 def _read_run(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
-    """Read whole records whose numbers have one byte or two; returns where the first other one begins.
+    """Read whole records whose lengths have one byte or two; returns where the first other one begins.
 
-    Offsets ascend by one from the first one on. There is hardly a call in it, as it runs for each record that differs.
+    There is hardly a call in it, as it runs for each record that differs.
     """
-    read, timestamps, first, size = len(heads.offset_deltas), heads.timestamp_deltas, -1, len(data)
-    start, expected = at, -1
+    offsets, timestamps, size = heads.offset_deltas, heads.timestamp_deltas, len(data)
+    read, start = len(offsets), at
     try:
         for _ in range(limit):
             start = at
@@ -128,18 +188,16 @@ def _read_run(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
             at += 2
             if timestamp > 127:
                 timestamp += (data[at] << 7) - 128
-                if timestamp > _TWO_BYTES:
-                    break
                 at += 1
+                if timestamp > _TWO_BYTES:
+                    timestamp, at = _unsigned(data, at - 2)
             offset = data[at]
             at += 1
             if offset > 127:
                 offset += (data[at] << 7) - 128
                 at += 1
-            if offset != expected or offset > _TWO_BYTES:
-                if first >= 0 or offset & 1 or offset > _TWO_BYTES:
-                    break
-                first = expected = offset
+                if offset > _TWO_BYTES:
+                    offset, at = read_varint(data, at - 2)
             key = data[at]
             if key != 1:
                 if key > 127:
@@ -161,21 +219,27 @@ def _read_run(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
             headers = data[at]
             at += 1
             if headers:
+                heads.header_bytes += end - at
                 at = _headers_end(data, at, headers)
             if at != end:
                 break
             if key == 1:
-                heads.without_key.append(heads.first_index + read + ((expected - first) >> 1))
-            expected += 2
+                heads.without_key.append(heads.first_index + len(offsets))
+            offsets.append(offset)
             timestamps.append(timestamp)
         else:
             start = at
-    except IndexError:  # it is not whole, or not valid
+    except (IndexError, ValueError):  # it is not whole, or not valid
         pass
-    count = len(timestamps) - read
+    offsets[read:] = [(number >> 1) ^ -(number & 1) for number in offsets[read:]]
     timestamps[read:] = [(number >> 1) ^ -(number & 1) for number in timestamps[read:]]
-    heads.offset_deltas.extend(range(first >> 1, (first >> 1) + count))
     return start
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A number of any size before it has its sign, and the position after it. Raises IndexError and ValueError."""
+    value, at = read_signed_varlong(data, at)
+    return (value << 1) ^ (value >> 63), at
 
 
 def _headers_end(data: bytes, at: int, count: int) -> int:
@@ -311,7 +375,12 @@ def _read_one(data: bytes, at: int, heads: RecordHeads) -> int | None:
         key, at = _read_int(data, at)
         value, at = _read_int(data, at + max(0, key))
         count, at = _read_int(data, at + max(0, value))
-        _check_header_count(count, end - at)
+        if not 0 <= count <= max(0, end - at):
+            raise ValueError(f"it has {count} headers, which are not in the {end - at} bytes that are left of it")
+        if count > HEADERS_MAX:
+            raise ValueError(f"it has {count} headers, more than {HEADERS_MAX}")
+        heads.header_bytes += end - at if count else 0
+        heads.slow_count += 1 + count // HEADERS_A_SLOW_RECORD
         for _ in range(count):
             size, at = _read_int(data, at)
             if size < 0:
@@ -328,94 +397,11 @@ def _read_one(data: bytes, at: int, heads: RecordHeads) -> int | None:
     return end
 
 
-def _skip_long(data: bytes, pieces: Iterator[bytes], heads: RecordHeads) -> bytes:
-    """Read a record that begins with `data` and goes on in the pieces; returns what follows it in the last of them."""
-    index = heads.first_index + len(heads.offset_deltas)
-    rest = _Rest(chain((data,), pieces))
-    try:
-        length = rest.read_int()
-        start = rest.position
-        rest.skip(1)
-        timestamp, offset, key = rest.read_long(), rest.read_int(), rest.read_int()
-        rest.skip(key)
-        rest.skip(rest.read_int())
-        count = rest.read_int()
-        _check_header_count(count, length - (rest.position - start))
-        for _ in range(count):
-            size = rest.read_int()
-            if size < 0:
-                raise ValueError(f"the name of a header has length {size}")
-            rest.skip(size)
-            rest.skip(rest.read_int())
-    except StopIteration:
-        raise _malformed(index, "the bytes end within it") from None
-    except ValueError as error:
-        raise _malformed(index, str(error)) from None
-    if rest.position - start != length:
-        raise _wrong_length(index, length, rest.position - start - length)
-    _add(heads, index, offset, timestamp, key)
-    return rest.left
-
-
-class _Rest:
-    """Bytes that come in pieces, read from the first on. Every method raises StopIteration at their end."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces = pieces
-        self._piece = b""
-        self._at = 0
-        self._before = 0
-
-    @property
-    def position(self) -> int:
-        """How many bytes have been read."""
-        return self._before + self._at
-
-    @property
-    def left(self) -> bytes:
-        """What is left of the present piece."""
-        return self._piece[self._at :]
-
-    def skip(self, count: int) -> None:
-        """Pass over `count` bytes; none if it is negative, which is the length of null."""
-        while count > len(self._piece) - self._at:
-            count -= len(self._piece) - self._at
-            self._next()
-        self._at += max(0, count)
-
-    def read_int(self) -> int:
-        """A varint of at most 32 bits. Raises ValueError."""
-        return _read_int(self._number(), 0)[0]
-
-    def read_long(self) -> int:
-        """A varint of at most 64 bits. Raises ValueError."""
-        return read_signed_varlong(self._number(), 0)[0]
-
-    def _number(self) -> bytes:
-        found = bytearray()
-        while True:
-            if self._at == len(self._piece):
-                self._next()
-            found.append(self._piece[self._at])
-            self._at += 1
-            if found[-1] < 128 or len(found) > 10:
-                return bytes(found)
-
-    def _next(self) -> None:
-        self._before += len(self._piece)
-        self._piece, self._at = next(self._pieces), 0
-
-
 def _read_int(data: bytes, at: int) -> tuple[int, int]:
     value, end = read_signed_varlong(data, at)
     if end - at > _INT_BYTES_MAX or not -INT_MAX - 1 <= value <= INT_MAX:
         raise ValueError("a number has more than 32 bits")
     return value, end
-
-
-def _check_header_count(count: int, byte_count: int) -> None:
-    if not 0 <= count <= max(0, byte_count):
-        raise ValueError(f"it has {count} headers, which are not in the {byte_count} bytes that are left of it")
 
 
 def _add(heads: RecordHeads, index: int, offset: int, timestamp: int, key: int) -> None:

@@ -33,6 +33,8 @@ from statemachine.words.resources import ResourceType
 CLEANUP_POLICY: Final = "cleanup.policy"
 FLUSH_BEFORE_ACK: Final = "flush.before.ack"
 LOG_FLUSH_BEFORE_ACK: Final = "log.flush.before.ack"
+VALIDATE_RECORDS: Final = "validate.records"
+LOG_VALIDATE_RECORDS: Final = "log.validate.records"
 CONNECTIONS_MAX: Final = "max.connections"
 MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
@@ -93,6 +95,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     "delete.retention.ms": Definition(_LONG_FROM_0, "86400000", "log.cleaner.delete.retention.ms"),
     "file.delete.delay.ms": Definition(_LONG_FROM_0, "60000", "log.segment.delete.delay.ms"),
     FLUSH_BEFORE_ACK: Definition(Flag(), "true", LOG_FLUSH_BEFORE_ACK, is_own=True),
+    VALIDATE_RECORDS: Definition(Flag(), "true", LOG_VALIDATE_RECORDS, is_own=True),
     "flush.messages": Definition(_LONG_FROM_1, _UNBOUNDED, "log.flush.interval.messages"),
     "flush.ms": Definition(_LONG_FROM_0, _UNBOUNDED, "log.flush.interval.ms"),
     "follower.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
@@ -143,6 +146,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "log.cleaner.threads": Definition(_INT_FROM_0, "1"),
     "log.cleanup.policy": Definition(_CLEANUP_POLICY, "delete"),
     LOG_FLUSH_BEFORE_ACK: Definition(Flag(), "true", is_own=True),
+    LOG_VALIDATE_RECORDS: Definition(Flag(), "true", is_own=True),
     "log.flush.interval.messages": Definition(_LONG_FROM_1, _UNBOUNDED),
     "log.flush.interval.ms": Definition(_LONG_FROM_0, _UNBOUNDED),
     "log.index.interval.bytes": Definition(_INT_FROM_0, "4096"),

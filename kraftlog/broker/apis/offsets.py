@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Generator
 from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
@@ -63,7 +64,7 @@ class ListOffsetsApi:
         self._lookup = lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting."""
+        """Answer in slices: a search by time may read many records."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -78,19 +79,21 @@ class ListOffsetsApi:
             partitions = []
             for one in topic.partitions:
                 count = counts[topic.name, one.partition_index]
-                partitions.append(self._answer(request.version, body, topic.name, one, count))
+                search = self._answer(request.version, body, topic.name, one, count)
+                partitions.append((yield from _in_steps(search)))
                 yield
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
         reply(ListOffsetsResponse(topics=tuple(topics)))
 
     def _answer(
         self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
-    ) -> ListOffsetsPartitionResponse:
+    ) -> Generator[int, None, ListOffsetsPartitionResponse]:
+        """Each step reads some records, and tells how much work that was; then it has the answer."""
         try:
             if count > 1:
                 raise invalid_request(f"partition {asked.partition_index} of {topic} is asked for {count} times")
             _check_timestamp(version, asked.timestamp)
-            found = self._find(body, topic, asked)
+            found = yield from self._find(body, topic, asked)
         except ApiError as error:
             code = error.code
             if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
@@ -103,14 +106,26 @@ class ListOffsetsApi:
             leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else NO_EPOCH,
         )
 
-    def _find(self, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> FoundOffset:
+    def _find(self, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetSearch:
         partition = self._lookup.named(topic, asked.partition_index)
         must_lead = body.replica_id != DEBUGGING_CONSUMER
         log = partition.leader_log(asked.current_leader_epoch, must_lead=must_lead)
         isolation: Isolation | None = None
         if body.replica_id == CONSUMER:
             isolation = Isolation.READ_COMMITTED if body.isolation_level else Isolation.READ_UNCOMMITTED
-        return find_offset(log, partition.leader_epoch, asked.timestamp, isolation)
+        return (yield from search_offset(log, partition.leader_epoch, asked.timestamp, isolation))
+
+
+def _in_steps(
+    search: Generator[int, None, ListOffsetsPartitionResponse],
+) -> Generator[None, None, ListOffsetsPartitionResponse]:
+    """Each step may be the end of a slice, however little it was."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return cast(ListOffsetsPartitionResponse, end.value)
+        yield
 
 
 def _check_timestamp(version: int, timestamp_ms: int) -> None:
@@ -121,36 +136,41 @@ def _check_timestamp(version: int, timestamp_ms: int) -> None:
         )
 
 
-def find_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolation: Isolation | None) -> FoundOffset:
-    """The offset for a timestamp, or for one of the special ones.
+OffsetSearch = Generator[int, None, FoundOffset]
+"""Each step reads some records, and tells how much work that was; then it has the offset."""
+
+
+def search_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolation: Isolation | None) -> OffsetSearch:
+    """Look for the offset of a timestamp, or of one of the special ones.
 
     Raises ApiError: OFFSET_NOT_AVAILABLE while a new leader does not know how far its predecessors had committed,
     KAFKA_STORAGE_ERROR.
     """
-    end_offset = log.log_end_offset if isolation is None else readable_end(log, isolation)
     match timestamp_ms:
         case -1:
             _check_known(log, leader_epoch, isolation)
-            return FoundOffset(NO_TIMESTAMP, end_offset, leader_epoch)
+            return FoundOffset(NO_TIMESTAMP, _end_offset(log, isolation), leader_epoch)
         case -2 | -4:
             return FoundOffset(NO_TIMESTAMP, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset))
         case -5 | -6:
             return FoundOffset()  # nothing of this log is in remote storage
         case -3:
-            found = log.reader.find_newest()
+            found = yield from log.reader.search_newest()
         case _:
-            found = log.reader.find_timestamp(timestamp_ms)
+            found = yield from log.reader.search_timestamp(timestamp_ms)
     if found is None:
         _check_known(log, leader_epoch, isolation)
         return FoundOffset()
-    return _visible(log, leader_epoch, found, end_offset, isolation)
+    return _visible(log, leader_epoch, found, isolation)
 
 
-def _visible(
-    log: PartitionLog, leader_epoch: int, found: FoundRecord, end_offset: int, isolation: Isolation | None
-) -> FoundOffset:
+def _end_offset(log: PartitionLog, isolation: Isolation | None) -> int:
+    return log.log_end_offset if isolation is None else readable_end(log, isolation)
+
+
+def _visible(log: PartitionLog, leader_epoch: int, found: FoundRecord, isolation: Isolation | None) -> FoundOffset:
     """What was found, if readers may see it."""
-    if isolation is not None and found.offset >= end_offset:
+    if isolation is not None and found.offset >= _end_offset(log, isolation):
         _check_known(log, leader_epoch, isolation)
         return FoundOffset()
     return FoundOffset(found.timestamp_ms, found.offset, found.leader_epoch)

@@ -51,6 +51,8 @@ class PartitionLogConfig:
     """`preallocate`: a new segment's file is given its whole size at once; it is cut to what it has when it is full."""
     flush_before_ack: bool = True
     """`flush.before.ack`, by default `log.flush.before.ack` of the broker: an append is acknowledged when flushed."""
+    validates_records: bool = True
+    """`validate.records`, by default `log.validate.records` of the broker: what clients append is read before."""
 
     @property
     def is_flushed(self) -> bool:

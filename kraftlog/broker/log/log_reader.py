@@ -11,7 +11,7 @@ from kraftlog.broker.log.health import LogHealth
 from kraftlog.broker.log.log_host import LogSlice
 from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.log.segment_list import SegmentList
-from kraftlog.broker.log.timestamps import FoundRecord
+from kraftlog.broker.log.timestamps import FoundRecord, Search, first_not_older, newest_of, result_of
 from statemachine.query.partition_descriptions import TopicPartition
 
 
@@ -75,15 +75,34 @@ class LogReader:
         with self._health:
             return self._handles.get(found.path).read_at(found.position, found.byte_count)
 
-    def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
-        """The first record that is not older, by the records' own timestamps (DB-51)."""
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """Look for the first record that is not older, by the records' own timestamps (DB-51)."""
+        start_offset = self._log_start_offset()
+        while True:
+            with self._health:
+                batch = self._segments.batch_not_older(timestamp_ms, start_offset)
+            if batch is None:
+                return None
+            found = yield from first_not_older(batch, timestamp_ms, start_offset)
+            if found is not None:
+                return found
+            # The records that are as new as its header says are below the log's start, or there are none.
+            start_offset = max(batch.header.last_offset + 1, self._log_start_offset())
+
+    def search_newest(self) -> Search:
+        """Look for the record with the largest timestamp (DB-51); the result is None if no record has one."""
+        start_offset = self._log_start_offset()
         with self._health:
-            return self._segments.find_timestamp(timestamp_ms, self._log_start_offset())
+            batches = self._segments.newest_batches(start_offset)
+        return (yield from newest_of(batches, start_offset))
+
+    def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
+        """The result of `search_timestamp`, however long it takes."""
+        return result_of(self.search_timestamp(timestamp_ms))
 
     def find_newest(self) -> FoundRecord | None:
-        """The record with the largest timestamp (DB-51); None if no record has one."""
-        with self._health:
-            return self._segments.find_newest(self._log_start_offset())
+        """The result of `search_newest`, however long it takes."""
+        return result_of(self.search_newest())
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of these offsets must leave out (DB-73)."""

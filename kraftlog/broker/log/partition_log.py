@@ -188,9 +188,9 @@ class PartitionLog:
                 known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
                 self.log_start_offset, is_duplicate=True,
             )  # fmt: skip
-        if records is None:
+        if records is None and self.config.validates_records:
             records = ProducedRecords(data, header, self.config, now_ms)
-        if not records.read(budget):
+        if records is not None and not records.read(budget):
             raise NotReadYet(records)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
@@ -200,7 +200,7 @@ class PartitionLog:
         set_place(stored, 0, base_offset, leader_epoch)
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
-        elif header.max_timestamp_ms != records.max_timestamp_ms:
+        elif records is not None and header.max_timestamp_ms != records.max_timestamp_ms:
             set_max_timestamp(stored, 0, header, records.max_timestamp_ms)
         header = unpack_header(stored)
         self._write(stored, (header,), (marker,), now_ms)

@@ -17,7 +17,7 @@ from kraftlog.kafka.codecs import inflate
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_batch import Compression
-from kraftlog.kafka.record_scan import RecordHeads, ScanBudget, scan_records
+from kraftlog.kafka.record_scan import RECORD_BYTES_MAX, RecordHeads, ScanBudget, scan_records
 
 EXPANSION_MAX: Final = 1_000
 """Records that inflate to more than this many times max.message.bytes are refused."""
@@ -67,7 +67,9 @@ class ProducedRecords:
             self._newest_ms = min(self._newest_ms, now_ms + config.timestamp_after_max_ms)
         view = memoryview(data)[BATCH_BYTES_MIN : header.size_bytes]
         pieces = inflate(Compression(header.compression), view, EXPANSION_MAX * config.max_message_bytes)
-        self._portions: Iterator[RecordHeads] = scan_records(pieces, header.record_count)
+        self._portions: Iterator[RecordHeads] = scan_records(
+            pieces, header.record_count, max(RECORD_BYTES_MAX, header.size_bytes)
+        )
         self._errors: list[RecordError] = []
         self._error_count = 0
         self._has_timestamp_error = False
@@ -84,7 +86,7 @@ class ProducedRecords:
             for heads in self._portions:
                 self._check(heads)
                 if budget is not None:
-                    budget.spend(len(heads.offset_deltas))
+                    budget.spend(heads.work)
                     if budget.is_spent:
                         return False
         except MalformedBytes as error:

@@ -14,7 +14,7 @@ from kraftlog.broker.log.formats.names import SEGMENT_SUFFIXES, file_name
 from kraftlog.broker.log.old_log import OldLog
 from kraftlog.broker.log.retention import SegmentFacts
 from kraftlog.broker.log.segment import BatchPlace, Segment
-from kraftlog.broker.log.timestamps import FoundRecord, first_not_older, newest
+from kraftlog.broker.log.timestamps import BatchBytes
 
 
 class SegmentList:
@@ -60,25 +60,34 @@ class SegmentList:
                 return segment, place
         return None
 
-    def find_timestamp(self, timestamp_ms: int, start_offset: int) -> FoundRecord | None:
-        """The first record from `start_offset` on that is not older."""
+    def batch_not_older(self, timestamp_ms: int, start_offset: int) -> BatchBytes | None:
+        """The first batch with an offset from `start_offset` on whose largest timestamp is not older."""
         for segment in self.from_offset(start_offset):
             place = segment.find_timestamp(timestamp_ms, start_offset)
             if place is not None:
-                data = segment.read(place.position, place.header.size_bytes)
-                return first_not_older(data, place.header, timestamp_ms, start_offset)
+                return _read(segment, place)
         return None
 
-    def find_newest(self, start_offset: int) -> FoundRecord | None:
-        """The record from `start_offset` on with the largest timestamp; None if none has one."""
-        found: FoundRecord | None = None
-        for segment in self.from_offset(start_offset):
+    def newest_batches(self, start_offset: int) -> list[BatchBytes]:
+        """Those that may have the record with the largest timestamp from `start_offset` on, in order: three at most.
+
+        The segment where that offset is may have been deleted in part, and so may its batch: then that is one of them.
+        """
+        first, *later = self.from_offset(start_offset)
+        first.check_largest()
+        found = _newest_in(first, start_offset)
+        for segment in later:
             segment.check_largest()
-            if segment.largest.timestamp_ms > (NO_TIMESTAMP if found is None else found.timestamp_ms):
-                here = _newest_in(segment, start_offset)
-                if here is not None and (found is None or here.timestamp_ms > found.timestamp_ms):
-                    found = here
-        return found
+        best = max(later, key=lambda segment: segment.largest.timestamp_ms, default=None)
+        place = best.locate(best.largest.offset) if best is not None and best.largest.timestamp_ms >= 0 else None
+        if best is not None and place is not None:
+            found.append((best, place))
+        newest_ms = max((place.header.max_timestamp_ms for _, place in found), default=NO_TIMESTAMP)
+        return [
+            _read(segment, place)
+            for segment, place in found
+            if place.header.base_offset < start_offset or place.header.max_timestamp_ms == newest_ms
+        ]
 
     def check_largest(self, count: int) -> bool:
         """Compare the largest timestamps of the oldest segments with the log; returns whether one has changed."""
@@ -152,22 +161,19 @@ class SegmentList:
             self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
 
 
-def _newest_in(segment: Segment, start_offset: int) -> FoundRecord | None:
-    """The first record of a segment with the largest timestamp from `start_offset` on; None if none there has one."""
+def _newest_in(segment: Segment, start_offset: int) -> list[tuple[Segment, BatchPlace]]:
+    """The batches of a segment that may have its newest record from `start_offset` on, in order: none, one or two."""
     best = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
     if best is None or best.header.base_offset >= start_offset:
-        return None if best is None else _newest_of(segment, best, start_offset)
+        return [] if best is None else [(segment, best)]
     # It was deleted, or a part of its batch was. Of a batch behind that one the header tells the largest timestamp.
     first = segment.locate(start_offset)
     if first is None:
-        return None
-    found = _newest_of(segment, first, start_offset)
+        return []
     later = segment.batches(first.position + first.header.size_bytes)
     best = max(later, key=lambda place: place.header.max_timestamp_ms, default=None)
-    if best is not None and best.header.max_timestamp_ms > found.timestamp_ms:
-        found = _newest_of(segment, best, start_offset)
-    return found if found.timestamp_ms >= 0 else None
+    return [(segment, place) for place in (first, best) if place is not None]
 
 
-def _newest_of(segment: Segment, place: BatchPlace, start_offset: int) -> FoundRecord:
-    return newest(segment.read(place.position, place.header.size_bytes), place.header, start_offset)
+def _read(segment: Segment, place: BatchPlace) -> BatchBytes:
+    return BatchBytes(place.header, segment.read(place.position, place.header.size_bytes))

@@ -1,18 +1,20 @@
-"""The record that has a timestamp: the one time when a batch's records are read, to answer ListOffsets (DB-51)."""
+"""The record that has a timestamp, to answer ListOffsets: a batch's records are inflated and read for that (DB-51)."""
 
 from __future__ import annotations
 
-import zlib
+from collections.abc import Generator
 from typing import Final, NamedTuple
 
 from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, BatchHeader
+from kraftlog.kafka.codecs import inflate
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.record_batch import Compression, RecordBatch, read_batch
-from kraftlog.kafka.records import Record, read_records
+from kraftlog.kafka.record_batch import Compression
+from kraftlog.kafka.record_scan import RECORD_BYTES_MAX, RecordHeads, scan_records
 
-GZIP_WINDOW_BITS: Final = 31
-OPENED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""A batch that is larger than this when it is opened is not read."""
+INFLATED_BYTES_MAX: Final = 1024**3
+"""As far as a batch is inflated: a thousand times the default of max.message.bytes, as for one that is produced."""
+
+_NEVER: Final = -(2**65)
 
 
 class FoundRecord(NamedTuple):
@@ -23,49 +25,102 @@ class FoundRecord(NamedTuple):
     leader_epoch: int
 
 
-def first_not_older(data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int) -> FoundRecord:
-    """The first record from `start_offset` on with at least this timestamp, in a batch that has one.
+class BatchBytes(NamedTuple):
+    """A batch as it is in the log."""
 
-    Of a batch that is compressed with anything but gzip, for which there is no codec here, it is the first record: a
-    reader then gets a few that are older, and misses none.
+    header: BatchHeader
+    data: bytes
+
+
+Search = Generator[int, None, FoundRecord | None]
+"""Looks for a record. Each step reads a piece of a batch, and tells how much work that was; then there is the result.
+
+No step but the first of a batch reads a file: the log may change between two steps.
+"""
+
+
+def result_of(search: Search) -> FoundRecord | None:
+    """The result, with all steps done now."""
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            found: FoundRecord | None = end.value
+            return found
+
+
+def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int) -> Search:
+    """The first record from `start_offset` on with at least this timestamp.
+
+    Of a batch that cannot be read it is the first one: a reader then gets a few that are older, and misses none.
     """
-    for record in _records(data, header):
-        if record.offset >= start_offset and record.timestamp_ms >= timestamp_ms:
-            return FoundRecord(record.timestamp_ms, record.offset, header.leader_epoch)
-    return FoundRecord(header.max_timestamp_ms, max(start_offset, header.base_offset), header.leader_epoch)
-
-
-def newest(data: bytes, header: BatchHeader, start_offset: int) -> FoundRecord:
-    """The first record from `start_offset` on with the largest timestamp; of a batch that cannot be opened, the last.
-
-    Its last offset is not below `start_offset`.
-    """
-    records = [record for record in _records(data, header) if record.offset >= start_offset]
-    if not records:
-        return FoundRecord(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
-    record = max(records, key=lambda record: record.timestamp_ms)
-    return FoundRecord(record.timestamp_ms, record.offset, header.leader_epoch)
-
-
-def _records(data: bytes, header: BatchHeader) -> tuple[Record, ...]:
-    """The records, or nothing if they cannot be read."""
-    batch = read_batch(data)
+    header = batch.header
     try:
-        if batch is None:
-            return ()
-        if not header.is_compressed:
-            return batch.records()
-        return _opened(batch, data) if header.compression == Compression.GZIP else ()
-    except (MalformedBytes, zlib.error):
-        return ()
+        for heads in _heads(batch):
+            yield heads.work
+            if _newest_ms(header, heads) < timestamp_ms:
+                continue
+            for offset, found_ms in _records(header, heads):
+                if found_ms >= timestamp_ms and offset >= start_offset:
+                    return FoundRecord(found_ms, offset, header.leader_epoch)
+    except MalformedBytes:
+        return FoundRecord(header.max_timestamp_ms, max(start_offset, header.base_offset), header.leader_epoch)
+    return None
 
 
-def _opened(batch: RecordBatch, data: bytes) -> tuple[Record, ...]:
-    opener = zlib.decompressobj(GZIP_WINDOW_BITS)
-    opened = opener.decompress(data[BATCH_BYTES_MIN:], OPENED_BYTES_MAX)
-    if opener.unconsumed_tail:
-        return ()
-    return read_records(
-        opened, 0, batch.record_count, batch.base_offset, batch.last_offset_delta, batch.base_timestamp_ms,
-        batch.max_timestamp_ms if batch.has_log_append_time else None,
-    )  # fmt: skip
+def newest(batch: BatchBytes, start_offset: int) -> Search:
+    """The first record from `start_offset` on with the largest timestamp; of a batch that cannot be read, the last."""
+    header = batch.header
+    found: FoundRecord | None = None
+    try:
+        for heads in _heads(batch):
+            yield heads.work
+            if found is not None and _newest_ms(header, heads) <= found.timestamp_ms:
+                continue
+            for offset, found_ms in _records(header, heads):
+                if offset >= start_offset and (found is None or found_ms > found.timestamp_ms):
+                    found = FoundRecord(found_ms, offset, header.leader_epoch)
+                    if found_ms == header.max_timestamp_ms:
+                        return found
+    except MalformedBytes:
+        return FoundRecord(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
+    return found
+
+
+def newest_of(batches: list[BatchBytes], start_offset: int) -> Search:
+    """The newest record of several batches, of equal ones the first; None if none has a timestamp."""
+    best: FoundRecord | None = None
+    for batch in batches:
+        found = yield from newest(batch, start_offset)
+        if found is not None and found.timestamp_ms >= 0 and (best is None or found.timestamp_ms > best.timestamp_ms):
+            best = found
+    return best
+
+
+def _heads(batch: BatchBytes) -> Generator[RecordHeads, None, None]:
+    header = batch.header
+    view = memoryview(batch.data)[BATCH_BYTES_MIN : header.size_bytes]
+    try:
+        codec = Compression(header.compression)
+    except ValueError:
+        raise MalformedBytes(f"batch at offset {header.base_offset}", "its codec is none that Kafka has") from None
+    pieces = inflate(codec, view, INFLATED_BYTES_MAX)
+    yield from scan_records(pieces, header.record_count, max(RECORD_BYTES_MAX, header.size_bytes))
+
+
+def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:
+    """The largest timestamp; below every other if there is no record."""
+    if header.has_append_time:
+        return header.max_timestamp_ms
+    return header.base_timestamp_ms + max(heads.timestamp_deltas, default=_NEVER)
+
+
+def _records(header: BatchHeader, heads: RecordHeads) -> list[tuple[int, int]]:
+    """Offset and timestamp of each record."""
+    base_offset, base_ms = header.base_offset, header.base_timestamp_ms
+    if header.has_append_time:
+        return [(base_offset + delta, header.max_timestamp_ms) for delta in heads.offset_deltas]
+    return [
+        (base_offset + delta, base_ms + timestamp)
+        for delta, timestamp in zip(heads.offset_deltas, heads.timestamp_deltas, strict=True)
+    ]

@@ -22,6 +22,12 @@ def test_a_flag_counts_in_any_case_as_it_is_taken_in_any(value: str) -> None:
     check_config(ResourceType.TOPIC, "preallocate", value)
     assert partition_log_config({"preallocate": value}).preallocates
     assert partition_log_config({"flush.before.ack": value}).flush_before_ack
+    assert partition_log_config({"validate.records": value}).validates_records
+
+
+def test_records_are_validated_unless_it_is_turned_off_for_sure() -> None:
+    assert partition_log_config({"validate.records": "perhaps"}).validates_records
+    assert not partition_log_config({"validate.records": "False"}).validates_records
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.primitives import signed_varlong
-from kraftlog.kafka.record_scan import LONG_BYTES, ScanBudget, scan_records
+from kraftlog.kafka.record_scan import GATHERED_MIN, HEADERS_MAX, ScanBudget, scan_records
 from kraftlog.kafka.records import Record, encode_record, read_records
 from tests.effort import examples
 
@@ -109,9 +109,9 @@ def test_offsets_that_do_not_ascend_by_one_are_told_as_they_are() -> None:
     assert scan(body_of(records), len(records)) == expected(records)
 
 
-@pytest.mark.parametrize("size", [LONG_BYTES - 100, LONG_BYTES + 1, 3 * LONG_BYTES])
+@pytest.mark.parametrize("size", [GATHERED_MIN - 100, GATHERED_MIN + 1, 3 * GATHERED_MIN])
 @pytest.mark.parametrize("where", ["key", "value", "header"])
-def test_a_record_that_is_longer_than_several_pieces_is_skipped_in_each(size: int, where: str) -> None:
+def test_a_record_may_be_longer_than_several_pieces(size: int, where: str) -> None:
     long = b"x" * size
     headers = (("name", long if where == "header" else b"v"),)
     records = [
@@ -124,6 +124,37 @@ def test_a_record_that_is_longer_than_several_pieces_is_skipped_in_each(size: in
         assert scan(data, len(records), constant(piece_bytes)) == expected(records)
     with pytest.raises(MalformedBytes, match="the bytes end within it"):
         scan(data[: size // 2], len(records), constant(64 * 1024))
+
+
+def test_a_record_that_is_too_long_is_refused_before_it_is_collected() -> None:
+    taken = 0
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal taken
+        for piece in cut(body_of([Record(0, BASE_MS, None, bytes(1_000_000))]), constant(1_000)):
+            taken += 1
+            yield piece
+
+    with pytest.raises(MalformedBytes, match="more than 999999"):
+        list(scan_records(pieces(), 1, record_bytes_max=999_999))
+    assert taken == 1
+
+
+def test_no_portion_is_much_work() -> None:
+    """Whatever the records are: equal, of another shape each, to be read by the letter, or full of headers."""
+    slow = record(b"\0", 0, 0, b"\x81\x00", 1, b"v", 0)
+    many_headers = [Record(index, BASE_MS, None, None, (("", None),) * 60) for index in range(3_000)]
+    bodies = {
+        "offsets that do not ascend": (GOOD * 50_000, 50_000),
+        "read by the letter": (slow * 20_000, 20_000),
+        "headers": (body_of(many_headers), 3_000),
+        "a record with many headers": (body_of([Record(0, BASE_MS, None, None, (("", None),) * HEADERS_MAX)]), 1),
+    }
+    for name, (data, count) in bodies.items():
+        portions = [heads.work for heads in scan_records(cut(data, constant(64 * 1024)), count)]
+        assert max(portions) < 15_000, name
+    with pytest.raises(MalformedBytes, match="10001 headers, more than 10000"):
+        scan(body_of([Record(0, BASE_MS, None, None, (("", None),) * (HEADERS_MAX + 1))]), 1)
 
 
 def record(*parts: bytes | int, length: int | None = None) -> bytes:

@@ -234,7 +234,12 @@ def test_own_configs_are_told_from_kafkas() -> None:
         for resource_type, definitions in CONFIG_DEFINITIONS.items()
         for name in definitions
         if is_own_config(resource_type, name)
-    } == {(ResourceType.TOPIC, "flush.before.ack"), (ResourceType.BROKER, "log.flush.before.ack")}
+    } == {
+        (ResourceType.TOPIC, "flush.before.ack"),
+        (ResourceType.TOPIC, "validate.records"),
+        (ResourceType.BROKER, "log.flush.before.ack"),
+        (ResourceType.BROKER, "log.validate.records"),
+    }
     assert not is_own_config(ResourceType.BROKER, "flush.before.ack")
     assert not is_own_config(ResourceType.TOPIC, "flush.colour")
     assert not is_own_config(77, "flush.before.ack")

@@ -23,7 +23,7 @@ from tests.kraftlog.broker.log.builders import (
     with_field,
 )
 from tests.kraftlog.broker.malformed_batches import compressed, rec
-from tests.statemachine.builders import config, remove_topic
+from tests.statemachine.builders import BROKER, config, remove_topic
 
 ATTRIBUTES_AT, COUNT_AT = 21, 57
 NO_BATCH = b"x" * 80
@@ -255,3 +255,14 @@ def test_db23_what_was_committed_while_too_few_have_become_in_sync_is_said_to_be
     world.replica().online_log().advance_high_watermark(1)
     world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
     assert world.produced_codes() == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_a_topic_whose_records_are_not_validated_follows_its_config_and_the_brokers(world: BrokerWorld) -> None:
+    unreadable = compressed([rec(0, headers=-1)], Compression.ZSTD, base_ms=NOW_MS)
+    assert refused(world, unreadable) == ErrorCode.INVALID_RECORD
+    world.commit(config("", "log.validate.records", "false", BROKER))
+    world.send((0, unreadable), acks=1)
+    world.runtime.run()
+    assert world.produced_codes() == [ErrorCode.NONE]
+    world.commit(config("clicks", "validate.records", "true"))
+    assert refused(world, unreadable) == ErrorCode.INVALID_RECORD

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kraftbase.errors import ErrorCode
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import has_right_crc, read_header
@@ -100,3 +100,12 @@ def test_records_that_inflate_beyond_a_thousand_times_the_largest_message_are_re
     with pytest.raises(Exception, match="inflate to more than 1000000 bytes"):
         append(log, bomb)
     assert log.log_end_offset == 0
+
+
+def test_with_validate_records_false_the_header_is_believed() -> None:
+    log = log_with(PartitionLogConfig(validates_records=False))
+    unreadable = compressed([rec(0, headers=-1)], Compression.ZSTD, base_ms=NOW_MS)
+    found = stored(log, with_field(unreadable, MAX_TIMESTAMP_AT, ">q", NOW_MS + 9))
+    assert read_header(found).max_timestamp_ms == NOW_MS + 9
+    with pytest.raises(ApiError, match="base offset is 4"):
+        append(log, batch(2, base_offset=4))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import struct
+from collections.abc import Callable
 
 import pytest
 
@@ -13,7 +13,8 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import read_header
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.segment import Segment
-from kraftlog.broker.log.timestamps import FoundRecord
+from kraftlog.broker.log.timestamps import FoundRecord, Search, result_of
+from kraftlog.kafka.record_batch import Compression
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
@@ -25,6 +26,7 @@ from tests.kraftlog.broker.log.builders import (
     open_log,
     with_field,
 )
+from tests.kraftlog.broker.malformed_batches import CODECS as ENCODE
 
 
 def base_offsets(log: PartitionLog) -> list[int]:
@@ -176,12 +178,55 @@ def compressed(data: bytes, codec: int, body: bytes) -> bytes:
     return with_field(bytes(changed), 21, ">h", codec)
 
 
-def test_records_in_gzip_are_opened_to_find_one_and_other_codecs_give_the_batch() -> None:
+CODECS = [codec for codec in Compression if codec]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_db51_a_record_is_found_in_every_codec(codec: Compression) -> None:
     log = open_log(MemoryFileSystem())
     plain = batch(3, timestamps=[10, 30, 20])
-    append(log, compressed(plain, 1, gzip.compress(plain[61:])))
+    append(log, compressed(plain, codec, ENCODE[codec](plain[61:])))
+    plain = batch(4, timestamps=[40, 60, 50, 60])
+    append(log, compressed(plain, codec, ENCODE[codec](plain[61:])))
+    assert log.reader.find_timestamp(11) == FoundRecord(30, 1, 0)
+    assert log.reader.find_timestamp(41) == FoundRecord(60, 4, 0)
+    assert log.reader.find_timestamp(61) is None
+    assert log.reader.find_newest() == FoundRecord(60, 4, 0)
+    log.advance_high_watermark(7)
+    log.delete_records(5)
+    assert log.reader.find_timestamp(41) == FoundRecord(50, 5, 0)
+    assert log.reader.find_timestamp(51) == FoundRecord(60, 6, 0)
+    assert log.reader.find_newest() == FoundRecord(60, 6, 0)
+
+
+def test_of_a_batch_that_cannot_be_read_the_first_record_is_found_and_the_last_is_the_newest() -> None:
+    """A leader of an older version has stored it, or a stock broker."""
+    log = open_log(MemoryFileSystem())
+    append(log, batch(3, timestamps=[10, 30, 20]))
     broken = compressed(batch(3, timestamps=[40, 60, 50], base_offset=3, epoch=0), 4, b"not opened here")
     log.append_as_follower(broken, NOW_MS)
-    assert log.reader.find_timestamp(11) == FoundRecord(30, 1, 0)
     assert log.reader.find_timestamp(45) == FoundRecord(60, 3, 0)
     assert log.reader.find_newest() == FoundRecord(60, 5, 0)
+
+
+def test_a_batch_whose_header_says_more_than_its_records_is_passed_over() -> None:
+    """A client of an older leader has written the header."""
+    log = open_log(MemoryFileSystem())
+    lying = with_field(batch(2, timestamps=[10, 20], epoch=0), 35, ">q", 90)
+    log.append_as_follower(lying, NOW_MS)
+    append(log, batch(2, timestamps=[70, 80]))
+    assert log.reader.find_timestamp(30) == FoundRecord(70, 2, 0)
+
+
+@pytest.mark.parametrize(
+    "begin", [lambda log: log.reader.search_timestamp(NOW_MS + 1), lambda log: log.reader.search_newest()]
+)
+def test_a_search_reads_no_file_between_the_pieces_of_a_batch(begin: Callable[[PartitionLog], Search]) -> None:
+    """So the log may be cut, or its segment be deleted, in the meantime."""
+    log = open_log(MemoryFileSystem())
+    plain = batch(30_000, timestamps=[NOW_MS] * 29_999 + [NOW_MS + 1])
+    append(log, compressed(plain, Compression.ZSTD, ENCODE[Compression.ZSTD](plain[61:])))
+    search = begin(log)
+    assert next(search) > 0
+    log.retire("it is deleted")
+    assert result_of(search) == FoundRecord(NOW_MS + 1, 29_999, 0)
