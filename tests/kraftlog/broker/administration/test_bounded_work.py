@@ -26,6 +26,11 @@ from kraftlog.kafka.codec import encode
 from kraftlog.kafka.connections import FEW_ELEMENTS, ClientConnection
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftlog.kafka.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from kraftlog.kafka.notation import Field, Message, Struct
 from tests.kraftlog.broker.administration.world import AdministrationWorld
 
@@ -241,3 +246,15 @@ async def test_a_request_of_any_api_above_the_bound_ends_its_connection(world: A
             client = await Client.connect(world)
             assert await client.ask(request, version) is None, name
             client.writer.close()
+
+
+@pytest.mark.usefixtures("short_slices")
+async def test_configs_of_one_topic_are_described_once_however_often_it_is_named(world: AdministrationWorld) -> None:
+    await topic(world)
+    one = DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=None)
+    other = DescribeConfigsResource(resource_type=2, resource_name=TOPIC, configuration_keys=("retention.ms",))
+    client = await Client.connect(world)
+    answer = await client.ask(DescribeConfigsRequest(resources=(*(one for _ in range(ELEMENTS - 9)), other)), 3)
+    client.writer.close()
+    assert isinstance(answer, DescribeConfigsResponse)
+    assert [(result.error_code, len(result.configs) > 1) for result in answer.results] == [(0, True), (0, False)]

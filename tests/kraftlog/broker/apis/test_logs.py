@@ -50,6 +50,19 @@ def deleted(world: BrokerWorld, offset: int, name: str = "clicks", index: int = 
     return part.error_code, part.low_watermark
 
 
+def test_db65_of_a_partition_that_is_named_twice_the_last_offset_counts_as_in_kafka(world: BrokerWorld) -> None:
+    parts = [DeleteRecordsPartition(partition_index=0, offset=offset) for offset in (4, 1)]
+    topics = (
+        *(DeleteRecordsTopic(name="clicks", partitions=(part,)) for part in parts),
+        DeleteRecordsTopic(name="none", partitions=(DeleteRecordsPartition(partition_index=0, offset=0),)),
+    )
+    body = DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
+    response = world.answer_to(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2, DeleteRecordsResponse)
+    answered = {topic.name: [(part.error_code, part.low_watermark) for part in topic.partitions]
+                for topic in response.topics}  # fmt: skip
+    assert answered == {"clicks": [(ErrorCode.NONE, 1)], "none": [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]}
+
+
 @pytest.mark.parametrize(("offset", "start"), [(0, 0), (3, 3), (4, 4), (HIGH_WATERMARK, 4)])
 def test_db65_records_are_deleted_up_to_an_offset_or_to_the_high_watermark(
     world: BrokerWorld, offset: int, start: int
