@@ -24,6 +24,16 @@ JsonOption = Annotated[
     Path | None,
     typer.Option("--json", parser=path_argument, metavar="FILE", help="Also write the result to this file."),
 ]
+AgainstOption = Annotated[
+    Path,
+    typer.Option(
+        "--against",
+        parser=path_argument,
+        metavar="DIR",
+        help="A checkout of the other version; it runs with what is installed for this one.",
+    ),
+]
+PairsOption = Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")]
 DirectoryOption = Annotated[
     Path | None,
     typer.Option(
@@ -217,7 +227,7 @@ def cost(
         typer.Option("--against", parser=path_argument, metavar="DIR", help="A checkout of the other version."),
     ],
     operations: Annotated[int, typer.Option("--ops", min=10, help="Operations of each kind and run.")] = 3_000,
-    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 10,
+    pairs: PairsOption = 10,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
@@ -232,16 +242,8 @@ def cost(
 
 @app.command()
 def starts(
-    against: Annotated[
-        Path,
-        typer.Option(
-            "--against",
-            parser=path_argument,
-            metavar="DIR",
-            help="A checkout of the other version; it runs with what is installed for this one.",
-        ),
-    ],
-    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 5,
+    against: AgainstOption,
+    pairs: PairsOption = 5,
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
@@ -257,16 +259,8 @@ def starts(
 
 @app.command()
 def produce(
-    against: Annotated[
-        Path,
-        typer.Option(
-            "--against",
-            parser=path_argument,
-            metavar="DIR",
-            help="A checkout of the other version; it runs with what is installed for this one.",
-        ),
-    ],
-    pairs: Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")] = 10,
+    against: AgainstOption,
+    pairs: PairsOption = 10,
     total_bytes: Annotated[
         int, typer.Option("--bytes", min=1_000, help="How much each gets each time; a quarter of it with flushes.")
     ] = 200_000_000,

@@ -106,7 +106,7 @@ class Connection(asyncio.BufferedProtocol):
         return True
 
     def _hurry(self) -> None:
-        """Have answered what waits for more: the client, or whoever was it, needs no more."""
+        """Have the requests answered that wait for more: the client sends nothing more, or is gone."""
         for told in self._conversation.waiting():
             self._connections.loop.call_soon(told)
 
