@@ -49,8 +49,8 @@ class OwnRegistration:
         elif self._was_unfenced and not registration.in_controlled_shutdown:
             self._was_unfenced, self._was_fenced = False, True
             self._say(
-                f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session. Others"
-                " lead its partitions, if they are in sync."
+                f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session. Its"
+                " partitions are led by other replicas in sync; those without one are offline."
             )
 
     def _say(self, line: str) -> None:
