@@ -5,8 +5,8 @@
 - lz4: one frame with independent blocks; bytes behind it are ignored.
 - zstd: one frame or several, with windows of at most 128 MiB.
 
-Nothing here holds more than one piece of what is inflated, the codec's window, and of snappy one block, so a few bytes
-that a client sends take little memory however much they inflate to.
+Nothing here holds more than one piece of what is inflated, the codec's window, and of snappy one block. `held_bytes`
+says how much that is; only zstd's windows and snappy's blocks can be more than some megabytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import Final, Protocol
 
 import cramjam
@@ -28,9 +29,19 @@ PIECE_BYTES: Final = 64 * 1024
 """No piece is larger."""
 INPUT_BYTES: Final = 32 * 1024
 """How much of what is compressed a codec gets at a time, since some of them copy what they have not used yet."""
+_BUFFERS_BYTES: Final = 256 * 1024
+"""What any codec holds: some input, a piece, its tables, and zlib's window."""
 
 ZSTD_WINDOW_LOG_MAX: Final = 27
 """A frame with a larger window than 2^27 bytes is refused. Kafka's own library has the same limit."""
+ZSTD_LATER_WINDOW_LOG_MAX: Final = 23
+"""Frames behind the first one may have windows of 2^23 bytes, or as large as that one's. No client writes several."""
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+_ZSTD_SINGLE_SEGMENT: Final = 0x20
+_ZSTD_SIZE_BYTES: Final = (1, 2, 4, 8)
+_ZSTD_SIZE_BASE: Final = 256
+"""What is added to a content size of two bytes."""
+_ZSTD_DICTIONARY_BYTES: Final = (0, 1, 2, 4)
 
 _GZIP_WINDOW_BITS: Final = 31
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
@@ -43,6 +54,7 @@ _SNAPPY_EXPANSION_MAX: Final = 22
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_FLAGS_AT: Final = 4
+_LZ4_BLOCK_BYTES: Final = (0, 0, 0, 0, 2**16, 2**18, 2**20, 2**22)
 _LZ4_FLAGS_READ: Final = 0b1110_0011
 _LZ4_FLAGS_TAKEN: Final = 0b0110_0000
 """Version 1, independent blocks, no dictionary, and nothing reserved."""
@@ -81,6 +93,21 @@ def split(data: Buffer) -> Iterator[bytes]:
     """Bytes that are not compressed in pieces of `PIECE_BYTES`."""
     for at in range(0, len(data), PIECE_BYTES):
         yield bytes(data[at : at + PIECE_BYTES])
+
+
+def held_bytes(codec: Compression, data: Buffer) -> int:
+    """How many bytes `inflate` holds at most, apart from `data` itself."""
+    match codec:
+        case Compression.NONE:
+            return PIECE_BYTES
+        case Compression.SNAPPY:
+            return _BUFFERS_BYTES + _largest_snappy_block(bytes(data))
+        case Compression.LZ4:
+            return _BUFFERS_BYTES + 2 * _lz4_block_bytes(data)
+        case Compression.ZSTD:
+            return _BUFFERS_BYTES + max(_zstd_window_bytes(data), (1 << ZSTD_LATER_WINDOW_LOG_MAX))
+        case _:
+            return _BUFFERS_BYTES
 
 
 class _Decompressor(Protocol):
@@ -145,10 +172,27 @@ def _inflate_gzip(data: bytes) -> Iterator[bytes]:
 
 
 def _inflate_zstd(data: bytes) -> Iterator[bytes]:
-    options = {int(zstd.DecompressionParameter.window_log_max): ZSTD_WINDOW_LOG_MAX}
-    at = 0
+    at, window_log_max = 0, ZSTD_WINDOW_LOG_MAX
     while at < len(data):
+        options = {int(zstd.DecompressionParameter.window_log_max): window_log_max}
         at = yield from _frame(zstd.ZstdDecompressor(options=options), data, at)
+        window_log_max = max((_zstd_window_bytes(data) - 1).bit_length(), ZSTD_LATER_WINDOW_LOG_MAX)
+
+
+def _zstd_window_bytes(data: Buffer) -> int:
+    """The window of the first frame, at most the largest that is taken; RFC 8878, section 3.1.1.1."""
+    largest = 1 << ZSTD_WINDOW_LOG_MAX
+    head = bytes(data[: len(_ZSTD_MAGIC) + 14])
+    if not head.startswith(_ZSTD_MAGIC) or len(head) < len(_ZSTD_MAGIC) + 2:
+        return largest
+    descriptor, at = head[len(_ZSTD_MAGIC)], len(_ZSTD_MAGIC) + 1
+    if not descriptor & _ZSTD_SINGLE_SEGMENT:
+        exponent, mantissa = divmod(head[at], 8)
+        return min((1 << 10 + exponent) * (8 + mantissa) // 8, largest)
+    at += _ZSTD_DICTIONARY_BYTES[descriptor & 3]
+    size_bytes = _ZSTD_SIZE_BYTES[descriptor >> 6]
+    size = int.from_bytes(head[at : at + size_bytes], "little")
+    return min(size + (_ZSTD_SIZE_BASE if size_bytes == _ZSTD_SIZE_BYTES[1] else 0), largest)
 
 
 def _inflate_lz4(data: bytes) -> Iterator[bytes]:
@@ -160,9 +204,23 @@ def _inflate_lz4(data: bytes) -> Iterator[bytes]:
     yield from _frame(LZ4FrameDecompressor(), data, 0)
 
 
+def _lz4_block_bytes(data: Buffer) -> int:
+    """How large the frame's blocks may be."""
+    if len(data) <= _LZ4_FLAGS_AT + 1:
+        return 0
+    return _LZ4_BLOCK_BYTES[data[_LZ4_FLAGS_AT + 1] >> 4 & 7]
+
+
 def _inflate_snappy(data: bytes) -> Iterator[bytes]:
+    for block in _snappy_blocks(data):
+        _snappy_size(block)
+        yield from split(memoryview(cramjam.snappy.decompress_raw(block)))
+
+
+def _snappy_blocks(data: bytes) -> Iterator[bytes]:
+    """What is compressed block by block. Raises EOFError if the bytes end within one."""
     if not data.startswith(_XERIAL_MAGIC) or len(data) < _XERIAL_HEADER_BYTES:
-        yield from split(_snappy_block(data))
+        yield data
         return
     at = 0
     while at < len(data):
@@ -176,14 +234,24 @@ def _inflate_snappy(data: bytes) -> Iterator[bytes]:
         at = start + length
         if length < 0 or at > len(data):
             raise EOFError(f"a block of {length} bytes is not in the {len(data) - start} that are left")
-        yield from split(_snappy_block(data[start:at]))
+        yield data[start:at]
 
 
-def _snappy_block(data: bytes) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(data)
-    if size > _SNAPPY_EXPANSION_MAX * len(data):
-        raise ValueError(f"a block of {len(data)} bytes says that it inflates to {size}, which none does")
-    return bytes(cramjam.snappy.decompress_raw(data))
+def _snappy_size(block: bytes) -> int:
+    """How many bytes a block inflates to. Raises ValueError if it cannot, and cramjam's DecompressionError."""
+    size = int(cramjam.snappy.decompress_raw_len(block))
+    if size > _SNAPPY_EXPANSION_MAX * len(block):
+        raise ValueError(f"a block of {len(block)} bytes says that it inflates to {size}, which none does")
+    return size
+
+
+def _largest_snappy_block(data: bytes) -> int:
+    """How many bytes the largest block inflates to, of those before the first one that cannot be inflated."""
+    largest = 0
+    with suppress(EOFError, ValueError, cramjam.DecompressionError):
+        for block in _snappy_blocks(data):
+            largest = max(largest, _snappy_size(block))
+    return largest
 
 
 _INFLATE: Final = {

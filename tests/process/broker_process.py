@@ -84,8 +84,19 @@ class BrokerProcess:
 
     def resident_bytes(self) -> int:
         """Its memory."""
+        return self._status_bytes("VmRSS")
+
+    def forget_peak(self) -> None:
+        """From now on `peak_bytes` counts."""
+        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
+
+    def peak_bytes(self) -> int:
+        """The most memory that it has had since `forget_peak`."""
+        return self._status_bytes("VmHWM")
+
+    def _status_bytes(self, name: str) -> int:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+        found = re.search(rf"^{name}:\s+(\d+) kB", status, re.MULTILINE)
         assert found is not None
         return int(found[1]) * 1024
 

@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import itertools
 import socket
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import confluent_kafka
 import pytest
 
+from kraftbase.errors import ErrorCode
 from kraftbase.uuids import uuid_from_text
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from kraftlog.kafka.record_batch import Compression
 from kraftlog.local.cluster import LocalCluster
+from tests.kraftlog.broker.malformed_batches import with_body
 from tests.kraftlog.command_line import Run
+from tests.kraftlog.kafka.test_codecs import raw_snappy, zstd_with_window
+from tests.kraftlog.kafka.test_record_scan import record
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
 from tests.process.hostile_frames import HostileFrames
@@ -164,6 +172,47 @@ def test_requests_that_are_never_whole_are_not_held_against_others(broker: Broke
             half.sendall(struct.pack(">ihhi", 100 * MIB, 0, 9, 1) + b"x" * 100_000)
         assert consume(broker, kept, len(RECORDS)) == RECORDS
         assert broker.resident_bytes() - before <= 200 * 2 * MIB
+
+
+SENDERS: Final = 8
+INFLATED: Final = {
+    "gzip": (Compression.GZIP, 66 * MIB, gzip.compress, 40 * MIB),
+    "zstd with its largest window": (Compression.ZSTD, 130 * MIB, partial(zstd_with_window, window_log=27), 160 * MIB),
+    "one block of snappy": (Compression.SNAPPY, 20 * MIB, raw_snappy, 60 * MIB),
+}
+"""The codec of a batch, the bytes of its only record, and by how much the broker's memory may grow."""
+
+
+@pytest.mark.parametrize("name", INFLATED)
+def test_batches_that_inflate_to_much_take_little_memory_however_many_clients_send_them(
+    broker: BrokerProcess, kept: str, voter: LocalCluster, run: Run, name: str
+) -> None:
+    at = ("--bootstrap-server", addresses(voter))
+    assert run("topics", "create", "inflated", "--partitions", 1, *at).code == 0
+    codec, size_bytes, encode, growth_bytes_max = INFLATED[name]
+    data = with_body(encode(record(b"\0", 0, 0, -1, size_bytes, bytes(size_bytes), 0)), 1, codec)
+    partition = PartitionProduceData(index=0, records=data)
+    topics = (TopicProduceData(name="inflated", partition_data=(partition,)),)
+    asked = ProduceRequest(acks=1, timeout_ms=60_000, topic_data=topics)
+    before = broker.resident_bytes()
+    broker.forget_peak()
+
+    async def send() -> ErrorCode:
+        reader, writer = await asyncio.open_connection(broker.endpoint.host, broker.endpoint.port)
+        client = ClientConnection("inflates")
+        writer.write(b"".join(client.send(asked, 12)))
+        while (answer := client.next_event()) is None:
+            client.receive_data(await reader.read(MIB))
+        writer.close()
+        assert isinstance(answer.body, ProduceResponse)
+        return ErrorCode(answer.body.responses[0].partition_responses[0].error_code)
+
+    async def attack() -> list[ErrorCode]:
+        return await asyncio.gather(*(send() for _ in range(SENDERS)))
+
+    assert asyncio.run(asyncio.wait_for(attack(), 4 * WAIT_SECONDS)) == [ErrorCode.NONE] * SENDERS
+    assert broker.peak_bytes() - before <= growth_bytes_max
+    assert run("topics", "delete", "inflated", *at).code == 0
 
 
 # --- connections ------------------------------------------------------------------------------------------------------

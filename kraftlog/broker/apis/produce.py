@@ -126,10 +126,9 @@ class ProduceApi:
                 for data in topic_data.partition_data:
                     part = _Part(data.index)
                     unread = self._fill(part, request, body, topic.reference, data, budget)
-                    while unread is not None:
-                        yield
+                    if unread is not None:
                         budget = ScanBudget()
-                        unread = self._fill(part, request, body, topic.reference, data, budget, unread)
+                        yield from self._fill_rest(part, request, body, topic.reference, data, unread)
                     is_settled = is_settled and part.is_settled
                     topic.parts.append(part)
         except GeneratorExit:  # the client is gone, and readers wait for what was appended
@@ -154,9 +153,8 @@ class ProduceApi:
                 for data in topic_data.partition_data:
                     part = _Part(data.index)
                     unread = self._fill(part, request, body, topic.reference, data, ScanBudget())
-                    while unread is not None:
-                        yield
-                        unread = self._fill(part, request, body, topic.reference, data, ScanBudget(), unread)
+                    if unread is not None:
+                        yield from self._fill_rest(part, request, body, topic.reference, data, unread)
                     topic.parts.append(part)
                     if part.error is None:
                         if body.acks == ACKS_NONE:
@@ -213,6 +211,19 @@ class ProduceApi:
         except NotReadYet as rest:
             return rest.records
         return unread if part.appended is None and part.error is None else None
+
+    def _fill_rest(
+        self, part: _Part, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
+        data: PartitionProduceData, unread: ProducedRecords,
+    ) -> Steps:  # fmt: skip
+        """Read the rest of the records in further turns, and then do as `_fill` does."""
+        try:
+            is_unread = True
+            while is_unread:
+                yield
+                is_unread = self._fill(part, request, body, topic, data, ScanBudget(), unread) is not None
+        finally:
+            unread.close()
 
     def _append(
         self, part: _Part, partition: Partition, acks: int, records: Buffer, budget: ScanBudget,

@@ -27,6 +27,7 @@ import structlog
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
 from kraftlog.broker.log.accepted_loss import DamagedFiles
+from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
 from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
@@ -73,13 +74,15 @@ class LogDirectory:
 
     def __init__(
         self, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, lock: Lock, directory_id: UUID,
-        records: DirectoryRecords,
+        records: DirectoryRecords, inflation: InflationMemory,
     ) -> None:  # fmt: skip
         """Use `open`."""
         self.path = path
         self.directory_id = directory_id
         self.logs: dict[TopicPartition, PartitionLog] = {}
         """The logs that are online."""
+        self.inflation = inflation
+        """The memory of the batches that the broker is reading."""
         self.records = records
         """What its own files say of its logs."""
         self.damaged: dict[TopicPartition, str] = {}
@@ -102,7 +105,7 @@ class LogDirectory:
     @classmethod
     def open(
         cls, files: FileSystem, path: str, handles: FileHandles, runtime: Runtime, *, cluster_id: str, node_id: int,
-        new_directory_id: UUID,
+        new_directory_id: UUID, inflation: InflationMemory | None = None,
     ) -> LogDirectory:  # fmt: skip
         """Lock it and read what it is; a directory without `meta.properties` becomes this broker's.
 
@@ -118,7 +121,7 @@ class LogDirectory:
         except BaseException:
             lock.close()
             raise
-        return cls(files, path, handles, runtime, lock, directory_id, records)
+        return cls(files, path, handles, runtime, lock, directory_id, records, inflation or InflationMemory())
 
     @property
     def clean_broker_epoch(self) -> int | None:
@@ -167,12 +170,9 @@ class LogDirectory:
             self.records.save_high_watermarks(kept)
 
     def _load_one(
-        self,
-        partition: TopicPartition,
-        config: PartitionLogConfig,
-        now_ms: int,
+        self, partition: TopicPartition, config: PartitionLogConfig, now_ms: int,
         on_progress: Callable[[RecoveryProgress], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         path = join(self.path, directory_name(partition))
         names = self._files.list_directory(path)
         if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
@@ -185,13 +185,9 @@ class LogDirectory:
             self._damaged_at_start.add(partition)
 
     def _open_log(
-        self,
-        partition: TopicPartition,
-        known: Known,
-        config: PartitionLogConfig,
-        now_ms: int,
+        self, partition: TopicPartition, known: Known, config: PartitionLogConfig, now_ms: int,
         on_progress: Callable[[RecoveryProgress], None],
-    ) -> PartitionLog:
+    ) -> PartitionLog:  # fmt: skip
         path = join(self.path, directory_name(partition))
         about_to_start_over = partial(self.records.about_to_start_over, partition)
         loaded = Loader(self._handles, path, config, known, now_ms, on_progress, about_to_start_over).load()

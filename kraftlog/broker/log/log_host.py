@@ -8,6 +8,7 @@ from kraftbase.errors import ApiError, CorruptLog
 from statemachine.query.partition_descriptions import TopicPartition
 
 if TYPE_CHECKING:
+    from kraftlog.broker.log.batch_records import InflationMemory
     from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 
 
@@ -25,6 +26,11 @@ class LogHost(Protocol):
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
+        ...
+
+    @property
+    def inflation(self) -> InflationMemory:
+        """The memory of the batches that the broker is reading."""
         ...
 
     def wall_clock_ms(self) -> int:

@@ -14,6 +14,7 @@ import structlog
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.uuids import random_uuid, uuid_to_text
+from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import OPEN_FILES_MAX, FileHandles
 from kraftlog.broker.log.findings import Finding
@@ -64,14 +65,14 @@ class LogManager:
 
         Raises DirectoryError for a directory that must not be used, as `LogDirectory.open` does; then none is.
         """
-        handles = FileHandles(files, open_files_max)
+        handles, inflation = FileHandles(files, open_files_max), InflationMemory()
         opened: list[LogDirectory] = []
         failed: dict[str, str] = {}
         for path in paths:
             try:
                 directory = LogDirectory.open(
                     files, path, handles, runtime, cluster_id=cluster_id, node_id=node_id,
-                    new_directory_id=new_id(),
+                    new_directory_id=new_id(), inflation=inflation,
                 )  # fmt: skip
             except DirectoryError:
                 for other in opened:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.indexes import AbortedTransaction
 from kraftlog.broker.log.health import LogHealth
@@ -20,7 +21,7 @@ class LogReader:
 
     def __init__(
         self, handles: FileHandles, partition: TopicPartition, segments: SegmentList, producers: ProducerHistory,
-        health: LogHealth, log_start_offset: Callable[[], int],
+        health: LogHealth, log_start_offset: Callable[[], int], inflation: InflationMemory,
     ) -> None:  # fmt: skip
         """`log_start_offset` tells the first offset that may be read."""
         self._handles = handles
@@ -29,6 +30,7 @@ class LogReader:
         self._producers = producers
         self._health = health
         self._log_start_offset = log_start_offset
+        self._inflation = inflation
 
     def locate(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> LogSlice | None:
         """The bytes from the batch with `offset` on, up to where the batch with `end_offset` begins; None if none is.
@@ -83,7 +85,7 @@ class LogReader:
                 batch = self._segments.batch_not_older(timestamp_ms, start_offset)
             if batch is None:
                 return None
-            found = yield from first_not_older(batch, timestamp_ms, start_offset)
+            found = yield from first_not_older(batch, timestamp_ms, start_offset, self._inflation)
             if found is not None:
                 return found
             # The records that are as new as its header says are below the log's start, or there are none.
@@ -94,7 +96,7 @@ class LogReader:
         start_offset = self._log_start_offset()
         with self._health:
             batches = self._segments.newest_batches(start_offset)
-        return (yield from newest_of(batches, start_offset))
+        return (yield from newest_of(batches, start_offset, self._inflation))
 
     def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
         """The result of `search_timestamp`, however long it takes."""

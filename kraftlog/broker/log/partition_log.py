@@ -81,8 +81,9 @@ class PartitionLog:
         )  # fmt: skip
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
-            handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset
-        )
+            handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset,
+            host.inflation,
+        )  # fmt: skip
         """Reads it."""
 
     # --- what it is ---------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class PartitionLog:
                 self.log_start_offset, is_duplicate=True,
             )  # fmt: skip
         if records is None and self.config.validates_records:
-            records = ProducedRecords(data, header, self.config, now_ms)
+            records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
         if records is not None and not records.read(budget):
             raise NotReadYet(records)
         marker: EndMarker | None = None

@@ -7,17 +7,18 @@ timestamp is found on the way, since the one in the header is the client's claim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.batch_records import BatchRecords, InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, NO_TIMESTAMP, BatchHeader
-from kraftlog.kafka.codecs import inflate
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_batch import Compression
-from kraftlog.kafka.record_scan import RECORD_BYTES_MAX, RecordHeads, ScanBudget, scan_records
+from kraftlog.kafka.record_heads import RecordHeads
+from kraftlog.kafka.record_scan import ScanBudget
 
 EXPANSION_MAX: Final = 1_000
 """Records that inflate to more than this many times max.message.bytes are refused."""
@@ -54,8 +55,10 @@ class NotReadYet(Exception):
 class ProducedRecords:
     """Reads and checks the records of one batch, whose header and CRC were checked."""
 
-    def __init__(self, data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> None:
-        """`data` begins with the batch, and must not change until all is read."""
+    def __init__(
+        self, data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int, memory: InflationMemory
+    ) -> None:
+        """`data` begins with the batch, and must not change until all is read. Use `close` unless `read` does that."""
         self.max_timestamp_ms = NO_TIMESTAMP
         """The largest timestamp of the records that were read; -1 if none has any."""
         self._base_timestamp_ms = header.base_timestamp_ms
@@ -66,35 +69,37 @@ class ProducedRecords:
             self._oldest_ms = max(self._oldest_ms, now_ms - config.timestamp_before_max_ms)
             self._newest_ms = min(self._newest_ms, now_ms + config.timestamp_after_max_ms)
         view = memoryview(data)[BATCH_BYTES_MIN : header.size_bytes]
-        pieces = inflate(Compression(header.compression), view, EXPANSION_MAX * config.max_message_bytes)
-        self._portions: Iterator[RecordHeads] = scan_records(
-            pieces, header.record_count, max(RECORD_BYTES_MAX, header.size_bytes)
+        self._records = BatchRecords(
+            Compression(header.compression), view, header.record_count, EXPANSION_MAX * config.max_message_bytes, memory
         )
         self._errors: list[RecordError] = []
         self._error_count = 0
         self._has_timestamp_error = False
-        self._is_read = False
 
     def read(self, budget: ScanBudget | None = None) -> bool:
-        """Go on reading; returns whether all is read, which it is without a budget.
+        """Go on reading; returns whether all is read. Without a budget it is, unless it waits for memory.
 
         Raises ApiError(INVALID_RECORD) for what cannot be read, and RecordsRefused when all records were read.
         """
-        if self._is_read:
-            return True
         try:
-            for heads in self._portions:
+            for heads in self._records.portions():
                 self._check(heads)
                 if budget is not None:
                     budget.spend(heads.work)
                     if budget.is_spent:
+                        self._records.end_turn()
                         return False
         except MalformedBytes as error:
             raise ApiError(ErrorCode.INVALID_RECORD, f"the batch's records cannot be read: {error}") from None
+        if not self._records.is_read:
+            return False
         if self._error_count:
             self._refuse()
-        self._is_read = True
         return True
+
+    def close(self) -> None:
+        """They are not read further."""
+        self._records.close()
 
     def _check(self, heads: RecordHeads) -> None:
         first, count = heads.first_index, len(heads.offset_deltas)

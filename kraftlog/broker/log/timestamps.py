@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
+from kraftlog.broker.log.batch_records import BatchRecords, InflationMemory
 from kraftlog.broker.log.formats.batch_header import BATCH_BYTES_MIN, BatchHeader
-from kraftlog.kafka.codecs import inflate
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.record_batch import Compression
-from kraftlog.kafka.record_scan import RECORD_BYTES_MAX, RecordHeads, scan_records
+from kraftlog.kafka.record_heads import RecordHeads
 
 INFLATED_BYTES_MAX: Final = 1024**3
 """As far as a batch is inflated: a thousand times the default of max.message.bytes, as for one that is produced."""
@@ -49,14 +49,14 @@ def result_of(search: Search) -> FoundRecord | None:
             return found
 
 
-def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int) -> Search:
+def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int, memory: InflationMemory) -> Search:
     """The first record from `start_offset` on with at least this timestamp.
 
     Of a batch that cannot be read it is the first one: a reader then gets a few that are older, and misses none.
     """
     header = batch.header
     try:
-        for heads in _heads(batch):
+        for heads in _heads(batch, memory):
             yield heads.work
             if _newest_ms(header, heads) < timestamp_ms:
                 continue
@@ -68,12 +68,12 @@ def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int) -> 
     return None
 
 
-def newest(batch: BatchBytes, start_offset: int) -> Search:
+def newest(batch: BatchBytes, start_offset: int, memory: InflationMemory) -> Search:
     """The first record from `start_offset` on with the largest timestamp; of a batch that cannot be read, the last."""
     header = batch.header
     found: FoundRecord | None = None
     try:
-        for heads in _heads(batch):
+        for heads in _heads(batch, memory):
             yield heads.work
             if found is not None and _newest_ms(header, heads) <= found.timestamp_ms:
                 continue
@@ -87,25 +87,34 @@ def newest(batch: BatchBytes, start_offset: int) -> Search:
     return found
 
 
-def newest_of(batches: list[BatchBytes], start_offset: int) -> Search:
+def newest_of(batches: list[BatchBytes], start_offset: int, memory: InflationMemory) -> Search:
     """The newest record of several batches, of equal ones the first; None if none has a timestamp."""
     best: FoundRecord | None = None
     for batch in batches:
-        found = yield from newest(batch, start_offset)
+        found = yield from newest(batch, start_offset, memory)
         if found is not None and found.timestamp_ms >= 0 and (best is None or found.timestamp_ms > best.timestamp_ms):
             best = found
     return best
 
 
-def _heads(batch: BatchBytes) -> Generator[RecordHeads, None, None]:
+def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads, None, None]:
+    """The portions; an empty one while there is no memory. After each the turn may end."""
     header = batch.header
     view = memoryview(batch.data)[BATCH_BYTES_MIN : header.size_bytes]
     try:
         codec = Compression(header.compression)
     except ValueError:
         raise MalformedBytes(f"batch at offset {header.base_offset}", "its codec is none that Kafka has") from None
-    pieces = inflate(codec, view, INFLATED_BYTES_MAX)
-    yield from scan_records(pieces, header.record_count, max(RECORD_BYTES_MAX, header.size_bytes))
+    records = BatchRecords(codec, view, header.record_count, INFLATED_BYTES_MAX, memory)
+    try:
+        while not records.is_read:
+            for heads in records.portions():
+                records.end_turn()
+                yield heads
+            if not records.is_read:
+                yield RecordHeads(0)
+    finally:
+        records.close()
 
 
 def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:

@@ -12,12 +12,12 @@ from functools import partial
 from time import monotonic
 from typing import Final, cast
 
+from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.conversation import Conversation, Exchange
 from kraftlog.broker.network.counters import Closed
 from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
 from kraftlog.broker.network.mute import Mute
-from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.turns import SLICE_SECONDS, go_through
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps

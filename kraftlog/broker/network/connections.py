@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kraftbase.interpreter import look_at_old_objects_seldom
+from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.complaints import Complaints
 from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
-from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.small_answers import SmallAnswers
 from kraftlog.broker.network.turns import Turns
 from kraftlog.broker.network.watch import Duty, Watch, Watched

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import codec as aiokafka_codec
 from backports import zstd
 
-from kraftlog.kafka.codecs import PIECE_BYTES, InflatedTooLarge, inflate
+from kraftlog.kafka.codecs import PIECE_BYTES, InflatedTooLarge, held_bytes, inflate
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.record_batch import Compression
 
@@ -37,6 +37,12 @@ def raw_snappy(data: bytes) -> bytes:
 
 def lz4_frame(data: bytes, **options: object) -> bytes:
     return bytes(lz4.frame.compress(data, **({"block_linked": False} | options)))
+
+
+def zstd_with_window(data: bytes, window_log: int) -> bytes:
+    """A frame that does not say how large its content is, as a client writes that compresses record by record."""
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
+    return bytes(compressor.compress(data) + compressor.flush())
 
 
 ENCODERS: dict[str, tuple[Compression, Callable[[bytes], bytes]]] = {
@@ -166,13 +172,54 @@ def test_linked_blocks_of_lz4_are_refused_as_by_kafka() -> None:
 
 @pytest.mark.parametrize(("window_log", "is_taken"), [(27, True), (28, False)])
 def test_a_window_of_zstd_above_128_mib_is_refused(window_log: int, is_taken: bool) -> None:
-    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: window_log})
-    data = compressor.compress(b"ab" * 100_000) + compressor.flush()
+    data = zstd_with_window(b"ab" * 100_000, window_log)
     if is_taken:
         assert sum(len(piece) for piece in inflate(Compression.ZSTD, data, ENOUGH)) == 200_000
     else:
         with pytest.raises(MalformedBytes, match="too much memory"):
             list(inflate(Compression.ZSTD, data, ENOUGH))
+
+
+@pytest.mark.parametrize(("first", "second", "is_taken"), [(20, 23, True), (20, 24, False), (25, 25, True)])
+def test_frames_behind_the_first_one_have_windows_of_8_mib_or_its_window(
+    first: int, second: int, is_taken: bool
+) -> None:
+    data = zstd_with_window(b"one", first) + zstd_with_window(b"two", second)
+    if is_taken:
+        assert b"".join(inflate(Compression.ZSTD, data, ENOUGH)) == b"onetwo"
+    else:
+        with pytest.raises(MalformedBytes, match="too much memory"):
+            list(inflate(Compression.ZSTD, data, ENOUGH))
+
+
+KIB = 1024
+MIB = 1024 * KIB
+OTHERS = 256 * KIB
+ZSTD_WITH_SIZE = b"\x28\xb5\x2f\xfd\xa0"
+HELD = {
+    "nothing": (Compression.NONE, bytes(MIB), PIECE_BYTES),
+    "gzip": (Compression.GZIP, gzip.compress(bytes(MIB)), OTHERS),
+    "xerial": (Compression.SNAPPY, xerial(bytes(MIB)), OTHERS + 32 * KIB),
+    "raw snappy": (Compression.SNAPPY, raw_snappy(bytes(5 * MIB)), OTHERS + 5 * MIB),
+    "snappy up to what cannot be inflated": (Compression.SNAPPY, xerial(bytes(MIB)) + b"\0\0\0\5", OTHERS + 32 * KIB),
+    "no snappy": (Compression.SNAPPY, b"\xff" * 100, OTHERS),
+    "lz4": (Compression.LZ4, lz4_frame(bytes(MIB), block_size=4), OTHERS + 2 * 64 * KIB),
+    "lz4, large blocks": (Compression.LZ4, lz4_frame(bytes(5 * MIB), block_size=7), OTHERS + 2 * 4 * MIB),
+    "no lz4": (Compression.LZ4, b"", OTHERS),
+    "zstd": (Compression.ZSTD, zstd_with_window(bytes(MIB), 21), OTHERS + 8 * MIB),
+    "zstd, a large window": (Compression.ZSTD, zstd_with_window(bytes(MIB), 25), OTHERS + 32 * MIB),
+    "zstd, a content of 1 byte": (Compression.ZSTD, zstd.compress(b"x"), OTHERS + 8 * MIB),
+    "zstd, a content of 20 MiB": (Compression.ZSTD, ZSTD_WITH_SIZE + struct.pack("<I", 20 * MIB), OTHERS + 20 * MIB),
+    "zstd, a content of 200 MiB": (Compression.ZSTD, ZSTD_WITH_SIZE + struct.pack("<I", 200 * MIB), OTHERS + 128 * MIB),
+    "zstd, no window there": (Compression.ZSTD, b"\x28\xb5\x2f\xfd", OTHERS + 128 * MIB),
+    "no zstd": (Compression.ZSTD, b"", OTHERS + 128 * MIB),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_what_inflating_holds_is_known_before_it_begins(name: str) -> None:
+    codec, data, expected = HELD[name]
+    assert held_bytes(codec, memoryview(data)) == expected
 
 
 def test_a_block_of_snappy_that_lies_about_its_size_takes_no_memory() -> None:

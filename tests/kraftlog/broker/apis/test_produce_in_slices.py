@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.log import produced_records
+from kraftlog.broker.log import batch_records
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.produce import (
@@ -100,14 +100,14 @@ def test_many_records_are_read_in_slices_and_stored_as_they_came(world: BrokerWo
 @pytest.mark.parametrize("codec", COMPRESSED)
 def test_a_batch_is_inflated_once(world: BrokerWorld, codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     inflated: list[int] = []
-    inflate = produced_records.inflate
+    inflate = batch_records.inflate
 
     def counted(*arguments: object):  # type: ignore[no-untyped-def]
         for piece in inflate(*arguments):  # type: ignore[arg-type]
             inflated.append(len(piece))
             yield piece
 
-    monkeypatch.setattr(produced_records, "inflate", counted)
+    monkeypatch.setattr(batch_records, "inflate", counted)
     connection = Connection(world)
     connection.send(many(codec))
     connection.slices()

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kraftlog.broker.network.shared_bytes import SharedBytes
+from kraftbase.shared_bytes import SharedBytes
 from tests.effort import examples
 
 BYTES_MAX = 100

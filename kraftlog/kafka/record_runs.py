@@ -1,0 +1,207 @@
+"""Reads many records at once whose numbers have one byte or two, as almost all have.
+
+Both ways stop before a record that is not whole, not valid, or of another kind: `kraftlog.kafka.record_stream` reads
+that one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlog.kafka.primitives import read_signed_varlong, read_varint
+from kraftlog.kafka.record_heads import RecordHeads
+
+EQUAL_MIN: Final = 8
+"""Fewer equal records than this are read one by one."""
+
+_TWO_BYTES: Final = 2**14 - 1
+"""The largest number of two bytes, before it has its sign."""
+
+
+def read_run(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
+    """Read whole records whose lengths have one byte or two; returns where the first other one begins.
+
+    There is hardly a call in it, as it runs for each record that differs.
+    """
+    offsets, timestamps, size = heads.offset_deltas, heads.timestamp_deltas, len(data)
+    read, start = len(offsets), at
+    try:
+        for _ in range(limit):
+            start = at
+            length = data[at]
+            at += 1
+            if length > 127:
+                length += (data[at] << 7) - 128
+                at += 1
+            end = at + (length >> 1)
+            if length & 1 or length > _TWO_BYTES or end > size:
+                break
+            timestamp = data[at + 1]  # behind the attributes
+            at += 2
+            if timestamp > 127:
+                timestamp += (data[at] << 7) - 128
+                at += 1
+                if timestamp > _TWO_BYTES:
+                    timestamp, at = _unsigned(data, at - 2)
+            offset = data[at]
+            at += 1
+            if offset > 127:
+                offset += (data[at] << 7) - 128
+                at += 1
+                if offset > _TWO_BYTES:
+                    offset, at = read_varint(data, at - 2)
+            key = data[at]
+            if key != 1:
+                if key > 127:
+                    at += 1
+                    key += (data[at] << 7) - 128
+                if key & 1 or key > _TWO_BYTES:
+                    break
+                at += key >> 1
+            at += 1
+            value = data[at]
+            if value != 1:
+                if value > 127:
+                    at += 1
+                    value += (data[at] << 7) - 128
+                if value & 1 or value > _TWO_BYTES:
+                    break
+                at += value >> 1
+            at += 1
+            headers = data[at]
+            at += 1
+            if headers:
+                heads.header_bytes += end - at
+                at = _headers_end(data, at, headers)
+            if at != end:
+                break
+            if key == 1:
+                heads.without_key.append(heads.first_index + len(offsets))
+            offsets.append(offset)
+            timestamps.append(timestamp)
+        else:
+            start = at
+    except (IndexError, ValueError):  # it is not whole, or not valid
+        pass
+    offsets[read:] = [(number >> 1) ^ -(number & 1) for number in offsets[read:]]
+    timestamps[read:] = [(number >> 1) ^ -(number & 1) for number in timestamps[read:]]
+    return start
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A number of any size before it has its sign, and the position after it. Raises IndexError and ValueError."""
+    value, at = read_signed_varlong(data, at)
+    return (value << 1) ^ (value >> 63), at
+
+
+def _headers_end(data: bytes, at: int, count: int) -> int:
+    """Where headers end whose lengths have one byte each; -1 if they are others. Of each, `count` has two."""
+    if count & 1 or count > 127:
+        return -1
+    for part in range(count):  # a name, then a value, which may be null
+        length = data[at]
+        if length == 1 and part & 1:
+            at += 1
+        elif length > 127 or length & 1:
+            return -1
+        else:
+            at += (length >> 1) + 1
+    return at
+
+
+def read_equal(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
+    """Read records that have the size and the shape of the one at a position; returns where the first other one begins.
+
+    Shape is: as many bytes for each number, one or two, the same lengths, no headers. Offsets ascend by one. What has
+    one byte in each record is a column, which Python takes out of `data` and compares in one step each.
+    """
+    shape = _shape(data, at)
+    if shape is None:
+        return at
+    size, timestamp_at, offset_at, equal, offset, is_without_key = shape
+    count = min(limit, (len(data) - at) // size, (_ONE_BYTE_MAX if offset < _ONE_BYTE_MAX else _TWO_BYTES_MAX) - offset)
+    for column_at in equal:
+        column = data[column_at : at + count * size : size]
+        count -= len(column.lstrip(column[:1]))
+        if count < EQUAL_MIN:
+            return at
+    stop, end_offset = at + count * size, offset + count
+    low = data[offset_at:stop:size]
+    if offset < _ONE_BYTE_MAX:
+        is_ascending = low == _OFFSETS[offset:end_offset]
+    else:
+        high = data[offset_at + 1 : stop : size]
+        is_ascending = low == _LOW_OFFSETS[offset:end_offset] and high == _HIGH_OFFSETS[offset:end_offset]
+    low = data[timestamp_at:stop:size]
+    timestamps = _timestamps(low, b"" if offset_at - timestamp_at == 1 else data[timestamp_at + 1 : stop : size])
+    if not is_ascending or timestamps is None:
+        return at
+    if is_without_key:
+        index = heads.end_index
+        heads.without_key.extend(range(index, index + count))
+    heads.offset_deltas.extend(range(offset, end_offset))
+    heads.timestamp_deltas.extend(timestamps)
+    return stop
+
+
+def _shape(data: bytes, at: int) -> tuple[int, int, int, tuple[int, ...], int, bool] | None:
+    """The size of the record at a position, where its timestamp and its offset are, where bytes are that all equal ones
+    have, its offset delta, and whether it has no key; None if it is not whole, or its numbers have more than two bytes.
+    """
+    try:
+        length = data[at]
+        timestamp_at = at + 2
+        if length > 127:
+            length += (data[at + 1] << 7) - 128
+            timestamp_at += 1
+        end = timestamp_at - 1 + (length >> 1)
+        offset_at = timestamp_at + (1 if data[timestamp_at] < 128 else 2)
+        offset = data[offset_at]
+        key_at = offset_at + 1
+        if offset > 127:
+            offset += (data[key_at] << 7) - 128
+            key_at += 1
+        key = data[key_at]
+        value_at = key_at + 1
+        if key > 127:
+            key += (data[value_at] << 7) - 128
+            value_at += 1
+        key_end = value_at
+        value_at += 0 if key == 1 else key >> 1
+        value = data[value_at]
+        value_end = value_at + 1
+        if value > 127:
+            value += (data[value_end] << 7) - 128
+            value_end += 1
+        last = value_end + (0 if value == 1 else value >> 1)
+        if last + 1 != end or data[last] or max(length, offset, key, value) > _TWO_BYTES:
+            return None
+    except IndexError:
+        return None
+    if (length | offset) & 1 or (key & 1 and key != 1) or (value & 1 and value != 1):
+        return None
+    equal = (*range(at, timestamp_at - 1), *range(key_at, key_end), *range(value_at, value_end), last)
+    return end - at, timestamp_at, offset_at, equal, offset >> 1, key == 1
+
+
+def _timestamps(low: bytes, high: bytes) -> list[int] | None:
+    """The numbers with these first bytes, and second ones if they have two; None if one of them has another count."""
+    if not high:
+        return memoryview(low.translate(_SIGNED)).cast("b").tolist() if low.isascii() else None
+    if low.translate(None, _CONTINUED) or not high.isascii():
+        return None
+    if low == low[:1] * len(low) and high == high[:1] * len(high):
+        value = low[0] + (high[0] << 7) - 128
+        return [(value >> 1) ^ -(value & 1)] * len(low)
+    numbers = [first + (second << 7) - 128 for first, second in zip(low, high, strict=True)]
+    return [(number >> 1) ^ -(number & 1) for number in numbers]
+
+
+_ONE_BYTE_MAX: Final = 64
+_TWO_BYTES_MAX: Final = 8192
+"""From here on a number that is not negative has more than one byte, or two."""
+_OFFSETS: Final = bytes(range(0, 2 * _ONE_BYTE_MAX, 2))
+_LOW_OFFSETS: Final = bytes(2 * offset & 127 | 128 for offset in range(_TWO_BYTES_MAX))
+_HIGH_OFFSETS: Final = bytes(2 * offset >> 7 for offset in range(_TWO_BYTES_MAX))
+_SIGNED: Final = bytes(((byte >> 1) ^ -(byte & 1)) & 255 for byte in range(128)) + bytes(128)
+_CONTINUED: Final = bytes(range(128, 256))
