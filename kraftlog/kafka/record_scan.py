@@ -58,7 +58,7 @@ def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
     stream, run, heads = RecordStream(pieces), FIRST_RUN, RecordHeads(0)
     stream.advance()
     while True:
-        run = _read_runs(stream, count, run, heads)
+        stream.at, run = _read_runs(stream.data, stream.at, count, run, heads)
         if heads.end_index == count:
             break
         if stream.at == len(stream.data):
@@ -77,17 +77,29 @@ def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
         raise MalformedBytes("records", f"bytes follow the last of the {count} records")
 
 
-def _read_runs(stream: RecordStream, count: int, run: int, heads: RecordHeads) -> int:
-    """Read records of the present piece up to one that must be read by itself; returns how many to try behind it."""
-    data, at = stream.data, stream.at
+def scan_common(data: bytes, count: int) -> RecordHeads | None:
+    """The heads of all `count` records of a batch, if `data` has these and no more, and all are of the common kinds.
+
+    It takes half the time of `scan_records`, where what is done once for a batch counts more than the records.
+    """
+    heads = RecordHeads(0)
+    at, _ = _read_runs(data, 0, count, FIRST_RUN, heads)
+    return heads if at == len(data) and len(heads.offset_deltas) == count else None
+
+
+def _read_runs(data: bytes, at: int, count: int, run: int, heads: RecordHeads) -> tuple[int, int]:
+    """Read records up to one that must be read by itself; returns where that is, and how many to try behind it."""
+    offsets = heads.offset_deltas
+    count -= heads.first_index
     while at < len(data):
-        index = heads.end_index
-        at = read_equal(data, at, count - index, heads)
-        run = FIRST_RUN if heads.end_index > index else min(4 * run, LAST_RUN)
-        limit = min(run, count - heads.end_index)
-        end = heads.end_index + limit
-        at = read_run(data, at, limit, heads)
-        if heads.end_index < end or heads.end_index == count:
+        start = len(offsets)
+        at = read_equal(data, at, count - start, heads)
+        end = len(offsets)
+        if end == count:
             break
-    stream.at = at
-    return run
+        run = FIRST_RUN if end > start else min(4 * run, LAST_RUN)
+        end += min(run, count - end)
+        at = read_run(data, at, end - len(offsets), heads)
+        if len(offsets) < end or end == count:
+            break
+    return at, run

@@ -36,7 +36,7 @@ from kraftlog.broker.log.loading import LoadedLog
 from kraftlog.broker.log.log_host import LogHost
 from kraftlog.broker.log.log_reader import LogReader
 from kraftlog.broker.log.old_log import OldLog
-from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords
+from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords, newest_if_common
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
@@ -189,10 +189,7 @@ class PartitionLog:
                 known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
                 self.log_start_offset, is_duplicate=True,
             )  # fmt: skip
-        if records is None and self.config.validates_records:
-            records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
-        if records is not None and not records.read(budget):
-            raise NotReadYet(records)
+        newest_ms = self._newest_of(data, header, now_ms, budget, records)
         marker: EndMarker | None = None
         if header.producer_id >= 0:
             marker = self._marker_of(data, header)
@@ -201,11 +198,26 @@ class PartitionLog:
         set_place(stored, 0, base_offset, leader_epoch)
         if self.config.has_log_append_time and not header.is_control:
             set_append_time(stored, 0, header, now_ms)
-        elif records is not None and header.max_timestamp_ms != records.max_timestamp_ms:
-            set_max_timestamp(stored, 0, header, records.max_timestamp_ms)
+        elif newest_ms != header.max_timestamp_ms:
+            set_max_timestamp(stored, 0, header, newest_ms)
         header = unpack_header(stored)
         self._write(stored, (header,), (marker,), now_ms)
         return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)
+
+    def _newest_of(
+        self, data: Buffer, header: BatchHeader, now_ms: int, budget: ScanBudget | None, records: ProducedRecords | None
+    ) -> int:
+        """The largest timestamp of the records, which are valid; the header's if they are not to be read."""
+        if records is None:
+            if not self.config.validates_records:
+                return header.max_timestamp_ms
+            newest_ms = newest_if_common(data, header, self.config, now_ms, budget)
+            if newest_ms is not None:
+                return newest_ms
+            records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
+        if not records.read(budget):
+            raise NotReadYet(records)
+        return records.max_timestamp_ms
 
     def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
         """Append batches as a leader has them; a part of one at the end is left out. Returns the log end offset.
