@@ -277,6 +277,7 @@ def _add_raft_services(
         listener_faults=node.delivery.faults,
         log_start_holders=node.log_start_holders,
         on_fatal=node.fatal,
+        behind_ms=node.behind_ms,
         limits=limits,
     )
     log_pb2_grpc.add_LogServiceServicer_to_server(log_service, server)

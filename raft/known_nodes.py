@@ -1,22 +1,35 @@
-"""The nodes of a cluster, for a program outside it."""
+"""The nodes of a cluster, for a program outside it, and which of them it should ask."""
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Iterable
+from typing import Final
+
+import grpc
+import grpc.aio
 
 from kraftbase.endpoint import Endpoint
-from kraftpb.v1 import log_pb2
+from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.rpc import codec
+from raft.rpc.channels import channel_to
+
+LOOK_TIMEOUT_SECONDS: Final = 1.0
 
 
 class KnownNodes:
-    """The nodes to try, in turn: first those that were given, which stay, then those learned from a node."""
+    """The nodes to try, in turn: those that were given, which stay, and those learned from a node.
 
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+    The first one is chosen by chance, so that many programs with the same addresses spread over the nodes.
+    """
+
+    def __init__(self, endpoints: Iterable[Endpoint], *, in_order: bool = False) -> None:
+        """`in_order`: the first address is tried first."""
         self._endpoints = list(dict.fromkeys(endpoints))
         if not self._endpoints:
             raise ValueError("no address to follow; give at least one host:port")
-        self._turn = 0
+        self._turn = 0 if in_order else random.randrange(len(self._endpoints))  # noqa: S311 (spreads load)
 
     @property
     def count(self) -> int:
@@ -29,9 +42,47 @@ class KnownNodes:
         self._turn += 1
         return endpoint
 
+    def prefer(self, endpoint: Endpoint) -> None:
+        """Try a node that is known next."""
+        self._turn = self._endpoints.index(endpoint)
+
     def learn(self, node: log_pb2.DescribeNodeResponse) -> None:
         """Add the voters that a node knows."""
         for voter in node.voters:
             endpoint = codec.endpoint_from_proto(voter.endpoint)
             if endpoint not in self._endpoints:
                 self._endpoints.append(endpoint)
+
+    async def level_node(self, but: Endpoint, cluster_id: str) -> Endpoint | None:
+        """Some other node of the cluster that is level with a leader; None if none says so within a second."""
+        others = [endpoint for endpoint in self._endpoints if endpoint != but]
+        random.shuffle(others)
+        answers = await asyncio.gather(*(_describe(endpoint) for endpoint in others))
+        for endpoint, node in zip(others, answers, strict=True):
+            if node is not None and node.cluster_id == cluster_id and _is_level(node):
+                return endpoint
+        return None
+
+
+def is_behind(contact: log_pb2.LeaderContact) -> bool:
+    """Whether readers should leave the node that says so. One of an older version says nothing: it is not left."""
+    return contact.behind_ms > contact.behind_max_ms
+
+
+def _is_level(node: log_pb2.DescribeNodeResponse) -> bool:
+    """Whether readers that leave another node should follow this one. Of an older version it must know a leader."""
+    leader, _ = codec.leader_from_proto(node.current_leader)
+    has_leader = node.HasField("leader_contact") or leader.leader_id is not None
+    return has_leader and not is_behind(node.leader_contact)
+
+
+async def _describe(endpoint: Endpoint) -> log_pb2.DescribeNodeResponse | None:
+    try:
+        async with channel_to(endpoint) as channel:
+            stub = log_pb2_grpc.LogServiceStub(channel)
+            node: log_pb2.DescribeNodeResponse = await stub.DescribeNode(
+                log_pb2.DescribeNodeRequest(), timeout=LOOK_TIMEOUT_SECONDS
+            )
+            return node
+    except grpc.aio.AioRpcError:
+        return None

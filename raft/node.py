@@ -157,7 +157,7 @@ class Node:
         self._on_may_rebuild = on_may_rebuild
         self._on_snapshot_damaged = on_snapshot_damaged
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kraftlog-disk")
-        runtime = AsyncioRuntime(self._executor)
+        runtime = self._runtime = AsyncioRuntime(self._executor)
         self.readers = ReaderLeases(named_readers_max, runtime.now_ms)
         """The readers outside the nodes that have a lease from this node."""
         self._shell = Shell(
@@ -224,6 +224,10 @@ class Node:
     def is_ready(self) -> bool:
         """Whether it serves clients: not while it refuses a leader that lacks committed records."""
         return self.replica.refused_leader is None
+
+    def behind_ms(self) -> int:
+        """For how long this node has not been level with a leader, as far as it knows."""
+        return self.replica.behind_ms(int(self._runtime.now_ms()))
 
     @property
     def snapshots(self) -> Snapshots:

@@ -1,9 +1,9 @@
 """Follow the committed log of a cluster from any program: `await observe("host:port", MyListener())`.
 
 An observer here is a reader, no replica: it keeps no log and does not count, except that the log's start waits for it
-if it has a name (`observe`). It asks any node that it was given or has learned of. When that node fails it continues
-with the next one, from the offset that its listener has taken. When its listener is new or behind the log's start,
-the node sends it the newest snapshot first.
+if it has a name (`observe`). It asks any node that it was given or has learned of. When that node fails, is silent, or
+is behind while another one is level, it continues with that one, from the offset that its listener has taken. When its
+listener is new or behind the log's start, the node sends it the newest snapshot first.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset
 from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
+from raft.reader_contact import LeaveNode, ReaderContact
 from raft.reader_lease import reader_lease
 from raft.received_snapshot import SnapshotReceiver
 from raft.rpc import codec
@@ -147,13 +148,17 @@ async def watch(
     end_offset: Offset | None = None,
     cluster_id: str | None = None,
     takes_snapshots: bool = False,
+    in_order: bool = False,
 ) -> AsyncGenerator[Watched, None]:
     """Committed batches and leaders, from whichever node answers; `observe` has the contract.
+
+    `in_order`: the first address is tried first, not one of them by chance.
 
     Bounded by gRPC's flow control: at most one message is read ahead of the caller. Close it to remove the files of a
     snapshot.
     """
-    nodes = KnownNodes(endpoints)
+    nodes = KnownNodes(endpoints, in_order=in_order)
+    contact = ReaderContact(nodes)
     cursor = _Cursor(start_offset, takes_snapshots)
     retry_seconds = RETRY_SECONDS_MIN
     while end_offset is None or cursor.next_offset is None or cursor.next_offset < end_offset:
@@ -164,8 +169,10 @@ async def watch(
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
                 nodes.learn(node)
                 cluster_id = cluster_id or node.cluster_id  # another cluster may listen there after a restart
+                await contact.check(node.leader_contact, endpoint, cluster_id)
+                stream = stub.Watch(cursor.request(node, end_offset, cluster_id))
                 with SnapshotReceiver(cluster_id) as receiver:
-                    async for message in stub.Watch(cursor.request(node, end_offset, cluster_id)):
+                    async for message in contact.messages(stream, endpoint, cluster_id):
                         retry_seconds = RETRY_SECONDS_MIN
                         watched = await cursor.take(message, receiver)
                         if watched is not None:
@@ -173,6 +180,9 @@ async def watch(
         except grpc.aio.AioRpcError as error:
             cursor.raise_if_refused(error, nodes.count)
             logger.debug("cannot follow the log here, trying the next node", node=str(endpoint), reason=error.details())
+        except LeaveNode as reason:
+            logger.info("the reader follows another node", left=str(endpoint), reason=str(reason))
+            continue
         except CorruptSnapshot as error:
             logger.warning("a node sent no whole snapshot, trying the next one", node=str(endpoint), reason=str(error))
         else:

@@ -76,7 +76,8 @@ async def export(
     """Export everything from where the directory's last export ended up to the high watermark of now.
 
     Raises ApiError(INCONSISTENT_CLUSTER_ID) if the directory holds another cluster's export,
-    ApiError(OFFSET_OUT_OF_RANGE) if the next offset is no longer in the log, DirectoryError if the directory is not
+    ApiError(OFFSET_OUT_OF_RANGE) if the next offset is no longer in the log, ApiError(LEADER_NOT_AVAILABLE) after the
+    export if more may be committed, which no node that answers knows; DirectoryError if the directory is not
     an export's or another export is at work, StorageError if it cannot be written. What was published before stays.
     """
     require_pyarrow()
@@ -92,7 +93,14 @@ async def export(
         manifest = target.manifest
         if manifest is not None:
             _check_continues(manifest, log, directory)
-        return await _Run(source, target, log, rows_per_file, progress).run()
+        summary = await _Run(source, target, log, rows_per_file, progress).run()
+    if not log.is_level:
+        raise ApiError(
+            ErrorCode.LEADER_NOT_AVAILABLE,
+            f"everything below offset {summary.end_offset} is exported, and more may be committed: no node that answers"
+            " is level with a leader; export again when one is",
+        )
+    return summary
 
 
 def _check_continues(manifest: Manifest, log: LogDescription, directory: Path) -> None:

@@ -7,6 +7,7 @@ more, the next one is tried; when none sends anything the export ends with an er
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Batch, Offset
+from raft.known_nodes import KnownNodes, is_behind
 from raft.observe import Watched, parse_endpoint, watch
 from raft.rpc.channels import channel_to
 
@@ -34,6 +36,8 @@ class LogDescription(NamedTuple):
     log_start_offset: Offset
     high_watermark: Offset
     """-1 if it is not known."""
+    is_level: bool = True
+    """Whether the node that said so hears a leader; else more may be committed."""
 
 
 class CommittedSource(Protocol):
@@ -74,10 +78,10 @@ class GrpcSource:
             raise ConfigurationError("no address was given; give at least one host:port")
         self._cluster_id = cluster_id
         self._timeout_ms = timeout_ms
-        self._turn = 0
+        self._turn = random.randrange(len(self._endpoints))  # noqa: S311 (spreads load)
 
     async def describe(self) -> LogDescription:
-        """The log's range as the first node that answers knows it.
+        """The log's range as a node knows it: one that is level with a leader, if any is.
 
         Raises ApiError(INCONSISTENT_CLUSTER_ID) for another cluster, BROKER_NOT_AVAILABLE if no node answers.
         """
@@ -94,7 +98,26 @@ class GrpcSource:
                 f"{self._endpoint} belongs to cluster {node.cluster_id}, not {self._cluster_id}; check the address",
             )
         self._cluster_id = node.cluster_id
-        return LogDescription(node.cluster_id, Offset(node.log_start_offset), Offset(node.high_watermark))
+        if is_behind(node.leader_contact):
+            node = await self._level_node(node, node.cluster_id)
+        return LogDescription(
+            node.cluster_id, Offset(node.log_start_offset), Offset(node.high_watermark),
+            is_level=not is_behind(node.leader_contact),
+        )  # fmt: skip
+
+    async def _level_node(self, node: log_pb2.DescribeNodeResponse, cluster_id: str) -> log_pb2.DescribeNodeResponse:
+        """What a node says that is level, and that is asked first from now on; `node` if none is."""
+        nodes = KnownNodes(self._endpoints)
+        nodes.learn(node)
+        found = await nodes.level_node(self._endpoint, cluster_id)
+        if found is None:
+            return node
+        self._endpoints = (found, *(endpoint for endpoint in self._endpoints if endpoint != found))
+        self._turn = 0
+        try:
+            return await self._describe_node()
+        except _NodeLost:
+            return node
 
     async def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
         """The committed batches of the range, from one node or several."""
@@ -130,7 +153,9 @@ class GrpcSource:
         """The batches from the endpoints, starting with the one whose turn it is."""
         first = self._turn % len(self._endpoints)
         endpoints = self._endpoints[first:] + self._endpoints[:first]
-        return watch(endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id)
+        return watch(
+            endpoints, start_offset=start_offset, end_offset=end_offset, cluster_id=self._cluster_id, in_order=True
+        )
 
     async def _next_batches(self, watching: AsyncGenerator[Watched]) -> tuple[Batch, ...]:
         async with asyncio.timeout(self._timeout_ms / 1000):

@@ -26,7 +26,7 @@ from kraftpb.v1 import common_pb2 as kraftpb_dot_v1_dot_common__pb2
 from kraftpb.v1 import quorum_pb2 as kraftpb_dot_v1_dot_quorum__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14kraftpb/v1/log.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\x1a\x17kraftpb/v1/quorum.proto\"\x9d\x01\n\x0cWatchRequest\x12\x17\n\ncluster_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x17\n\nend_offset\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\x0ftakes_snapshots\x18\x04 \x01(\x08\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\x42\r\n\x0b_cluster_idB\r\n\x0b_end_offset\"\xbc\x02\n\rWatchResponse\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x03\x12\x31\n\x0e\x63urrent_leader\x18\x04 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\x12?\n\x0esnapshot_piece\x18\x05 \x01(\x0b\x32\'.kraftpb.v1.WatchResponse.SnapshotPiece\x1at\n\rSnapshotPiece\x12/\n\x0bsnapshot_id\x18\x01 \x01(\x0b\x32\x1a.kraftpb.v1.EpochEndOffset\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"r\n\x13HoldLogStartRequest\x12\x17\n\ncluster_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x10\n\x08lease_ms\x18\x04 \x01(\x03\x42\r\n\x0b_cluster_id\"[\n\x14HoldLogStartResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\x03\x12\x31\n\x0e\x63urrent_leader\x18\x02 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\"\x15\n\x13\x44\x65scribeNodeRequest\"\xfa\x04\n\x14\x44\x65scribeNodeResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x0breplica_key\x18\x02 \x01(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x10\n\x08is_voter\x18\x04 \x01(\x08\x12\x31\n\x0e\x63urrent_leader\x18\x05 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x1a\n\x12\x61pplied_end_offset\x18\t \x01(\x03\x12=\n\x06voters\x18\n \x03(\x0b\x32-.kraftpb.v1.DescribeNodeResponse.ReplicaState\x12\x12\n\nrecovering\x18\x0b \x01(\x08\x12G\n\x0flistener_faults\x18\x0c \x03(\x0b\x32..kraftpb.v1.DescribeNodeResponse.ListenerFault\x12\x35\n\x11log_start_holders\x18\r \x03(\x0b\x32\x1a.kraftpb.v1.LogStartHolder\x1a\x63\n\x0cReplicaState\x12+\n\x0breplica_key\x18\x01 \x01(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12&\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x14.kraftpb.v1.Endpoint\x1a\x30\n\rListenerFault\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t2\xf2\x01\n\nLogService\x12>\n\x05Watch\x12\x18.kraftpb.v1.WatchRequest\x1a\x19.kraftpb.v1.WatchResponse0\x01\x12Q\n\x0cHoldLogStart\x12\x1f.kraftpb.v1.HoldLogStartRequest\x1a .kraftpb.v1.HoldLogStartResponse\x12Q\n\x0c\x44\x65scribeNode\x12\x1f.kraftpb.v1.DescribeNodeRequest\x1a .kraftpb.v1.DescribeNodeResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14kraftpb/v1/log.proto\x12\nkraftpb.v1\x1a\x17kraftpb/v1/common.proto\x1a\x17kraftpb/v1/quorum.proto\"\x9d\x01\n\x0cWatchRequest\x12\x17\n\ncluster_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x14\n\x0cstart_offset\x18\x02 \x01(\x03\x12\x17\n\nend_offset\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12\x17\n\x0ftakes_snapshots\x18\x04 \x01(\x08\x12\x0e\n\x06is_new\x18\x05 \x01(\x08\x42\r\n\x0b_cluster_idB\r\n\x0b_end_offset\"\xef\x02\n\rWatchResponse\x12\x0f\n\x07records\x18\x01 \x01(\x0c\x12\x16\n\x0ehigh_watermark\x18\x02 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x03 \x01(\x03\x12\x31\n\x0e\x63urrent_leader\x18\x04 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\x12?\n\x0esnapshot_piece\x18\x05 \x01(\x0b\x32\'.kraftpb.v1.WatchResponse.SnapshotPiece\x12\x31\n\x0eleader_contact\x18\x06 \x01(\x0b\x32\x19.kraftpb.v1.LeaderContact\x1at\n\rSnapshotPiece\x12/\n\x0bsnapshot_id\x18\x01 \x01(\x0b\x32\x1a.kraftpb.v1.EpochEndOffset\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x10\n\x08position\x18\x03 \x01(\x03\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"9\n\rLeaderContact\x12\x11\n\tbehind_ms\x18\x01 \x01(\x03\x12\x15\n\rbehind_max_ms\x18\x02 \x01(\x03\"r\n\x13HoldLogStartRequest\x12\x17\n\ncluster_id\x18\x01 \x01(\tH\x00\x88\x01\x01\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x13\n\x0bnext_offset\x18\x03 \x01(\x03\x12\x10\n\x08lease_ms\x18\x04 \x01(\x03\x42\r\n\x0b_cluster_id\"[\n\x14HoldLogStartResponse\x12\x10\n\x08lease_ms\x18\x01 \x01(\x03\x12\x31\n\x0e\x63urrent_leader\x18\x02 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\"\x15\n\x13\x44\x65scribeNodeRequest\"\xad\x05\n\x14\x44\x65scribeNodeResponse\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12+\n\x0breplica_key\x18\x02 \x01(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12\x0c\n\x04role\x18\x03 \x01(\t\x12\x10\n\x08is_voter\x18\x04 \x01(\x08\x12\x31\n\x0e\x63urrent_leader\x18\x05 \x01(\x0b\x32\x19.kraftpb.v1.CurrentLeader\x12\x16\n\x0ehigh_watermark\x18\x06 \x01(\x03\x12\x16\n\x0elog_end_offset\x18\x07 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x08 \x01(\x03\x12\x1a\n\x12\x61pplied_end_offset\x18\t \x01(\x03\x12=\n\x06voters\x18\n \x03(\x0b\x32-.kraftpb.v1.DescribeNodeResponse.ReplicaState\x12\x12\n\nrecovering\x18\x0b \x01(\x08\x12G\n\x0flistener_faults\x18\x0c \x03(\x0b\x32..kraftpb.v1.DescribeNodeResponse.ListenerFault\x12\x35\n\x11log_start_holders\x18\r \x03(\x0b\x32\x1a.kraftpb.v1.LogStartHolder\x12\x31\n\x0eleader_contact\x18\x0e \x01(\x0b\x32\x19.kraftpb.v1.LeaderContact\x1a\x63\n\x0cReplicaState\x12+\n\x0breplica_key\x18\x01 \x01(\x0b\x32\x16.kraftpb.v1.ReplicaKey\x12&\n\x08\x65ndpoint\x18\x02 \x01(\x0b\x32\x14.kraftpb.v1.Endpoint\x1a\x30\n\rListenerFault\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\r\n\x05\x65rror\x18\x02 \x01(\t2\xf2\x01\n\nLogService\x12>\n\x05Watch\x12\x18.kraftpb.v1.WatchRequest\x1a\x19.kraftpb.v1.WatchResponse0\x01\x12Q\n\x0cHoldLogStart\x12\x1f.kraftpb.v1.HoldLogStartRequest\x1a .kraftpb.v1.HoldLogStartResponse\x12Q\n\x0c\x44\x65scribeNode\x12\x1f.kraftpb.v1.DescribeNodeRequest\x1a .kraftpb.v1.DescribeNodeResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,21 +36,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_WATCHREQUEST']._serialized_start=87
   _globals['_WATCHREQUEST']._serialized_end=244
   _globals['_WATCHRESPONSE']._serialized_start=247
-  _globals['_WATCHRESPONSE']._serialized_end=563
-  _globals['_WATCHRESPONSE_SNAPSHOTPIECE']._serialized_start=447
-  _globals['_WATCHRESPONSE_SNAPSHOTPIECE']._serialized_end=563
-  _globals['_HOLDLOGSTARTREQUEST']._serialized_start=565
-  _globals['_HOLDLOGSTARTREQUEST']._serialized_end=679
-  _globals['_HOLDLOGSTARTRESPONSE']._serialized_start=681
-  _globals['_HOLDLOGSTARTRESPONSE']._serialized_end=772
-  _globals['_DESCRIBENODEREQUEST']._serialized_start=774
-  _globals['_DESCRIBENODEREQUEST']._serialized_end=795
-  _globals['_DESCRIBENODERESPONSE']._serialized_start=798
-  _globals['_DESCRIBENODERESPONSE']._serialized_end=1432
-  _globals['_DESCRIBENODERESPONSE_REPLICASTATE']._serialized_start=1283
-  _globals['_DESCRIBENODERESPONSE_REPLICASTATE']._serialized_end=1382
-  _globals['_DESCRIBENODERESPONSE_LISTENERFAULT']._serialized_start=1384
-  _globals['_DESCRIBENODERESPONSE_LISTENERFAULT']._serialized_end=1432
-  _globals['_LOGSERVICE']._serialized_start=1435
-  _globals['_LOGSERVICE']._serialized_end=1677
+  _globals['_WATCHRESPONSE']._serialized_end=614
+  _globals['_WATCHRESPONSE_SNAPSHOTPIECE']._serialized_start=498
+  _globals['_WATCHRESPONSE_SNAPSHOTPIECE']._serialized_end=614
+  _globals['_LEADERCONTACT']._serialized_start=616
+  _globals['_LEADERCONTACT']._serialized_end=673
+  _globals['_HOLDLOGSTARTREQUEST']._serialized_start=675
+  _globals['_HOLDLOGSTARTREQUEST']._serialized_end=789
+  _globals['_HOLDLOGSTARTRESPONSE']._serialized_start=791
+  _globals['_HOLDLOGSTARTRESPONSE']._serialized_end=882
+  _globals['_DESCRIBENODEREQUEST']._serialized_start=884
+  _globals['_DESCRIBENODEREQUEST']._serialized_end=905
+  _globals['_DESCRIBENODERESPONSE']._serialized_start=908
+  _globals['_DESCRIBENODERESPONSE']._serialized_end=1593
+  _globals['_DESCRIBENODERESPONSE_REPLICASTATE']._serialized_start=1444
+  _globals['_DESCRIBENODERESPONSE_REPLICASTATE']._serialized_end=1543
+  _globals['_DESCRIBENODERESPONSE_LISTENERFAULT']._serialized_start=1545
+  _globals['_DESCRIBENODERESPONSE_LISTENERFAULT']._serialized_end=1593
+  _globals['_LOGSERVICE']._serialized_start=1596
+  _globals['_LOGSERVICE']._serialized_end=1838
 # @@protoc_insertion_point(module_scope)

@@ -103,6 +103,7 @@ class WatchResponse(_message.Message):
     LOG_START_OFFSET_FIELD_NUMBER: _builtins.int
     CURRENT_LEADER_FIELD_NUMBER: _builtins.int
     SNAPSHOT_PIECE_FIELD_NUMBER: _builtins.int
+    LEADER_CONTACT_FIELD_NUMBER: _builtins.int
     records: _builtins.bytes
     """Encoded committed batches, one after the other; may be empty when only the leader or the high watermark changed."""
     high_watermark: _builtins.int
@@ -113,6 +114,10 @@ class WatchResponse(_message.Message):
     def snapshot_piece(self) -> Global___WatchResponse.SnapshotPiece:
         """Set: no records, but the next bytes of a snapshot, which replaces all records below its end offset."""
 
+    @_builtins.property
+    def leader_contact(self) -> Global___LeaderContact:
+        """How far the node is behind. When nothing else is sent, a response comes every second. Older nodes do not send it."""
+
     def __init__(
         self,
         *,
@@ -121,14 +126,41 @@ class WatchResponse(_message.Message):
         log_start_offset: _builtins.int = ...,
         current_leader: _common_pb2.CurrentLeader | None = ...,
         snapshot_piece: Global___WatchResponse.SnapshotPiece | None = ...,
+        leader_contact: Global___LeaderContact | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "leader_contact", b"leader_contact", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "high_watermark", b"high_watermark", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "high_watermark", b"high_watermark", "leader_contact", b"leader_contact", "log_start_offset", b"log_start_offset", "records", b"records", "snapshot_piece", b"snapshot_piece"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
+
+@_typing.final
+class LeaderContact(_message.Message):
+    """What a reader needs to know of a node to stay with it, or to choose another one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BEHIND_MS_FIELD_NUMBER: _builtins.int
+    BEHIND_MAX_MS_FIELD_NUMBER: _builtins.int
+    behind_ms: _builtins.int
+    """For how long the node has not been level with a leader: it hears none, or has no room for what that sends."""
+    behind_max_ms: _builtins.int
+    """A reader that finds a node which is level leaves one that is behind for longer than this."""
+    def __init__(
+        self,
+        *,
+        behind_ms: _builtins.int = ...,
+        behind_max_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["behind_max_ms", b"behind_max_ms", "behind_ms", b"behind_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LeaderContact: _TypeAlias = LeaderContact  # noqa: Y015
 
 @_typing.final
 class HoldLogStartRequest(_message.Message):
@@ -265,6 +297,7 @@ class DescribeNodeResponse(_message.Message):
     RECOVERING_FIELD_NUMBER: _builtins.int
     LISTENER_FAULTS_FIELD_NUMBER: _builtins.int
     LOG_START_HOLDERS_FIELD_NUMBER: _builtins.int
+    LEADER_CONTACT_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     role: _builtins.str
     """leader, follower, unattached, prospective, candidate or resigned."""
@@ -292,6 +325,10 @@ class DescribeNodeResponse(_message.Message):
     def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[_quorum_pb2.LogStartHolder]:
         """The replicas and listeners that hold this node's log start; on a follower, its own listeners."""
 
+    @_builtins.property
+    def leader_contact(self) -> Global___LeaderContact:
+        """Older nodes do not send it."""
+
     def __init__(
         self,
         *,
@@ -308,10 +345,11 @@ class DescribeNodeResponse(_message.Message):
         recovering: _builtins.bool = ...,
         listener_faults: _abc.Iterable[Global___DescribeNodeResponse.ListenerFault] | None = ...,
         log_start_holders: _abc.Iterable[_quorum_pb2.LogStartHolder] | None = ...,
+        leader_contact: Global___LeaderContact | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "replica_key", b"replica_key"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["current_leader", b"current_leader", "leader_contact", b"leader_contact", "replica_key", b"replica_key"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "listener_faults", b"listener_faults", "log_end_offset", b"log_end_offset", "log_start_holders", b"log_start_holders", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["applied_end_offset", b"applied_end_offset", "cluster_id", b"cluster_id", "current_leader", b"current_leader", "high_watermark", b"high_watermark", "is_voter", b"is_voter", "leader_contact", b"leader_contact", "listener_faults", b"listener_faults", "log_end_offset", b"log_end_offset", "log_start_holders", b"log_start_holders", "log_start_offset", b"log_start_offset", "recovering", b"recovering", "replica_key", b"replica_key", "role", b"role", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

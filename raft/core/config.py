@@ -71,6 +71,12 @@ class QuorumConfig:
         return self.fetch_timeout_ms * 3 // 2
 
     @property
+    def readers_leave_after_ms(self) -> int:
+        """How long a node may have heard no leader before its readers look for another node."""
+        # A follower looks for another leader by then, and its readers for a node that has found one.
+        return self.fetch_timeout_ms
+
+    @property
     def begin_quorum_interval_ms(self) -> int:
         """How often a leader notifies voters that do not fetch from it (RF-33)."""
         return max(1, self.fetch_timeout_ms // 2)

@@ -187,6 +187,8 @@ def _take(
     if response.diverging_epoch is None:  # else the rest of the log may still diverge, even below the high watermark
         committed.note_no_gap(replica, output)
         high_watermark.take(replica, output, response.high_watermark)
+    if not is_without_room:
+        replica.level_ms = environment.now_ms
     return True
 
 

@@ -36,6 +36,9 @@ def poll(environment: Environment, replica: ReplicaState, output: Output, leader
 
     Answers the parked fetches whose wait has expired, too.
     """
+    replica.level_ms = environment.now_ms
+    if leader.check_quorum_deadline_ms is not None:
+        replica.level_ms = leader.check_quorum_deadline_ms - environment.config.check_quorum_timeout_ms
     is_alone = leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= environment.now_ms
     if is_alone or replica.state_machine.is_fenced or (replica.shutdown.is_requested and not environment.is_only_voter):
         become_resigned(environment, replica, output, leader)

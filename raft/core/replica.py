@@ -194,6 +194,7 @@ class Replica(ReplicaView):
                 # before there is a leader.
                 high_watermark=log.known_committed_offset or UNKNOWN_HIGH_WATERMARK,
                 applied=applied,
+                level_ms=now_ms,
                 recovering=recovering,
                 fetch_version_allowed=fetch_version_allowed,
             ),

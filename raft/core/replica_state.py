@@ -62,6 +62,10 @@ class ReplicaState:
     # `raft.core.committed`:
     refused_leader: RefusedLeader | None = None
     """The last leader that lacks committed records, until another one is followed."""
+    # `raft.core.following`, and `raft.core.leading`:
+    level_ms: int
+    """When it was last level with its leader, as far as that knew: it took an answer to a fetch, and had room for it. A
+    leader was when a majority last fetched."""
     # `raft.core.snapshot_fetch`:
     snapshot_fetch: SnapshotFetch | None = None
     """The snapshot that is being fetched. It outlives the leader that offered it: every node has the same bytes."""

@@ -134,6 +134,10 @@ class ReplicaView:
         """Whether it may ask for votes: it is a voter, is not fenced, and lacks nothing that it once had."""
         return self._replica_state.may_be_elected(self._environment)
 
+    def behind_ms(self, now_ms: int) -> int:
+        """For how long it has not been level with a leader, as far as it knows."""
+        return 0 if self._environment.is_only_voter else max(0, now_ms - self._replica_state.level_ms)
+
     # --- its log --------------------------------------------------------------------------------------------------
 
     @property

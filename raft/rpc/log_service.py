@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Final
@@ -27,6 +28,9 @@ from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
 """One answer holds about this many bytes, and at least one batch."""
+
+CONTACT_SECONDS: Final = 1.0
+"""How often a reader hears how far the node is behind, when there is nothing else."""
 
 PIECE_BYTES: Final = 256 * 1024
 """How many bytes of a snapshot one answer carries."""
@@ -54,12 +58,14 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         listener_faults: Mapping[str, str],
         log_start_holders: Callable[[], tuple[LogStartHolder, ...]],
         on_fatal: Callable[[BaseException], None],
+        behind_ms: Callable[[], int],
         limits: ServiceLimits | None = None,
     ) -> None:
         """`for_clients` returns where clients reach a node, if replicas use another address.
 
         `applied_end_offset` returns how far this node's state machine is, `listener_faults` the failed listeners,
         `log_start_holders` the readers that hold the log's start back. `on_fatal` gets a failed read of the log.
+        `behind_ms` returns for how long the node has not been level with a leader.
         """
         self._log = log
         self._feed = feed
@@ -74,6 +80,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         self._listener_faults = listener_faults
         self._log_start_holders = log_start_holders
         self._on_fatal = on_fatal
+        self._behind_ms = behind_ms
 
     async def Watch(
         self,
@@ -133,7 +140,10 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 if state != told:
                     told = state
                     yield self._response(b"")
-                await self._feed.wait(version)
+                try:
+                    await asyncio.wait_for(self._feed.wait(version), CONTACT_SECONDS)
+                except TimeoutError:
+                    yield self._response(b"")
                 continue
             batches = list(self._read_batches(next_offset, committed))
             next_offset = batches[-1].end_offset
@@ -166,7 +176,12 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             high_watermark=self._feed.committed_end_offset,
             log_start_offset=self._log.log_start_offset,
             current_leader=codec.leader_to_proto(self._feed.leader, self._feed.leader_endpoint),
+            leader_contact=self._leader_contact(),
         )
+
+    def _leader_contact(self) -> log_pb2.LeaderContact:
+        behind_max_ms = self._replica.config.readers_leave_after_ms
+        return log_pb2.LeaderContact(behind_ms=self._behind_ms(), behind_max_ms=behind_max_ms)
 
     async def HoldLogStart(
         self,
@@ -219,6 +234,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 for name, error in self._listener_faults.items()
             ],
             log_start_holders=map(codec.log_start_holder_to_proto, self._log_start_holders()),
+            leader_contact=self._leader_contact(),
         )
 
 

@@ -1,8 +1,13 @@
-"""Reads from any node: the first of the given addresses that answers, and that one again for as long as it does."""
+"""Reads from any node: the first of the given addresses that answers, and that one again for as long as it does.
+
+It begins at one of them by chance, so that many clients with the same addresses spread over the nodes. A node that has
+not applied in time what the read must see is followed by the next one: it may be cut off from the leader.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -101,7 +106,7 @@ class NodeReader:
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
         self._endpoints = list(dict.fromkeys(endpoints))
-        self._turn = 0
+        self._turn = random.randrange(max(1, len(self._endpoints)))  # noqa: S311 (spreads load)
         self._is_closed = False
         self._channels: dict[Endpoint, grpc.aio.Channel] = {}
 
@@ -162,6 +167,7 @@ class NodeReader:
     async def _read_from_any(self, select: Select[Response], request: Request, deadline: float) -> Response:
         is_query = isinstance(request, admin_pb2.QueryRequest)
         refusal: ApiError | None = None
+        late: NotApplied | None = None
         first_turn = self._turn
         for turn in range(first_turn, first_turn + len(self._endpoints)):
             endpoint = self._endpoints[turn % len(self._endpoints)]
@@ -195,13 +201,20 @@ class NodeReader:
                     # If it hangs, a read that has no time left for another node must not start with it again.
                     self._turn = turn + 1
             else:
-                if codec.error_from_proto(response.error_code) is not ErrorCode.KAFKA_STORAGE_ERROR:
+                code = codec.error_from_proto(response.error_code)
+                if code is ErrorCode.REQUEST_TIMED_OUT and _is_late(request, response):
+                    error_of_late = NotApplied(code, response.error_message, response.applied_end_offset)
+                    late = max(late or error_of_late, error_of_late, key=lambda one: one.applied_end_offset)
+                    self._turn = turn + 1
+                elif code is ErrorCode.KAFKA_STORAGE_ERROR:
+                    # Its database cannot be read, or is fenced because it differs: only this node is affected.
+                    refusal = ApiError(code, f"{endpoint}: {response.error_message}")
+                else:
                     self._turn = turn
                     return _checked(response)
-                # Its database cannot be read, or is fenced because it differs: only this node is affected.
-                refusal = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{endpoint}: {response.error_message}")
-        if refusal is not None:
-            raise refusal
+        failure = late or refusal
+        if failure is not None:
+            raise failure
         addresses = ", ".join(map(str, self._endpoints))
         raise NotSent(
             ErrorCode.BROKER_NOT_AVAILABLE, f"no node answers at {addresses}; start the nodes or check the addresses"
@@ -211,6 +224,11 @@ class NodeReader:
         if endpoint not in self._channels:
             self._channels[endpoint] = open_channel(endpoint)
         return admin_pb2_grpc.AdminServiceStub(self._channels[endpoint])
+
+
+def _is_late(request: admin_pb2.QueryRequest | Any, response: Any) -> bool:
+    """Whether the node has not applied what the read must see; else the read itself took too long."""
+    return bool(response.applied_end_offset < request.consistency.min_applied_end_offset)
 
 
 def _took_too_long(endpoint: Endpoint, seconds: float) -> ApiError:

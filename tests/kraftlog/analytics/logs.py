@@ -81,9 +81,12 @@ class MemorySource:
 
     def __init__(self, log: HandMadeLog) -> None:
         self.log = log
+        self.is_level = True
 
     async def describe(self) -> LogDescription:
-        return LogDescription(self.log.cluster_id, Offset(self.log.log_start_offset), self.log.end_offset)
+        return LogDescription(
+            self.log.cluster_id, Offset(self.log.log_start_offset), self.log.end_offset, self.is_level
+        )
 
     async def batches(self, start_offset: Offset, end_offset: Offset) -> AsyncGenerator[Batch]:
         if start_offset < self.log.log_start_offset:
@@ -103,14 +106,21 @@ class LogServicer(log_pb2_grpc.LogServiceServicer):
     responses_before_it_breaks: int | None = None
     stalls: bool = False
     garbles: bool = False
+    behind_ms: int | None = None
+    """Of a node that hears no leader; None: it is of a version that does not say so."""
     watches: list[int] = field(default_factory=list)
     """The start offset of every Watch call."""
+
+    @property
+    def _contact(self):
+        return self.behind_ms and log_pb2.LeaderContact(behind_ms=self.behind_ms, behind_max_ms=2_000)
 
     async def DescribeNode(self, request, context):
         return log_pb2.DescribeNodeResponse(
             cluster_id=self.log.cluster_id,
             log_start_offset=self.log.log_start_offset,
             high_watermark=self.log.end_offset,
+            leader_contact=self._contact,
         )
 
     async def Watch(self, request, context):
@@ -119,7 +129,7 @@ class LogServicer(log_pb2_grpc.LogServiceServicer):
             await _abort(context, grpc.StatusCode.FAILED_PRECONDITION, ErrorCode.INCONSISTENT_CLUSTER_ID)
         if request.start_offset < self.log.log_start_offset:
             await _abort(context, grpc.StatusCode.OUT_OF_RANGE, ErrorCode.OFFSET_OUT_OF_RANGE)
-        await context.write(log_pb2.WatchResponse(high_watermark=self.log.end_offset))
+        await context.write(log_pb2.WatchResponse(high_watermark=self.log.end_offset, leader_contact=self._contact))
         if self.stalls:
             await asyncio.Event().wait()
         wanted = [

@@ -100,6 +100,15 @@ async def test_an_export_with_nothing_new_changes_nothing(tmp_path):
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
+async def test_an_export_from_a_node_that_hears_no_leader_is_kept_and_says_that_there_may_be_more(tmp_path):
+    source = MemorySource(small_log())
+    source.is_level = False
+    with pytest.raises(ApiError, match=r"everything below offset .* is exported, and more may be") as refused:
+        await export(source, tmp_path)
+    assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
+    assert len(exported_rows(tmp_path)) == source.log.end_offset
+
+
 async def test_a_node_that_is_behind_the_export_adds_nothing(tmp_path):
     log = small_log()
     await export(MemorySource(log), tmp_path)

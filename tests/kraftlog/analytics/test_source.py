@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftlog.analytics import source as source_module
 from kraftlog.analytics.export import export_from
 from kraftlog.analytics.source import CommittedSource, GrpcSource
 from tests.kraftlog.analytics.exports import exported_rows
@@ -26,7 +27,7 @@ async def source(request) -> AsyncIterator[CommittedSource]:
 
 async def test_contract_describes_the_log(source):
     log = small_log()
-    assert await source.describe() == (CLUSTER_ID, 4, log.end_offset)
+    assert await source.describe() == (CLUSTER_ID, 4, log.end_offset, True)
 
 
 async def test_contract_gives_every_batch_once_in_order(source):
@@ -59,6 +60,12 @@ async def test_a_broken_stream_is_resumed_where_it_broke():
     assert servicer.watches == [log.batches[index].base_offset for index in range(0, len(log.batches), 6)]
 
 
+@pytest.fixture
+def begins_at_the_first_address(monkeypatch):
+    monkeypatch.setattr(source_module.random, "randrange", lambda _: 0)
+
+
+@pytest.mark.usefixtures("begins_at_the_first_address")
 async def test_a_lost_node_is_replaced_by_another():
     log = small_log()
     breaking = LogServicer(log, batches_per_response=1, responses_before_it_breaks=2)
@@ -67,6 +74,7 @@ async def test_a_lost_node_is_replaced_by_another():
     assert breaking.watches == [0]
 
 
+@pytest.mark.usefixtures("begins_at_the_first_address")
 async def test_a_node_that_sends_nothing_is_left_for_another():
     log = small_log()
     stalling = LogServicer(log, stalls=True)
@@ -89,6 +97,25 @@ async def test_nobody_listening_is_said_so():
         pass
     with pytest.raises(ApiError, match=f"BROKER_NOT_AVAILABLE: {endpoint} does not answer.*check the address"):
         await GrpcSource([endpoint], timeout_ms=2000).describe()
+
+
+@pytest.mark.usefixtures("begins_at_the_first_address")
+async def test_a_node_that_is_behind_is_not_the_one_that_describes_the_log():
+    log = small_log()
+    behind = LogServicer(log.up_to(1), behind_ms=9_000)
+    async with serving(behind) as first, serving(LogServicer(log, behind_ms=100)) as second:
+        source = GrpcSource([first, second])
+        described = await source.describe()
+        assert (described.high_watermark, described.is_level) == (log.end_offset, True)
+        assert [batch async for batch in source.batches(0, log.end_offset)] == log.batches
+    assert behind.watches == []
+
+
+async def test_if_no_node_is_level_the_description_says_so():
+    log = small_log()
+    one, other = LogServicer(log, behind_ms=9_000), LogServicer(log, behind_ms=8_000)
+    async with serving(one) as first, serving(other) as second:
+        assert not (await GrpcSource([first, second]).describe()).is_level
 
 
 async def test_the_first_node_that_answers_describes_the_log():

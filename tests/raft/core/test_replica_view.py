@@ -40,3 +40,38 @@ def test_a_leader_shows_what_it_holds() -> None:
     assert [parked.request.fetch_offset for parked in view.parked_fetches] == [1]
     assert view.observer_count == 1
     assert (view.has_fetched, view.fetch_deadline_ms) == (False, None)
+
+
+def test_a_follower_is_behind_since_the_last_answer_for_which_it_had_room() -> None:
+    harness = replica().make_follower(2, 1)
+    view = harness.replica
+    harness.now_ms += 100
+    harness.answer(harness.sent[-1], fetch_response(2, 1, batch(0, 2, 1)))
+    level_ms = harness.now_ms
+    assert view.behind_ms(level_ms + 5) == 5
+    harness.flush()
+    harness.now_ms += 100
+    harness.answer(harness.sent[-1], fetch_response(2, 1), is_without_room=True)
+    assert view.has_fetched
+    assert view.behind_ms(harness.now_ms) == 100
+    harness.advance(600)
+    harness.answer(harness.sent[-1], fetch_response(2, 1))
+    assert view.behind_ms(harness.now_ms) == 0
+
+
+def test_a_leader_is_behind_since_a_majority_has_last_fetched_and_so_is_what_it_becomes() -> None:
+    harness = replica().make_leader()
+    view = harness.replica
+    harness.advance(1_000)
+    assert view.behind_ms(harness.now_ms) == 1_000
+    harness.ask(fetch(2, 1, 1, 1))
+    harness.advance(0)
+    assert view.behind_ms(harness.now_ms) == 0
+    harness.advance(view.config.check_quorum_timeout_ms)
+    assert not view.is_leader
+    assert view.behind_ms(harness.now_ms) == view.config.check_quorum_timeout_ms
+
+
+def test_a_sole_voter_is_never_behind() -> None:
+    harness = replica(voter_count=1)
+    assert harness.replica.behind_ms(harness.now_ms + 10**6) == 0

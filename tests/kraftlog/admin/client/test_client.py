@@ -11,7 +11,9 @@ import pytest_asyncio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.admin.client import node_reader
 from kraftlog.admin.client.client import AdminClient, NotSent, OutcomeUnknown
+from kraftlog.admin.client.node_reader import NotApplied
 from kraftpb.v1 import admin_pb2
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_MAX
 from tests.kraftlog.admin.client.scripted_node import HANG_UP, ScriptedNode, carried_out, refused, scripted_nodes
@@ -328,6 +330,7 @@ async def test_a_request_that_fits_no_message_is_not_sent(nodes: Sequence[Script
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+@pytest.mark.usefixtures("reads_begin_at_the_first_address")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -347,11 +350,57 @@ async def test_no_other_node_is_asked_for_what_fits_no_message(
     assert [node.reads for node in nodes] == [1, 0, 0]
 
 
+@pytest.fixture
+def reads_begin_at_the_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_reader.random, "randrange", lambda _: 0)
+
+
+@pytest.mark.usefixtures("reads_begin_at_the_first_address")
+async def test_a_read_goes_on_at_another_node_when_the_one_that_it_asks_is_late(nodes: Sequence[ScriptedNode]) -> None:
+    """As one does that is cut off from the leader: it has not applied what the read must see."""
+    nodes[0].listing = late_answer(5)
+    async with client_of(*nodes[:2]) as client:
+        await client.list_topics(min_applied_end_offset=7)
+        await client.list_topics(min_applied_end_offset=7)
+    assert [node.reads for node in nodes] == [1, 2, 0]
+
+
+async def test_if_all_nodes_are_late_the_error_says_how_far_the_best_one_is(nodes: Sequence[ScriptedNode]) -> None:
+    for node, applied_end_offset in zip(nodes, (5, 6, 4), strict=True):
+        node.listing = late_answer(applied_end_offset)
+    async with client_of(*nodes) as client:
+        with pytest.raises(NotApplied) as refused:
+            await client.list_topics(min_applied_end_offset=7)
+    assert refused.value.applied_end_offset == 6
+    assert [node.reads for node in nodes] == [1, 1, 1]
+
+
+async def test_no_other_node_is_asked_for_a_read_that_itself_took_too_long(nodes: Sequence[ScriptedNode]) -> None:
+    for node in nodes:
+        node.listing = late_answer(7)
+    async with client_of(*nodes) as client:
+        with pytest.raises(NotApplied):
+            await client.list_topics(min_applied_end_offset=7)
+    assert sum(node.reads for node in nodes) == 1
+
+
+def late_answer(applied_end_offset: int) -> admin_pb2.ListTopicsResponse:
+    return admin_pb2.ListTopicsResponse(error_code=ErrorCode.REQUEST_TIMED_OUT, applied_end_offset=applied_end_offset)
+
+
+async def test_clients_with_the_same_addresses_spread_over_the_nodes(nodes: Sequence[ScriptedNode]) -> None:
+    for _ in range(40):
+        async with client_of(*nodes) as client:
+            await client.list_topics()
+    assert all(node.reads for node in nodes)
+
+
 async def test_reads_go_to_the_first_address_that_answers(nodes: Sequence[ScriptedNode]) -> None:
     async with AdminClient([nobody(), nodes[1].endpoint]) as client:
         await asyncio.gather(*(client.list_topics() for _ in range(5)))
 
 
+@pytest.mark.usefixtures("reads_begin_at_the_first_address")
 async def test_a_read_does_not_begin_again_with_a_node_that_hangs(nodes: Sequence[ScriptedNode]) -> None:
     """Also when the first read had no time left to try another."""
     for node in nodes[:2]:
@@ -364,6 +413,7 @@ async def test_a_read_does_not_begin_again_with_a_node_that_hangs(nodes: Sequenc
     assert nodes[0].reads == 1
 
 
+@pytest.mark.usefixtures("reads_begin_at_the_first_address")
 @pytest.mark.parametrize("read", [AdminClient.list_topics, lambda client: client.query("SELECT 1")])
 async def test_a_read_goes_on_at_another_node_when_the_one_that_it_asks_stops(
     nodes: Sequence[ScriptedNode], read: Callable[[AdminClient], Awaitable[object]]

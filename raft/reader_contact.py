@@ -1,0 +1,78 @@
+"""Whether a reader stays with the node that it follows, or another node serves it better.
+
+A node that is cut off from the leader, that has no room, or that is stopped still holds its readers' connections. They
+would miss elections and records without a sign of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import grpc.aio
+import structlog
+
+from kraftbase.endpoint import Endpoint
+from kraftpb.v1 import log_pb2
+from raft.known_nodes import KnownNodes, is_behind
+
+SILENCE_SECONDS: Final = 3.0
+"""A node that says nothing for so long is stopped or cannot be reached: it has something to say every second."""
+
+LOOK_SECONDS: Final = 2.0
+"""How often a reader of a node that is behind looks for a better one."""
+
+logger = structlog.get_logger(__name__)
+
+
+class LeaveNode(Exception):
+    """Follow another node. The message says why."""
+
+
+class ReaderContact:
+    """Watches over the contact of one reader with its nodes."""
+
+    def __init__(self, nodes: KnownNodes) -> None:
+        self._nodes = nodes
+        self._has_warned = False
+        self._look_from_seconds = 0.0
+
+    async def messages(
+        self, stream: grpc.aio.UnaryStreamCall[log_pb2.WatchRequest, log_pb2.WatchResponse], node: Endpoint,
+        cluster_id: str,
+    ) -> AsyncGenerator[log_pb2.WatchResponse, None]:  # fmt: skip
+        """The messages of a node's stream. Raises LeaveNode, also in the middle of it, and AioRpcError."""
+        silence_seconds: float | None = None  # a node of an older version may have nothing to say for hours
+        messages = aiter(stream)
+        while True:
+            try:
+                async with asyncio.timeout(silence_seconds):
+                    message = await anext(messages)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise LeaveNode(f"it has said nothing for {SILENCE_SECONDS:g} s") from None
+            if message.HasField("leader_contact"):
+                silence_seconds = SILENCE_SECONDS
+            await self.check(message.leader_contact, node, cluster_id)
+            yield message
+
+    async def check(self, contact: log_pb2.LeaderContact, node: Endpoint, cluster_id: str) -> None:
+        """Raise LeaveNode if the node is behind and another one is not; then that one is tried next."""
+        if not is_behind(contact):
+            self._has_warned = False
+            return
+        now_seconds = asyncio.get_running_loop().time()
+        if now_seconds < self._look_from_seconds:
+            return
+        better = await self._nodes.level_node(node, cluster_id)
+        if better is not None:
+            self._nodes.prefer(better)
+            raise LeaveNode(f"it has not been level with a leader for {contact.behind_ms} ms, and {better} is")
+        self._look_from_seconds = now_seconds + LOOK_SECONDS
+        if not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "no node is level with a leader: what is read may be old", node=str(node), behind_ms=contact.behind_ms
+            )
