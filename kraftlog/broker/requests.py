@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kraftlog.kafka.apis import Api
 from kraftlog.kafka.notation import Message
@@ -29,8 +29,11 @@ class Client:
     principal: str = ANONYMOUS
 
 
-Steps = Iterator[None]
-"""Work in slices: between two of them others go on, so that the loop turns. Closed if nobody wants it any more."""
+Steps = Iterator[Any]
+"""Work in steps, several of which are done in a slice; between two slices others go on, so that the loop turns.
+
+A step that gives True waits for what others hold, which ends the slice. Closed if nobody wants it any more.
+"""
 
 
 class Slices(Protocol):

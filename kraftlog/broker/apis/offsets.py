@@ -80,15 +80,15 @@ class ListOffsetsApi:
             for one in topic.partitions:
                 count = counts[topic.name, one.partition_index]
                 search = self._answer(request.version, body, topic.name, one, count)
-                partitions.append((yield from _in_steps(search)))
+                partitions.append((yield from search))
                 yield
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
         reply(ListOffsetsResponse(topics=tuple(topics)))
 
     def _answer(
         self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
-    ) -> Generator[int, None, ListOffsetsPartitionResponse]:
-        """Each step reads some records, and tells how much work that was; then it has the answer."""
+    ) -> Generator[bool, None, ListOffsetsPartitionResponse]:
+        """Each step reads some records, and tells whether it waits for memory; then it has the answer."""
         try:
             if count > 1:
                 raise invalid_request(f"partition {asked.partition_index} of {topic} is asked for {count} times")
@@ -116,18 +116,6 @@ class ListOffsetsApi:
         return (yield from search_offset(log, partition.leader_epoch, asked.timestamp, isolation))
 
 
-def _in_steps(
-    search: Generator[int, None, ListOffsetsPartitionResponse],
-) -> Generator[None, None, ListOffsetsPartitionResponse]:
-    """Each step may be the end of a slice, however little it was."""
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            return cast(ListOffsetsPartitionResponse, end.value)
-        yield
-
-
 def _check_timestamp(version: int, timestamp_ms: int) -> None:
     if timestamp_ms < EARLIEST_PENDING_UPLOAD or version < FIRST_VERSIONS.get(timestamp_ms, 0):
         raise ApiError(
@@ -136,8 +124,8 @@ def _check_timestamp(version: int, timestamp_ms: int) -> None:
         )
 
 
-OffsetSearch = Generator[int, None, FoundOffset]
-"""Each step reads some records, and tells how much work that was; then it has the offset."""
+OffsetSearch = Generator[bool, None, FoundOffset]
+"""Each step reads some records, and tells whether it waits for memory; then it has the offset."""
 
 
 def search_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolation: Isolation | None) -> OffsetSearch:

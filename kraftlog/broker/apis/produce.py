@@ -220,7 +220,7 @@ class ProduceApi:
         try:
             is_unread = True
             while is_unread:
-                yield
+                yield unread.waits
                 is_unread = self._fill(part, request, body, topic, data, ScanBudget(), unread) is not None
         finally:
             unread.close()

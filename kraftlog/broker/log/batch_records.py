@@ -64,6 +64,11 @@ class BatchRecords:
         """How many portions the scan has given; one that has started over gives empty ones until it is level."""
         self._given_count = 0
 
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for memory."""
+        return self._bound is not None and not self._is_held
+
     def portions(self) -> Iterator[RecordHeads]:
         """Go on, until all are read or there is no memory: then try again in another turn. Raises MalformedBytes."""
         if self.is_read:

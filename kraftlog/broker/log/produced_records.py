@@ -128,6 +128,11 @@ class ProducedRecords:
             self._refuse()
         return True
 
+    @property
+    def waits(self) -> bool:
+        """Whether they wait for memory."""
+        return self._records.waits
+
     def close(self) -> None:
         """They are not read further."""
         self._records.close()

@@ -32,8 +32,9 @@ class BatchBytes(NamedTuple):
     data: bytes
 
 
-Search = Generator[int, None, FoundRecord | None]
-"""Looks for a record. Each step reads a piece of a batch, and tells how much work that was; then there is the result.
+Search = Generator[bool, None, FoundRecord | None]
+"""Looks for a record. Each step reads a piece of a batch, and tells whether it waits for memory; then there is the
+result.
 
 No step but the first of a batch reads a file: the log may change between two steps.
 """
@@ -57,7 +58,9 @@ def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int, mem
     header = batch.header
     try:
         for heads in _heads(batch, memory):
-            yield heads.work
+            yield heads is None
+            if heads is None:
+                continue
             if _newest_ms(header, heads) < timestamp_ms:
                 continue
             for offset, found_ms in _records(header, heads):
@@ -74,7 +77,9 @@ def newest(batch: BatchBytes, start_offset: int, memory: InflationMemory) -> Sea
     found: FoundRecord | None = None
     try:
         for heads in _heads(batch, memory):
-            yield heads.work
+            yield heads is None
+            if heads is None:
+                continue
             if found is not None and _newest_ms(header, heads) <= found.timestamp_ms:
                 continue
             for offset, found_ms in _records(header, heads):
@@ -97,8 +102,8 @@ def newest_of(batches: list[BatchBytes], start_offset: int, memory: InflationMem
     return best
 
 
-def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads, None, None]:
-    """The portions; an empty one while there is no memory. After each the turn may end."""
+def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads | None, None, None]:
+    """The portions; None while there is no memory. After each the turn may end."""
     header = batch.header
     view = memoryview(batch.data)[BATCH_BYTES_MIN : header.size_bytes]
     try:
@@ -112,7 +117,7 @@ def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads,
                 records.end_turn()
                 yield heads
             if not records.is_read:
-                yield RecordHeads(0)
+                yield None
     finally:
         records.close()
 

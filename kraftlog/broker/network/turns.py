@@ -12,18 +12,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 SLICE_SECONDS: Final = 0.002
 TURN_SECONDS: Final = 0.01
 
 
-def go_through(waiting: deque[Iterator[None]], may_go_on: Callable[[], bool]) -> bool:
-    """Do what waits, in its order, until `may_go_on` says no; whether all of it is done. What was begun waits first."""
+def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> bool:
+    """Do what waits, in its order, until `may_go_on` says no, or a step that it waits for others.
+
+    Returns whether all of it is done. What was begun waits first.
+    """
     while waiting:
         steps = waiting.popleft()
-        for _ in steps:
-            if not may_go_on():
+        for waits in steps:
+            if waits or not may_go_on():
                 waiting.appendleft(steps)
                 return False
     return True

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from kraftlog.broker.network import connection as connection_module
 from kraftlog.broker.network import turns as turns_module
 from kraftlog.broker.network.counters import Closed
 from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
-from kraftlog.broker.network.turns import TURN_SECONDS, Turns
+from kraftlog.broker.network.turns import TURN_SECONDS, Turns, go_through
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.apis import BYTES_PER_ELEMENT, ELEMENTS_MAX, FREE_ELEMENTS
 from kraftlog.kafka.connections import FEW_ELEMENTS
@@ -322,3 +323,20 @@ async def test_a_request_of_few_elements_is_handled_at_once(count: int) -> None:
         assert request.is_large == (count > FEW_ELEMENTS)
         partial(reply, named(""))()
         await client.receive()
+
+
+def test_a_step_that_waits_for_others_ends_the_slice() -> None:
+    done: list[str] = []
+
+    def steps() -> Iterator[bool]:
+        for waits in (False, True, True, False):
+            done.append("waits" if waits else "works")
+            yield waits
+
+    waiting = deque([steps()])
+    assert not go_through(waiting, lambda: True)
+    assert done == ["works", "waits"]
+    assert not go_through(waiting, lambda: True)
+    assert done[2:] == ["waits"]
+    assert go_through(waiting, lambda: True)
+    assert done[3:] == ["works"]
