@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-import pytest_asyncio
 
-from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from kraftlog.admin.client.channels import open_channel
-from kraftlog.admin.client.operation_stream import NotSent, OperationStream
-from kraftlog.admin.server.operation_stream_server import LARGE_BATCHES_MAX, OperationStreamServer
-from kraftlog.admin.server.service import AdminServicer
-from kraftpb.v1 import admin_pb2, admin_pb2_grpc
-from raft.rpc.admission import Admission
+from kraftlog.admin.client.operation_stream import NotSent
+from kraftlog.admin.server.operation_stream_server import OperationStreamServer
+from kraftpb.v1 import admin_pb2
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from statemachine.store.query_process import QueryProcess, StatementRun
+from tests.kraftlog.admin.server.served import Served, execute, numbered, read
 from tests.statemachine.builders import (
     BROKER,
     TOPIC,
@@ -36,51 +28,9 @@ from tests.statemachine.builders import (
     create,
     delete,
 )
-from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.conftest import Bench, errors
 from tests.statemachine.store.test_sql import ENDLESS
 from tests.statemachine.waiting import turns, until
-
-
-class Served:
-    """A bench behind a server, and a stub connected to it."""
-
-    def __init__(self, bench: Bench, channel: grpc.aio.Channel, port: int, admission: Admission) -> None:
-        self.admission = admission
-        self.bench = bench
-        self.endpoint = Endpoint("127.0.0.1", port)
-        self.channel = channel
-        self.stub = admin_pb2_grpc.AdminServiceStub(channel)
-
-
-@pytest_asyncio.fixture
-async def served(database: Path) -> AsyncIterator[Served]:
-    async with memory_bench(database) as bench:
-        bench.log.lead()
-        await bench.lead()
-        await bench.with_brokers(1, 2)
-        admission = Admission(ServiceLimits())
-        server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(admission,))
-        servicer = AdminServicer(bench.controller, bench.store, bench.machine)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
-            yield Served(bench, channel, port, admission)
-        await server.stop(None)
-
-
-def numbered(*operations: admin_pb2.Operation) -> admin_pb2.OperationBatch:
-    for number, operation in enumerate(operations):
-        operation.correlation_id = number
-    return admin_pb2.OperationBatch(operations=operations)
-
-
-async def read(call: grpc.aio.StreamStreamCall[Any, Any]) -> admin_pb2.OperationResultBatch:
-    """The next message, which must come."""
-    message = await call.read()
-    assert isinstance(message, admin_pb2.OperationResultBatch)
-    return message
-
 
 # --- operations -------------------------------------------------------------------------------------------------------
 
@@ -153,15 +103,6 @@ async def test_streams_too_many_are_refused_until_another_one_ends(
     assert await kept[0].read() is grpc.aio.EOF
     assert errors(await execute(served, create("a"))) == []
     kept[1].cancel()
-
-
-async def execute(served: Served, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """As a client does, over a stream of its own."""
-    stream = await OperationStream.open(served.endpoint, open_channel(served.endpoint))
-    try:
-        return await stream.execute(operation, timeout_ms=20_000)
-    finally:
-        await stream.close()
 
 
 async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,97 +361,6 @@ async def test_a_result_that_fits_no_message_says_what_became_of_the_operation(
     assert done.error_code == refused.error_code == ErrorCode.RECORD_LIST_TOO_LARGE
     assert "was carried out" in done.error_message and done.end_offset == served.bench.log.log_end_offset
     assert "nothing was written" in refused.error_message and refused.end_offset == -1
-
-
-def in_pieces(batch: admin_pb2.OperationBatch) -> list[admin_pb2.OperationBatch]:
-    data = batch.SerializeToString()
-    pieces = [data[start : start + 60_000] for start in range(0, len(data), 60_000)]
-    return [admin_pb2.OperationBatch(piece=piece, is_last_piece=piece is pieces[-1]) for piece in pieces]
-
-
-async def test_operations_that_are_larger_than_a_request_may_be_come_in_pieces(served: Served) -> None:
-    names = [f"{number}-" + "x" * 200 for number in range(1_000)]
-    call = served.stub.Execute()
-    for message in in_pieces(numbered(create(*names))):
-        await call.write(message)
-    assert errors((await read(call)).results[0]) == []
-    assert errors(await execute(served, delete(*names))) == []  # a client does the same
-
-
-async def test_a_message_that_is_larger_than_a_request_may_be_ends_its_stream_only(served: Served) -> None:
-    call = served.stub.Execute()
-    await call.write(numbered(create("x" * 70_000)))
-    assert await call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert errors(await execute(served, create("a"))) == []
-
-
-@pytest.mark.parametrize(
-    ("messages", "code", "words"),
-    [
-        ([admin_pb2.OperationBatch(piece=b"x")], ErrorCode.INVALID_REQUEST, "lacks its last piece"),
-        ([admin_pb2.OperationBatch(piece=b"x"), numbered(create("a"))], ErrorCode.INVALID_REQUEST, "its last piece"),
-        ([admin_pb2.OperationBatch(piece=b"\xff", is_last_piece=True)], ErrorCode.INVALID_REQUEST, "not a batch"),
-        ([admin_pb2.OperationBatch(piece=b"x" * 60_000)] * 280, ErrorCode.RECORD_LIST_TOO_LARGE, "16777216 bytes"),
-    ],
-)
-async def test_pieces_that_are_no_batch_end_their_stream_with_the_reason(
-    served: Served, messages: list[admin_pb2.OperationBatch], code: ErrorCode, words: str
-) -> None:
-    call = served.stub.Execute()
-    with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        for message in messages:
-            await call.write(message)
-        await call.done_writing()
-    with pytest.raises(grpc.aio.AioRpcError, match=words) as refused:
-        await call.read()
-    assert (ERROR_KEY, str(int(code))) in tuple(refused.value.trailing_metadata() or ())
-
-
-async def test_a_batch_in_pieces_that_does_not_end_gives_its_place_up(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """More streams than places: each place is free after the time for one batch, and the last ones have their turn."""
-    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.LARGE_BATCH_SECONDS_MAX", 0.3)
-    calls = [served.stub.Execute() for _ in range(3 * LARGE_BATCHES_MAX)]
-    for call in calls:
-        await call.write(admin_pb2.OperationBatch(piece=b"x"))
-    timed_out = (ERROR_KEY, str(int(ErrorCode.REQUEST_TIMED_OUT)))
-    assert all([timed_out in tuple(await call.trailing_metadata()) for call in calls])
-
-
-async def test_what_is_decoded_is_not_kept_while_the_next_message_or_room_for_answers_is_awaited(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Decoded, 64 KiB of empty operations are 2 MiB: too much for each of 2,000 streams."""
-    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.UNREAD_RESULTS_MAX", 10)
-    monkeypatch.setattr("kraftlog.admin.server.operation_stream_server.UNREAD_BYTES_MAX", 1_000)
-    decoded: list[admin_pb2.OperationBatch] = []
-    take_all = OperationStreamServer._take_all
-
-    async def noted(stream: OperationStreamServer, held: list[admin_pb2.OperationBatch]) -> None:
-        decoded.append(held[0])
-        await take_all(stream, held)
-
-    monkeypatch.setattr(OperationStreamServer, "_take_all", noted)
-
-    def only_here() -> bool:
-        return [sys.getrefcount(batch) for batch in decoded] == [3] * len(decoded)  # the list, `batch`, the argument
-
-    call = served.stub.Execute()
-    await call.write(numbered(create("a")))
-    await read(call)
-    await until(lambda: len(decoded) == 1 and only_here())
-    waiting = asyncio.Event()
-
-    async def noted_wait(stream: OperationStreamServer) -> None:
-        waiting.set()
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(OperationStreamServer, "_wait_for_room", noted_wait)
-    await call.write(numbered(*(admin_pb2.Operation() for _ in range(3_000))))
-    await asyncio.wait_for(waiting.wait(), 60)
-    await until(lambda: len(decoded) == 2 and only_here())
-    call.cancel()
 
 
 async def test_a_topic_that_is_asked_for_many_times_is_described_once(served: Served) -> None:
