@@ -1,8 +1,8 @@
 """Makes a new cluster's data directories from a saved snapshot.
 
 The new cluster begins where the snapshot ends, in another cluster id and an epoch that no node of the old cluster has
-reached. Offsets continue: a broker or client that remembers one, such as a broker epoch, never sees them go back. Every
-node gets the same snapshot and makes the same bytes from it.
+reached, or in epoch 1 if epochs were used up. Offsets continue: a broker or client that remembers one, such as a broker
+epoch, never sees them go back. Every node gets the same snapshot and makes the same bytes from it.
 
 The snapshot is read through, and loaded as a test, before anything is created. The file without which a directory does
 not start (a node's `meta.properties`, a local cluster's `cluster.toml`) is written when all the rest is durable:
@@ -26,6 +26,7 @@ from kraftlog.config.formatting import check_voters, own_directory_id
 from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
 from kraftlog.offline.snapshot_files import open_snapshot
 from raft.core.election_state import ElectionState
+from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.types import Epoch, OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
@@ -50,10 +51,11 @@ from statemachine.tables.database import open_database
 
 EPOCH_JUMP: Final = 10_000
 """How much higher than the snapshot's the new cluster's epoch is. The old cluster, which may still run, would need an
-election every second for almost three hours to reach it. It must stay far below `EPOCH_JUMP_MAX` of the replicas: an
-empty node, whose epoch is 0, accepts no higher one, and a restored cluster may be restored again."""
+election every second for almost three hours to reach it."""
 
-EPOCH_MAX: Final = 2**31 - 1
+EPOCH_MAX: Final = EPOCHS_AT_ONCE_MAX // 2
+"""A higher epoch is not continued: epochs end, and a replica with an empty directory enters no more at once. The new
+cluster begins in epoch 1. The old one's nodes are kept away by its cluster id alone."""
 
 _ADVICE: Final = "name an empty directory or a new one"
 _ADVICE_IF_HALF_MADE: Final = f"{_ADVICE}; what an interrupted restore left may be removed"
@@ -147,14 +149,12 @@ def usable_snapshot(path: Path) -> Iterator[tuple[SnapshotReader, SnapshotSummar
     """A snapshot that a cluster can start from, open.
 
     Reads all of it twice: to check that it is whole, and to load it into a database as a test. Raises StorageError if
-    it cannot be read, is not named like a snapshot, or no epoch is left above its own, CorruptSnapshot if it is damaged
-    or no node could load it.
+    it cannot be read or is not named like a snapshot, CorruptSnapshot if it is damaged or no node could load it.
     """
     try:
         with open_snapshot(path) as reader:
             summary = reader.verify()
             _load_for_a_trial(reader)
-            _new_id(reader.snapshot_id)
             yield reader, summary
     except CorruptSnapshot as error:
         raise CorruptSnapshot(f"{error}; restore from another copy or an older snapshot") from None
@@ -199,12 +199,8 @@ def restore_directory(
 
 
 def _new_id(old: OffsetAndEpoch) -> OffsetAndEpoch:
-    if old.epoch > EPOCH_MAX - 2 * EPOCH_JUMP:  # there must be room for the new cluster's elections
-        raise StorageError(
-            f"the snapshot's epoch, {old.epoch}, leaves no room for a new cluster's, which starts {EPOCH_JUMP} higher;"
-            " restore from an older snapshot"
-        )
-    return OffsetAndEpoch(epoch=Epoch(old.epoch + EPOCH_JUMP), offset=old.offset)
+    epoch = old.epoch + EPOCH_JUMP
+    return OffsetAndEpoch(epoch=Epoch(epoch if epoch <= EPOCH_MAX else 1), offset=old.offset)
 
 
 def _load_for_a_trial(reader: SnapshotReader) -> None:

@@ -26,16 +26,23 @@ class OperationBatch(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OPERATIONS_FIELD_NUMBER: _builtins.int
+    PIECE_FIELD_NUMBER: _builtins.int
+    IS_LAST_PIECE_FIELD_NUMBER: _builtins.int
+    piece: _builtins.bytes
+    """Instead of operations: the next part of a serialized OperationBatch that is larger than a request may be (64 KiB)."""
+    is_last_piece: _builtins.bool
     @_builtins.property
     def operations(self) -> _containers.RepeatedCompositeFieldContainer[Global___Operation]: ...
     def __init__(
         self,
         *,
         operations: _abc.Iterable[Global___Operation] | None = ...,
+        piece: _builtins.bytes = ...,
+        is_last_piece: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["operations", b"operations"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_last_piece", b"is_last_piece", "operations", b"operations", "piece", b"piece"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

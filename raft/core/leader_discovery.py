@@ -24,7 +24,7 @@ from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.transitions import become_follower, become_unattached
 from raft.core.types import Epoch, LeaderAndEpoch, ReplicaKey
-from raft.core.validation import is_for_this_replica, is_plausible_epoch, refuse_voter_request
+from raft.core.validation import is_for_this_replica, may_enter_epoch, refuse_voter_request
 
 
 class Verdict(Enum):
@@ -150,7 +150,7 @@ def on_common_response(environment: Environment, replica: ReplicaState, output: 
     error = response.error
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
         return Verdict.BACK_OFF
-    if not is_plausible_epoch(replica, response.leader.epoch):
+    if not may_enter_epoch(environment, replica, response.leader.epoch):
         return Verdict.BACK_OFF
     if isinstance(response, VoteResponse) and response.leader.epoch < replica.epoch:
         # Consider a candidate in epoch 6 with another directory id than the voter set of 2 has of it: 2 stays in epoch

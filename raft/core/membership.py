@@ -14,7 +14,8 @@ def may_be_voter(environment: Environment, key: ReplicaKey) -> bool:
     """Whether messages of the replica with that key may count as a voter's.
 
     Only this function decides that. The node id must be a voter's, and so must the directory id where the voter set has
-    one (RF-01). A peer that leaves its directory id out is no such voter.
+    one (RF-01). A peer that leaves its directory id out is no such voter. Both ids are public, so this keeps mistakes
+    away, such as a copied configuration, and no attacker.
 
     The voter set is fixed, so this replica's own voter set is sufficient. With voter changes (KIP-853) it would not be.
     Consider voters A and B. The leader A appends a voter set that adds C, C fetches it, and A fails before B does. C

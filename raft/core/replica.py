@@ -55,6 +55,7 @@ from raft.core.connections import Connections, Pending
 from raft.core.describe_quorum import on_describe_quorum
 from raft.core.election_state import ElectionState
 from raft.core.environment import Environment
+from raft.core.epoch_allowance import EpochAllowance
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import (
     AppendPrepared,
@@ -188,6 +189,7 @@ class Replica(ReplicaView):
                 state=Unattached(epoch=epoch, leader_id=None, voted_key=None, election_deadline_ms=None),
                 persisted=election_state,
                 announced=LeaderAndEpoch(None, Epoch(0)),
+                epoch_allowance=EpochAllowance(counted_until_ms=now_ms),
                 log=log,
                 # A high watermark is not stored. Consider a log from 500 to 900 whose newest snapshot ends at 800: a
                 # snapshot holds only committed records, so everything below 800 is committed, and listeners may have it

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kraftbase.endpoint import Endpoint
 from raft.core.election_state import ElectionState
 from raft.core.environment import Environment
+from raft.core.epoch_allowance import EpochAllowance
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.log import LogState
 from raft.core.snapshot_fetch_state import SnapshotFetch
@@ -46,6 +47,8 @@ class ReplicaState:
     persisted: ElectionState | None
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
+    epoch_allowance: EpochAllowance
+    """`raft.core.validation` asks it, too."""
     # The log, and what is known of it:
     log: LogState
     high_watermark: Offset

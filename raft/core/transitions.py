@@ -131,6 +131,7 @@ def transition(environment: Environment, replica: ReplicaState, output: Output, 
 
 def enter(environment: Environment, replica: ReplicaState, output: Output, state: State) -> None:
     """Enter the initial state, or one whose edge was checked; announce its leader if that has changed."""
+    replica.epoch_allowance.spend(state.epoch - replica.epoch, environment.now_ms)
     replica.state = state
     output.connections.reset()  # RF-12
     durable = durable_state(state, environment.own_id)

@@ -6,21 +6,22 @@ from typing import Final
 
 from kraftbase.errors import ErrorCode
 from raft.core.environment import Environment
+from raft.core.membership import may_be_voter
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
 from raft.core.types import Epoch, ReplicaKey
 
-EPOCH_JUMP_MAX: Final = 1_000_000
-"""No cluster holds this many elections while a replica is down. An epoch further ahead is forged or damaged, and
-entering it would use up the epochs: they end at 2^31-1. Epochs are taken from voters only, so this bound is against a
-faulty voter. It is not lower, because a replica that was down for longer could never come back."""
+EPOCH_END: Final = 2**31 - 1
+"""No peer may name this epoch or a higher one: none is left for the elections that follow."""
 
 
-def is_plausible_epoch(replica: ReplicaState, epoch: Epoch) -> bool:
-    """Whether a correct peer may be in `epoch`."""
+def may_enter_epoch(environment: Environment, replica: ReplicaState, epoch: Epoch) -> bool:
+    """Whether a peer that is in `epoch` may take this replica there now (RF-114)."""
     # Consider a voter with a damaged memory that asks for votes in epoch 2,147,483,646. Entered once, it would be on
-    # every disk, and no epoch would be left for the elections that follow.
-    return epoch - replica.epoch <= EPOCH_JUMP_MAX and epoch < 2**31 - 1
+    # every disk.
+    if epoch >= EPOCH_END:
+        return False
+    return epoch <= replica.epoch or replica.epoch_allowance.covers(epoch - replica.epoch, environment.now_ms)
 
 
 def refuse_cluster(environment: Environment, cluster_id: str | None) -> ErrorCode:
@@ -59,7 +60,7 @@ def refuse_voter_request(
     if error is not ErrorCode.NONE:
         return error
     # Another process with this replica's id is a mistake; a vote for it would be a vote for itself (RF-07).
-    if invalid or not is_plausible_epoch(replica, epoch) or sender.node_id == environment.own_id:
+    if invalid or epoch >= EPOCH_END or sender.node_id == environment.own_id:
         return ErrorCode.INVALID_REQUEST
     if epoch < replica.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -67,6 +68,8 @@ def refuse_voter_request(
         return ErrorCode.INVALID_REQUEST
     if not is_for_this_replica(environment, receiver):
         return ErrorCode.INVALID_VOTER_KEY
+    if may_be_voter(environment, sender) and not may_enter_epoch(environment, replica, epoch):
+        return ErrorCode.INVALID_REQUEST
     return ErrorCode.NONE
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, Final
 
@@ -246,6 +246,7 @@ class _Served:
 
     async def stream_stream(self, requests: AsyncIterator[Any], context: Any) -> None:
         """A stream of requests and a stream of answers."""
+        requests = _DecodedRequests(requests, self._handler.request_deserializer)
         try:
             if self._call.limit == REPLICAS:
                 requests = self._named(requests, context)
@@ -299,6 +300,26 @@ class _Served:
             self._admission.seat(self._call)
 
 
+class _DecodedRequests:
+    """A stream of requests, decoded here: gRPC keeps what it has decoded until the next one arrives.
+
+    Decoded, a request may be thirty times as large.
+    """
+
+    def __init__(self, encoded: AsyncIterable[bytes], decode: Callable[[bytes], Any]) -> None:
+        self._encoded = encoded
+        self._iterator: AsyncIterator[bytes] | None = None
+        """Made when it is needed: gRPC's begins to receive at once."""
+        self._decode = decode
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        self._iterator = self._iterator or aiter(self._encoded)
+        return self._decode(await anext(self._iterator))
+
+
 class _Refused:
     """A refused call."""
 
@@ -315,7 +336,7 @@ def _handler(served: _Served | _Refused, handler: Any) -> Any:
     """gRPC's handler for `served`, with the messages of `handler`."""
     decode, encode = handler.request_deserializer, handler.response_serializer
     if handler.stream_stream is not None:
-        return grpc.stream_stream_rpc_method_handler(served.stream_stream, decode)
+        return grpc.stream_stream_rpc_method_handler(served.stream_stream)
     if handler.unary_unary is not None:
         return grpc.unary_unary_rpc_method_handler(served.unary_unary, decode, encode)
     if handler.unary_stream is None:

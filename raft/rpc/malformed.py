@@ -85,15 +85,26 @@ def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _checked_stream(method: Callable[..., AsyncGenerator[Any]]) -> Callable[..., AsyncIterator[Any]]:
     async def call(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async def checked() -> AsyncIterator[Any]:
-            async for request in requests:
-                if request is _MALFORMED:
-                    await abort(context, _REFUSAL)
-                yield request
-
-        async with aclosing(method(checked(), context)) as responses:
+        async with aclosing(method(_CheckedRequests(requests, context), context)) as responses:
             with suppress(StopAsyncIteration):
                 while True:
                     yield await anext(responses)
 
     return call
+
+
+class _CheckedRequests:
+    """The requests of a stream. It keeps none, as a generator would until the next one arrives."""
+
+    def __init__(self, requests: AsyncIterator[Any], context: Any) -> None:
+        self._requests = requests
+        self._context = context
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        return self
+
+    async def __anext__(self) -> Any:
+        request = await anext(self._requests)
+        if request is _MALFORMED:
+            await abort(self._context, _REFUSAL)
+        return request

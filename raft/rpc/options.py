@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""A fetch carries whole batches of up to 8 MiB; gRPC's own limit is 4 MiB."""
+"""The largest message that a node sends. A fetch carries whole batches of up to 8 MiB; gRPC's own limit is 4 MiB."""
+
+REQUEST_BYTES_MAX: Final = 64 * 1024
+"""The largest message that a node takes; it refuses a longer one by its header. A client may begin a message on each of
+thousands of streams and end none, and gRPC keeps what has arrived. A larger operation is sent in pieces."""
+
+REQUEST_WINDOW_BYTES: Final = 32 * 1024
+"""How much a client may send on a stream from which the node does not read."""
 
 _COMMON: Final = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # A dead peer is noticed although nothing is sent: a connection that was silent for ten seconds is pinged, and ends
     # five seconds later. By the documentation the keepalive timeout decides that. In fact the timeout of all pings
@@ -17,14 +23,15 @@ _COMMON: Final = (
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # gRPC's bandwidth probe sends pings for received data, which delays small messages. So it is off, and the window
-    # is large from the start.
+    # gRPC's bandwidth probe sends pings for received data, which delays small messages.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
 )
 
 CHANNEL_OPTIONS: Final = (
     *_COMMON,
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    # There is no bandwidth probe, so the window is large from the start.
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     # By default the wait between attempts grows to two minutes: a restarted peer would not be reached.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -36,6 +43,8 @@ CHANNEL_OPTIONS: Final = (
 
 SERVER_OPTIONS: Final = (
     *_COMMON,
+    ("grpc.max_receive_message_length", REQUEST_BYTES_MAX),
+    ("grpc.http2.lookahead_bytes", REQUEST_WINDOW_BYTES),
     # Otherwise the server closes connections of clients that ping as often as ours do.
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     # On Linux two processes could share a port without an error.

@@ -73,7 +73,7 @@ class MetadataStore:
         except BaseException:
             self._stop_using()
             raise
-        self._statements = StatementLane(path)
+        self._statements = StatementLane(path, lambda: self._write_ahead_log)
 
     def _start_using(self, database: Database) -> None:
         with ExitStack() as opened:
@@ -308,7 +308,7 @@ class MetadataStore:
         """The answer to a client's SQL statement, in pieces; one after the other, each in its own process.
 
         It ends when this is cancelled or the store is closed. Raises ApiError: see `QueryProcess`, and
-        THROTTLING_QUOTA_EXCEEDED if too many wait.
+        THROTTLING_QUOTA_EXCEEDED if too many wait, or another reader has let the write-ahead log grow.
         """
         statement = Statement(sql, min(timeout_seconds, self._read_seconds_max))
         return await self._statements.run_statement(statement)

@@ -17,6 +17,8 @@ from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from raft.core.types import NodeId
+from raft.rpc.limits import ServiceLimits
+from raft.rpc.options import REQUEST_BYTES_MAX
 from tests.effort import all_cases
 
 pytestmark = pytest.mark.process
@@ -31,6 +33,7 @@ PATIENT = {"controller.quorum.fetch.timeout.ms": 5_000, "controller.quorum.reque
 """A busy machine changes no epoch by itself, as it would after 2 s; a peer that is refused for good still does."""
 
 STRANGER = Path(__file__).with_name("stranger.py")
+UNFINISHED = Path(__file__).with_name("unfinished_messages.py")
 
 
 @pytest.fixture
@@ -61,6 +64,29 @@ async def stranger(kind: str, cluster: LocalCluster, node_id: int, count: int) -
         assert process.stdout is not None
         assert await asyncio.wait_for(process.stdout.readline(), 60) == b"under way\n"
         yield
+    finally:
+        process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def unfinished_messages(
+    cluster: LocalCluster, node_id: int, streams: int, message_bytes: int
+) -> AsyncIterator[int]:
+    """`unfinished_messages.py`, from the moment that it has sent the number of bytes that is returned."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        UNFINISHED,
+        str(cluster.endpoint(NodeId(node_id))),
+        str(streams),
+        str(message_bytes),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        words, _, sent = (await asyncio.wait_for(process.stdout.readline(), 60)).partition(b": ")
+        assert words == b"under way"
+        yield int(sent)
     finally:
         process.kill()
         await process.wait()
@@ -104,6 +130,21 @@ async def test_streams_that_are_not_read_cost_little_memory(cluster: LocalCluste
         assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
     async with stranger("unread-fetches", cluster, leader, UNREAD_STREAMS):
         await asyncio.sleep(3)
+        assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
+
+
+async def test_messages_that_never_end_cost_little_memory(cluster: LocalCluster) -> None:
+    """As many streams as a node takes, and on each a message as large as a request may be, but for its last byte."""
+    leader = await cluster.wait_for_leader()
+    before = resident_bytes(cluster, leader)
+    streams = ServiceLimits().operation_streams_max
+    async with unfinished_messages(cluster, leader, streams, REQUEST_BYTES_MAX) as sent_bytes:
+        assert sent_bytes == streams * (5 + REQUEST_BYTES_MAX - 1)  # all of it is in the node
+        assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
+        async with AdminClient(cluster.bootstrap_servers) as client:
+            await client.list_topics()
+    async with unfinished_messages(cluster, leader, 100, 16 * 1024 * 1024) as sent_bytes:
+        assert sent_bytes <= 100 * REQUEST_BYTES_MAX
         assert resident_bytes(cluster, leader) - before <= UNREAD_BYTES_MAX
 
 

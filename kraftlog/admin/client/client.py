@@ -13,14 +13,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.uuids import random_uuid
-from kraftlog.admin.client.node_reader import NodeReader, Request, Response, Select, query
+from kraftlog.admin.client.node_reader import READ_BYTES_MAX, NodeReader, Request, Response, Select, query
 from kraftlog.admin.client.operation_sender import OperationSender
 from kraftlog.admin.client.operation_stream import NotSent, OutcomeUnknown
 from kraftpb.v1 import admin_pb2
@@ -53,6 +53,10 @@ from statemachine.words.ids import id_to_bytes
 __all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
+
+REFERENCE_OVERHEAD_BYTES: Final = 4
+CONSISTENCY_BYTES: Final = 64
+"""What a request has besides references: its consistency."""
 
 Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.AlteredResource | admin_pb2.TopicDescription
 
@@ -285,14 +289,17 @@ class AdminClient:
     ) -> DescribedTopics:
         """Full descriptions of topics, in that order; of all topics if none is named.
 
-        Raises ApiError for the first that does not exist.
+        Many names are asked for in several reads, each of a state that is at least as new as the one before. Raises
+        ApiError for the first that does not exist.
         """
-        request = admin_pb2.DescribeTopicsRequest(
-            consistency=self._consistency(min_applied_end_offset), topics=_references(names, topic_ids)
-        )
-        response = await self._reader.read(lambda stub: stub.DescribeTopics, request, self._timeout_ms)
-        _raise_first(response.topics)
-        return DescribedTopics(response.applied_end_offset, tuple(map(topic_from_proto, response.topics)))
+        end_offsets, topics = [min_applied_end_offset], list[admin_pb2.TopicDescription]()
+        for references in _pages(_references(names, topic_ids)):
+            request = admin_pb2.DescribeTopicsRequest(consistency=self._consistency(end_offsets[-1]), topics=references)
+            response = await self._reader.read(lambda stub: stub.DescribeTopics, request, self._timeout_ms)
+            end_offsets.append(response.applied_end_offset)
+            topics += response.topics
+        _raise_first(topics)
+        return DescribedTopics(end_offsets[1], tuple(map(topic_from_proto, topics)))
 
     async def list_brokers(self, *, min_applied_end_offset: int = 0) -> ListedBrokers:
         """All registered brokers by id. Raises ApiError."""
@@ -356,6 +363,18 @@ def _references(names: Iterable[str], topic_ids: Iterable[str]) -> list[admin_pb
         *(admin_pb2.TopicReference(name=name) for name in names),
         *(admin_pb2.TopicReference(topic_id=id_to_bytes(topic_id)) for topic_id in topic_ids),
     ]
+
+
+def _pages(references: Sequence[admin_pb2.TopicReference]) -> Iterator[list[admin_pb2.TopicReference]]:
+    """`references` in parts that each fit one request, at least one part."""
+    page, size_bytes = list[admin_pb2.TopicReference](), 0
+    for reference in references:
+        size_bytes += reference.ByteSize() + REFERENCE_OVERHEAD_BYTES
+        if page and size_bytes > READ_BYTES_MAX - CONSISTENCY_BYTES:
+            yield page
+            page, size_bytes = [], reference.ByteSize() + REFERENCE_OVERHEAD_BYTES
+        page.append(reference)
+    yield page
 
 
 def _raise_first(parts: Iterable[Part]) -> None:

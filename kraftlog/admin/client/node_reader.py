@@ -21,7 +21,7 @@ from kraftlog.admin.client.operation_stream import ClientClosed, NotSent, given_
 from kraftlog.admin.client.retries import retrying
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.rpc import codec
-from raft.rpc.options import MESSAGE_BYTES_MAX
+from raft.rpc.options import REQUEST_BYTES_MAX
 from statemachine.words.limits import STATEMENT_SECONDS_MAX, STATEMENT_START_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _NEXT_NODE: Final = (
 TOO_LARGE: Final = "larger than max"
 """What gRPC reports with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
 
-REQUEST_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+READ_BYTES_MAX: Final = REQUEST_BYTES_MAX - 1024
 """How large a request may be, before the time that a node may wait is added."""
 
 Request = TypeVar(
@@ -117,10 +117,10 @@ class NodeReader:
         reader is closed meanwhile; REQUEST_TIMED_OUT if a query takes too long; RECORD_LIST_TOO_LARGE if request or
         answer fits no message.
         """
-        if request.ByteSize() > REQUEST_BYTES_MAX:
+        if request.ByteSize() > READ_BYTES_MAX:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"the request has {request.ByteSize()} bytes, at most {REQUEST_BYTES_MAX} can be sent: ask for less"
+                f"the request has {request.ByteSize()} bytes, at most {READ_BYTES_MAX} can be sent: ask for less"
                 " at a time",
             )
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000

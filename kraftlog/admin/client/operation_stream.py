@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -19,7 +20,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.rpc.call_end import CallEnd
 from raft.rpc.errors import ERROR_KEY
-from raft.rpc.options import MESSAGE_BYTES_MAX
+from raft.rpc.options import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
 STALL_SECONDS: Final = 3.0
@@ -28,10 +29,13 @@ STALL_SECONDS: Final = 3.0
 ANSWER_GRACE_SECONDS: Final = 0.5
 """How much longer than the node the client waits, so that the node's own answer arrives."""
 
-MESSAGE_BYTES_SOFT_MAX: Final = 1024 * 1024
-"""A message holds about this much, and at least one operation."""
+MESSAGE_BYTES_SOFT_MAX: Final = REQUEST_BYTES_MAX // 2
+"""A batch holds about this much, and at least one operation."""
 
 OPERATION_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
+PIECE_BYTES: Final = REQUEST_BYTES_MAX - 1024
+"""A larger batch is sent in pieces of this size."""
+
 PENDING_MAX: Final = 100_000
 
 Call = grpc.aio.StreamStreamCall[admin_pb2.OperationBatch, admin_pb2.OperationResultBatch]
@@ -193,8 +197,8 @@ class OperationStream:
                 if self._is_retired:
                     break
                 batch = self._take_unsent()
-                if batch:
-                    await self._call.write(admin_pb2.OperationBatch(operations=batch))
+                for message in _messages(batch):
+                    await self._call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             pass  # the receiver gets it too, and fails the callers that wait
         finally:
@@ -206,7 +210,7 @@ class OperationStream:
         size_bytes = 0
         while self._unsent and size_bytes < MESSAGE_BYTES_SOFT_MAX:
             size_bytes += self._unsent[0].ByteSize()
-            if batch and size_bytes > OPERATION_BYTES_MAX:
+            if batch and size_bytes > MESSAGE_BYTES_SOFT_MAX:
                 break
             operation = self._unsent.popleft()
             if operation.correlation_id in self._pending:  # else its caller gave up
@@ -251,6 +255,20 @@ class OperationStream:
                 f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: look before trying again",
             )
         return NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"not sent to {self.endpoint}: {reason}")
+
+
+def _messages(operations: Sequence[admin_pb2.Operation]) -> Iterator[admin_pb2.OperationBatch]:
+    """The messages that carry `operations`: none, one, or pieces."""
+    if not operations:
+        return
+    batch = admin_pb2.OperationBatch(operations=operations)
+    if batch.ByteSize() <= PIECE_BYTES:
+        yield batch
+        return
+    data = batch.SerializeToString()
+    for start in range(0, len(data), PIECE_BYTES):
+        end = start + PIECE_BYTES
+        yield admin_pb2.OperationBatch(piece=data[start:end], is_last_piece=end >= len(data))
 
 
 def _refusal(endpoint: Endpoint, error: BaseException) -> NotSent | None:

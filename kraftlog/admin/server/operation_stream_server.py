@@ -1,6 +1,9 @@
 """One client's operations on their way to the controller, and the results on their way back.
 
 While a client does not take its answers, its operations are not read. Results ready together go out as one message.
+
+A batch that is larger than a request may be comes in pieces. Few streams at a time may have pieces joined and handled:
+the others are not read meanwhile, so gRPC keeps no more of each than its window.
 """
 
 from __future__ import annotations
@@ -8,9 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
-from kraftbase.errors import ErrorCode
+from google.protobuf.message import DecodeError
+
+from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.controller import Controller
 from kraftpb.v1 import admin_pb2
 from raft.rpc.options import MESSAGE_BYTES_MAX
@@ -32,13 +38,26 @@ RESULT_BYTES_MAX: Final = MESSAGE_BYTES_MAX - RESULT_BYTES_SOFT_MAX - 1024
 """A larger result is not sent: behind others, it would fit no message."""
 
 
+LARGE_BATCHES_MAX: Final = 4
+"""How many batches in pieces are received and handled at a time, of all streams together."""
+
+LARGE_BATCH_SECONDS_MAX: Final = 30.0
+"""How long one may take. A stream that takes longer ends: others may wait for its place."""
+
+
 class OperationStreamServer:
     """See the module."""
 
-    def __init__(self, controller: Controller, room: Callable[[], int] = lambda: UNREAD_RESULTS_MAX) -> None:
-        """`room` returns how many answers may wait to be taken."""
+    def __init__(
+        self,
+        controller: Controller,
+        room: Callable[[], int] = lambda: UNREAD_RESULTS_MAX,
+        large_batches: asyncio.Semaphore | None = None,
+    ) -> None:
+        """`room` returns how many answers may wait to be taken; `large_batches` has the places of all streams."""
         self._controller = controller
         self._room = room
+        self._large_batches = large_batches or asyncio.Semaphore(LARGE_BATCHES_MAX)
         self._unread_bytes = 0
         self._results: deque[admin_pb2.OperationResult] = deque()
         self._unanswered = 0
@@ -49,23 +68,42 @@ class OperationStreamServer:
         """Set when the operations that were read last are on their way."""
 
     async def read(self, batches: AsyncIterator[admin_pb2.OperationBatch]) -> None:
-        """Hand the operations of `batches` to the controller, no faster than the results are taken."""
+        """Hand the operations of `batches` to the controller, no faster than the results are taken.
+
+        Raises ApiError: REQUEST_TIMED_OUT if a batch in pieces takes too long, RECORD_LIST_TOO_LARGE if it is larger
+        than a message, INVALID_REQUEST if its pieces are no batch.
+        """
         try:
             async for batch in batches:
-                operations = batch.operations
-                start = 0
-                while start < len(operations):
-                    await self._wait_for_room()
-                    some = operations[start : start + min(OPERATIONS_AT_A_TIME, self._unread_max)]
-                    start += len(some)
-                    self._unanswered += len(some)
-                    await self._submit(some)
+                held = [batch]
+                del batch  # while the next one may not come for hours, and while this one waits for room
+                if not held[0].piece and not held[0].is_last_piece:
+                    await self._take_all(held)
+                    continue
+                async with self._large_batches, _in_time():
+                    held.append(await joined(held.pop(), batches))
+                    await self._take_all(held)
         except BaseException:
             self._unanswered = 0  # some will never be answered: let the stream end with the error, and wait for none
             raise
         finally:
             self._is_read = True
             self._result_came.set()
+
+    async def _take_all(self, held: list[admin_pb2.OperationBatch]) -> None:
+        """Hand on the operations of the batch in `held`, and take it from there."""
+        batch, start = held.pop(), 0
+        while start < len(batch.operations):
+            if not self._has_room:
+                # Decoded it may be thirty times as large, and the client may take no answers for ever.
+                data = batch.SerializeToString()
+                del batch
+                await self._wait_for_room()
+                batch = admin_pb2.OperationBatch.FromString(data)
+            some = batch.operations[start : start + min(OPERATIONS_AT_A_TIME, self._unread_max)]
+            start += len(some)
+            self._unanswered += len(some)
+            await self._submit(some)
 
     async def take(self) -> list[admin_pb2.OperationResult]:
         """The results that are ready, at least one; empty when all operations are answered, or `read` has failed."""
@@ -102,10 +140,53 @@ class OperationStreamServer:
         self._results.append(result)
         self._result_came.set()
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self._results) <= self._unread_max and self._unread_bytes <= UNREAD_BYTES_MAX
+
     async def _wait_for_room(self) -> None:
-        while len(self._results) > self._unread_max or self._unread_bytes > UNREAD_BYTES_MAX:
+        while not self._has_room:
             self._results_went.clear()
             await self._results_went.wait()
+
+
+@asynccontextmanager
+async def _in_time() -> AsyncIterator[None]:
+    """Bound the time of the context."""
+    try:
+        async with asyncio.timeout(LARGE_BATCH_SECONDS_MAX):
+            yield
+    except TimeoutError:
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"operations that were sent in pieces, or their answers, took longer than {LARGE_BATCH_SECONDS_MAX:g} s;"
+            " look what was carried out, and divide the rest",
+        ) from None
+
+
+async def joined(
+    first: admin_pb2.OperationBatch, others: AsyncIterator[admin_pb2.OperationBatch]
+) -> admin_pb2.OperationBatch:
+    """The batch whose first piece is in `first`. Raises ApiError."""
+    pieces, size_bytes, message = list[bytes](), 0, first
+    while True:
+        pieces.append(message.piece)
+        size_bytes += len(message.piece)
+        if size_bytes > MESSAGE_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a batch of operations in pieces has more than {MESSAGE_BYTES_MAX} bytes: divide it",
+            )
+        if message.is_last_piece:
+            break
+        next_message = await anext(others, None)
+        if next_message is None or next_message.operations:
+            raise ApiError(ErrorCode.INVALID_REQUEST, "a batch of operations in pieces lacks its last piece")
+        message = next_message
+    try:
+        return admin_pb2.OperationBatch.FromString(b"".join(pieces))
+    except DecodeError:
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the pieces are not a batch of operations") from None
 
 
 def _sendable(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:

@@ -16,7 +16,7 @@ import grpc.aio
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.admin.server.operation_stream_server import OperationStreamServer
+from kraftlog.admin.server.operation_stream_server import LARGE_BATCHES_MAX, OperationStreamServer
 from kraftlog.controller.controller import Controller
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.core.types import Offset
@@ -69,13 +69,16 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
         self._store = store
         self._machine = machine
         self._operation_streams = 0
+        self._large_batches = asyncio.Semaphore(LARGE_BATCHES_MAX)
 
     async def Execute(
         self, request_iterator: AsyncIterator[admin_pb2.OperationBatch], context: RpcContext
     ) -> AsyncIterator[admin_pb2.OperationResultBatch]:
         """Operations in, results out as they come, until the client has no more and all are answered."""
         self._operation_streams += 1
-        operations = OperationStreamServer(self._controller, lambda: RESULTS_MAX // self._operation_streams)
+        operations = OperationStreamServer(
+            self._controller, lambda: RESULTS_MAX // self._operation_streams, self._large_batches
+        )
         reading = asyncio.create_task(operations.read(request_iterator))
         try:
             while results := await operations.take():

@@ -13,6 +13,7 @@ from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.world import World
+from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     EndQuorumEpochRequest,
@@ -21,13 +22,12 @@ from raft.core.messages import (
     VoteRequest,
 )
 from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
-from raft.core.validation import EPOCH_JUMP_MAX
 
 STRANGER_ID: Final = NodeId(77)
 STRANGER_ENDPOINT: Final = Endpoint("stranger", 9090)
 """It is in no configuration: a node that sends anything there violates an invariant."""
 
-EPOCHS_AHEAD: Final = (0, 0, 1, 1, 7, EPOCH_JUMP_MAX)
+EPOCHS_AHEAD: Final = (0, 0, 1, 1, 7, EPOCHS_AT_ONCE_MAX)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,11 +16,11 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from raft import core
 from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportRejectedClaim, Send
+from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.events import AppendPrepared, AppendsScheduled, StateDigestReported
 from raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, Request
 from raft.core.states import Candidate, Role
 from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
-from raft.core.validation import EPOCH_JUMP_MAX
 from raft.core.voters import Voter, VoterSet
 from tests.raft.core.builders import (
     Harness,
@@ -96,7 +96,7 @@ def say(harness: Harness, request: Request) -> ErrorCode:
 
 
 @pytest.mark.parametrize("pre_vote", [False, True])
-@pytest.mark.parametrize("epochs_ahead", [0, 1, EPOCH_JUMP_MAX])
+@pytest.mark.parametrize("epochs_ahead", [0, 1, EPOCHS_AT_ONCE_MAX])
 def test_a_strangers_vote_opens_no_epoch_and_gets_no_vote(
     receiver: Harness, stranger: ReplicaKey, epochs_ahead: int, pre_vote: bool
 ) -> None:
@@ -107,7 +107,7 @@ def test_a_strangers_vote_opens_no_epoch_and_gets_no_vote(
 
 
 @pytest.mark.parametrize("make", [begin_quorum_epoch, end_quorum_epoch])
-@pytest.mark.parametrize("epochs_ahead", [0, 1, EPOCH_JUMP_MAX])
+@pytest.mark.parametrize("epochs_ahead", [0, 1, EPOCHS_AT_ONCE_MAX])
 def test_a_stranger_that_says_it_leads_is_not_followed(
     receiver: Harness,
     stranger: ReplicaKey,
@@ -215,7 +215,7 @@ def test_a_leader_of_an_older_version_is_found_although_it_does_not_say_its_dire
 
 
 def test_without_directory_ids_a_voter_is_known_by_its_id_alone() -> None:
-    """RF-01: that is all that there is. Directory ids in the voter set are what strangers lack."""
+    """RF-01: that is all that there is."""
     harness = replica(log=LOG, election_state=election_state(5))
     request = replace(vote(2, 6, last_epoch=3, last_offset=4), replica_key=ReplicaKey(NodeId(2), ANOTHER_DIRECTORY))
     assert harness.ask(request).vote_granted

@@ -28,6 +28,7 @@ from raft.core.actions import (
     TruncateFullyAndStartAt,
     TruncateLog,
 )
+from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.messages import (
     BeginQuorumEpochRequest,
     BeginQuorumEpochResponse,
@@ -44,7 +45,6 @@ from raft.core.messages import (
     VoteResponse,
 )
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
-from raft.core.validation import EPOCH_JUMP_MAX
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
 from tests.effort import examples
@@ -228,7 +228,7 @@ def _receive(harness: Harness, request: Request) -> None:
     if own and own[0].response.error in REFUSALS:
         assert [action for action in actions if not isinstance(action, ReportRejectedClaim)] == own
         assert picture(harness) == before
-    assert epoch <= harness.epoch <= epoch + EPOCH_JUMP_MAX
+    assert epoch <= harness.epoch <= epoch + EPOCHS_AT_ONCE_MAX
     assert harness.replica.high_watermark >= high_watermark
     assert not of_type(AppendBatches, actions)
     assert not of_type(TruncateLog, actions)
@@ -295,7 +295,7 @@ def _check_follows(harness: Harness, response: Response) -> None:
         with _unless_quorum_is_broken():
             actions = harness.answer(send, response)
         _check_fits_the_wire(actions)
-        assert epoch <= harness.epoch <= epoch + EPOCH_JUMP_MAX + 1  # and perhaps an election of its own
+        assert epoch <= harness.epoch <= epoch + EPOCHS_AT_ONCE_MAX + 1  # and perhaps an election of its own
         assert harness.replica.high_watermark >= high_watermark
         for append in of_type(AppendBatches, actions):
             assert append.batches[0].base_offset == end_offset

@@ -10,6 +10,7 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftlog.admin.server.operation_stream_server import joined
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, common_pb2, log_pb2, log_pb2_grpc
 from raft.rpc.options import SERVER_OPTIONS
 
@@ -66,7 +67,8 @@ class ScriptedNode(admin_pb2_grpc.AdminServiceServicer, log_pb2_grpc.LogServiceS
         request_iterator: AsyncIterator[admin_pb2.OperationBatch],
         context: grpc.aio.ServicerContext[object, object],
     ) -> AsyncIterator[admin_pb2.OperationResultBatch]:
-        async for batch in request_iterator:
+        async for message in request_iterator:
+            batch = await joined(message, request_iterator) if message.piece else message
             self.messages += 1
             self.received.extend(batch.operations)
             self.on_receive()

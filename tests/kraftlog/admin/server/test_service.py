@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
 import grpc.aio
 import pytest
-import pytest_asyncio
 
-from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from kraftlog.admin.client.channels import open_channel
-from kraftlog.admin.client.operation_stream import NotSent, OperationStream
+from kraftlog.admin.client.operation_stream import NotSent
 from kraftlog.admin.server.operation_stream_server import OperationStreamServer
-from kraftlog.admin.server.service import AdminServicer
-from kraftpb.v1 import admin_pb2, admin_pb2_grpc
-from raft.rpc.admission import Admission
+from kraftpb.v1 import admin_pb2
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.rpc.options import CHANNEL_OPTIONS, SERVER_OPTIONS
 from statemachine.store.query_process import QueryProcess, StatementRun
+from tests.kraftlog.admin.server.served import Served, execute, numbered, read
 from tests.statemachine.builders import (
     BROKER,
     TOPIC,
@@ -34,51 +28,9 @@ from tests.statemachine.builders import (
     create,
     delete,
 )
-from tests.statemachine.conftest import Bench, errors, memory_bench
+from tests.statemachine.conftest import Bench, errors
 from tests.statemachine.store.test_sql import ENDLESS
 from tests.statemachine.waiting import turns, until
-
-
-class Served:
-    """A bench behind a server, and a stub connected to it."""
-
-    def __init__(self, bench: Bench, channel: grpc.aio.Channel, port: int, admission: Admission) -> None:
-        self.admission = admission
-        self.bench = bench
-        self.endpoint = Endpoint("127.0.0.1", port)
-        self.channel = channel
-        self.stub = admin_pb2_grpc.AdminServiceStub(channel)
-
-
-@pytest_asyncio.fixture
-async def served(database: Path) -> AsyncIterator[Served]:
-    async with memory_bench(database) as bench:
-        bench.log.lead()
-        await bench.lead()
-        await bench.with_brokers(1, 2)
-        admission = Admission(ServiceLimits())
-        server = grpc.aio.server(options=SERVER_OPTIONS, interceptors=(admission,))
-        servicer = AdminServicer(bench.controller, bench.store, bench.machine)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(servicer, server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        await server.start()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS) as channel:
-            yield Served(bench, channel, port, admission)
-        await server.stop(None)
-
-
-def numbered(*operations: admin_pb2.Operation) -> admin_pb2.OperationBatch:
-    for number, operation in enumerate(operations):
-        operation.correlation_id = number
-    return admin_pb2.OperationBatch(operations=operations)
-
-
-async def read(call: grpc.aio.StreamStreamCall[Any, Any]) -> admin_pb2.OperationResultBatch:
-    """The next message, which must come."""
-    message = await call.read()
-    assert isinstance(message, admin_pb2.OperationResultBatch)
-    return message
-
 
 # --- operations -------------------------------------------------------------------------------------------------------
 
@@ -151,15 +103,6 @@ async def test_streams_too_many_are_refused_until_another_one_ends(
     assert await kept[0].read() is grpc.aio.EOF
     assert errors(await execute(served, create("a"))) == []
     kept[1].cancel()
-
-
-async def execute(served: Served, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """As a client does, over a stream of its own."""
-    stream = await OperationStream.open(served.endpoint, open_channel(served.endpoint))
-    try:
-        return await stream.execute(operation, timeout_ms=20_000)
-    finally:
-        await stream.close()
 
 
 async def test_who_does_not_take_answers_is_not_listened_to(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -385,7 +328,7 @@ async def test_an_answer_that_comes_after_the_stream_broke_does_not_keep_it_open
 
 
 async def test_a_giant_name_is_refused_with_a_short_answer_and_breaks_nothing(served: Served) -> None:
-    giant = "x" * 4_000_000
+    giant = "x" * 30_000
     config = admin_pb2.ConfigEntry(name=giant, value="1")
     operations = [
         create(giant),
@@ -427,9 +370,8 @@ async def test_a_topic_that_is_asked_for_many_times_is_described_once(served: Se
     assert [topic.name for topic in described.topics] == ["b", "a"]
 
 
-@pytest.mark.parametrize("names", [[f"t{number}" for number in range(2_001)], ["t"] * 100_000])
-async def test_more_topics_than_one_read_may_take_are_refused(served: Served, names: list[str]) -> None:
-    references = [admin_pb2.TopicReference(name=name) for name in names]
+async def test_more_topics_than_one_read_may_take_are_refused(served: Served) -> None:
+    references = [admin_pb2.TopicReference(name=f"t{number}") for number in range(2_001)]
     described = await served.stub.DescribeTopics(admin_pb2.DescribeTopicsRequest(topics=references))
     assert (described.error_code, len(described.topics)) == (ErrorCode.INVALID_REQUEST, 0)
     assert "at most 2000" in described.error_message

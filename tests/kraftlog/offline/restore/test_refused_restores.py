@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.offline.restore import EPOCH_MAX
 from raft.storage.batch import encode_body
 from snapshot.names import snapshot_name
 from tests.kraftlog.command_line import Finished, Run
@@ -69,11 +68,6 @@ def test_a_whole_snapshot_that_no_node_could_load_is_refused(refused, snapshot: 
     ):
         path = write_snapshot(tmp_path / words.replace(" ", "-"), snapshot_id, batches_of)
         refused(ErrorCode.KAFKA_STORAGE_ERROR, str(path), words, "restore from another copy", snapshot=path)
-
-
-def test_a_snapshot_whose_epoch_leaves_no_room_is_refused(refused, snapshot: Path, tmp_path: Path) -> None:
-    path = write_snapshot(tmp_path / "late", an_id(30, EPOCH_MAX - 7), read(snapshot)[1])
-    refused(ErrorCode.KAFKA_STORAGE_ERROR, f"the snapshot's epoch, {EPOCH_MAX - 7}, leaves no room", snapshot=path)
 
 
 def test_the_old_clusters_id_and_what_is_no_id_are_refused(run: Run, snapshot: Path, config: Path, work: Path) -> None:

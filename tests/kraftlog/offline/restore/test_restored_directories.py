@@ -6,13 +6,15 @@ import shutil
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from kraftbase.uuids import uuid_to_text
 from kraftlog.local.cluster_directory import open_or_create
-from kraftlog.offline.restore import EPOCH_JUMP
+from kraftlog.offline.restore import EPOCH_JUMP, EPOCH_MAX
 from kraftlog.offline.verification import verify_directory
 from raft.core.election_state import ElectionState
+from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.types import Epoch, NodeId
-from raft.core.validation import EPOCH_JUMP_MAX
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog
@@ -22,7 +24,15 @@ from snapshot.reader import SnapshotReader
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import CLUSTER_ID, contents
-from tests.kraftlog.offline.restore.builders import FILES, NEW_ID, NODE_DIRECTORY, names_below, read, write_config
+from tests.kraftlog.offline.restore.builders import (
+    FILES,
+    NEW_ID,
+    NODE_DIRECTORY,
+    names_below,
+    read,
+    write_config,
+    write_snapshot,
+)
 from tests.snapshot.builders import an_id
 from tests.statemachine.snapshots import TABLES, content
 
@@ -121,8 +131,22 @@ def test_a_restored_cluster_can_be_restored(snapshot: Path, config: Path, run: R
     assert (said["FromClusterId"], said["Epoch"], said["EndOffset"]) == (NEW_ID, 3 + 2 * EPOCH_JUMP, 30)
 
 
-def test_an_empty_node_believes_the_epoch_of_a_cluster_that_was_restored_often() -> None:
-    assert 50 * EPOCH_JUMP <= EPOCH_JUMP_MAX
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [(EPOCH_MAX - EPOCH_JUMP, EPOCH_MAX), (EPOCH_MAX - EPOCH_JUMP + 1, 1), (2**31 - 2, 1)],
+)
+def test_a_cluster_whose_epochs_were_used_up_begins_in_the_first_one(
+    snapshot: Path, run: Run, work: Path, tmp_path: Path, old: int, new: int
+) -> None:
+    late = write_snapshot(tmp_path / "late", an_id(30, old), read(snapshot)[1])
+    said = run("restore", "--snapshot", late, "--dir", work / "new", "--voters", 1, "--output", "json").json()
+    assert (said["FromEpoch"], said["Epoch"], said["EndOffset"]) == (old, new, 30)
+    with closing(QuorumStateStore(FILES, str(work / "new" / "node-1"))) as quorum_state:
+        assert quorum_state.load() == ElectionState(epoch=Epoch(new))
+
+
+def test_an_empty_node_enters_the_epoch_of_a_restored_cluster_at_once() -> None:
+    assert EPOCH_MAX + EPOCH_JUMP <= EPOCHS_AT_ONCE_MAX
 
 
 def test_a_local_cluster_is_what_up_makes_with_other_data(snapshot: Path, run: Run, work: Path) -> None:
