@@ -112,6 +112,13 @@ class LargeRequest:
         if not self._is_with_handler and self._held_bytes:
             held_bytes, self._held_bytes = self._held_bytes, 0
             self._large.end(self, held_bytes)
+            self._leave_no_cycle()
+
+    def _leave_no_cycle(self) -> None:
+        """What is in a cycle is in memory until Python looks for it, which it does seldom."""
+        self.exchange.held = None
+        self.exchange.on_client_done.clear()
+        self.exchange.on_memory_wanted.clear()
 
     # --- handling -----------------------------------------------------------------------------------------------------
 
@@ -182,4 +189,7 @@ class LargeRequest:
         self._large.memory.forget(self)
         if is_closed and self._steps_in_hand:
             self._is_with_handler = False
-        self._end_if_unused()
+        if self._held_bytes:
+            self._end_if_unused()
+        else:
+            self._leave_no_cycle()

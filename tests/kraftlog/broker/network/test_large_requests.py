@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 
 import pytest
@@ -256,3 +257,33 @@ async def test_a_throttled_client_that_is_gone_is_seen_although_it_is_not_read(
         waits(named("waits"))
         gone.writer.transport.abort()
         await all_is_free(served)
+
+
+async def test_a_large_request_leaves_no_cycles() -> None:
+    """What is in a cycle would be held until Python looks for it, and not be counted."""
+    parked: list[Reply] = []
+
+    def handler(request: ClientRequest, reply: Reply) -> None:
+        def end() -> None:
+            request.slices.run(iter(()))
+
+        request.on_client_done.append(end)
+        request.on_memory_wanted.append(end)
+        parked.append(reply)
+
+    async with network(handler) as served, await RawClient.connect(served) as client:
+        for leaves in (False, True):
+            gc.collect()
+            gc.disable()
+            try:
+                client.send(of_topics())
+                await until(lambda: bool(parked))
+                if leaves:
+                    client.writer.transport.abort()
+                    await until(lambda: served.counters.connections_open == 0)
+                parked.pop()(named("x"))
+                if not leaves:
+                    await client.receive()
+                assert gc.collect() < MANY
+            finally:
+                gc.enable()
