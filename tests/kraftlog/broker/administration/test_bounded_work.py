@@ -21,7 +21,7 @@ from kraftlog.broker.network import connection as connection_module
 from kraftlog.broker.network import turns as turns_module
 from kraftlog.broker.network.connection import Connection
 from kraftlog.kafka import apis
-from kraftlog.kafka.apis import CHANGING, NAMES, OWN_NAMES, OWN_SOFTWARE
+from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE
 from kraftlog.kafka.codec import encode
 from kraftlog.kafka.connections import FEW_ELEMENTS, ClientConnection
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -148,7 +148,7 @@ async def test_no_request_of_any_api_does_much_in_a_slice(
         size_bytes = len(encode(request, version))
         client = await Client.connect(world)
         await client.ask(cast(Message, request_of(name, version, shape, ELEMENTS // 4)), version)
-        if shape == "each its own" and name not in CHANGING:  # the controller is in this process, too
+        if shape == "each its own":
             gc.collect()
             gc.disable()
         calls.clear()  # what reads and writes this version is made by now
@@ -163,7 +163,7 @@ async def test_no_request_of_any_api_does_much_in_a_slice(
         client.writer.close()
         if not gc.isenabled():
             del request, answer
-            if (left := gc.collect()) > ELEMENTS:
+            if (left := gc.collect()) > ELEMENTS // 10:
                 too_much.append(f"{name}: {left} objects are left in cycles, to be found in one go later")
             gc.enable()
     assert not too_much, f"{shape}: " + "; ".join(too_much)
