@@ -78,10 +78,12 @@ class ClientRequest:
     """Where a handler does work that grows with the request, or with the cluster."""
     is_large: bool = False
     """Whether it has more array elements than are worth a moment: handlers go through such a request in slices."""
+    on_memory_wanted: list[Callable[[], None]] = field(default_factory=list)
+    """Called if other large requests wait for the memory of this one: what may be answered early is answered now."""
 
 
 class Reply(Protocol):
-    """Answers one request. Called exactly once."""
+    """Answers one request. Called exactly once, also if the client is gone; not if steps of the request were closed."""
 
     def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
         """Send `response`; None sends none, for a Produce with acks=0.

@@ -76,7 +76,7 @@ OWN_SOFTWARE: Final = "kraftlog"
 
 FREE_ELEMENTS: Final = 1_000
 BYTES_PER_ELEMENT: Final = 4
-"""A request may have so many array elements, and one more for every 4 of its bytes: what is made of them then takes at
+"""A request may have so many array elements, and one more for every 4 of its bytes: what is read of it then takes at
 most 30 times the memory of the bytes. The number of a partition alone has 4 bytes, and the name of a topic more."""
 
 ELEMENTS_MAX: Final = 100_000

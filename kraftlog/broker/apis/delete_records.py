@@ -52,7 +52,7 @@ class DeleteRecordsApi:
         delayed = _DelayedDeletion(parts, lambda: request.slices.run(_answer(parts, reply)))
         delayed.begin(self._runtime, body.timeout_ms)
         if delayed.is_waiting:
-            request.on_client_done.append(delayed.forget)
+            request.on_client_done.append(delayed.time_out)
 
     def _delete(self, topic: str, index: int, offset: int) -> _Deletion:
         deletion = _Deletion(topic, index)
@@ -121,7 +121,7 @@ class _DelayedDeletion:
             return
         for partition in self._waiting:
             partition.watch(self)
-        self._timer = runtime.call_later(max(0, timeout_ms), self._time_out)
+        self._timer = runtime.call_later(max(0, timeout_ms), self.time_out)
 
     def partition_changed(self, partition: Partition) -> None:
         """A follower has moved its start, or another broker leads."""
@@ -135,21 +135,19 @@ class _DelayedDeletion:
         if self.is_waiting and not self._waiting:
             self._finish()
 
-    def forget(self) -> None:
-        """The client is gone."""
+    def time_out(self) -> None:
+        """Answer with what there is: the time is over, or the client sends nothing more."""
+        if self.is_waiting:
+            for part in self._waiting.values():
+                part.error = ErrorCode.REQUEST_TIMED_OUT
+            self._finish()
+
+    def _finish(self) -> None:
         self.is_waiting = False
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._waiting:
             partition.unwatch(self)
-
-    def _time_out(self) -> None:
-        for part in self._waiting.values():
-            part.error = ErrorCode.REQUEST_TIMED_OUT
-        self._finish()
-
-    def _finish(self) -> None:
-        self.forget()
         self._on_done()
 
 

@@ -146,6 +146,7 @@ class FetchApi:
         yield from fetch.begin_in_slices(self._runtime, 0 if len(to_read) < len(wanted) else body.max_wait_ms)
         if fetch.is_waiting:
             request.on_client_done.append(fetch.expire)
+            request.on_memory_wanted.append(fetch.expire)
 
     def _allowed_bytes(self, request: ClientRequest, bytes_max: int) -> int:
         """More than a quota allows at once would only be read to be thrown away."""

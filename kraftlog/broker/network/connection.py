@@ -16,8 +16,9 @@ from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.conversation import Conversation, Exchange
 from kraftlog.broker.network.counters import Closed
-from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
+from kraftlog.broker.network.large_requests import LargeRequest
 from kraftlog.broker.network.mute import Mute
+from kraftlog.broker.network.queued import QueuedBytes
 from kraftlog.broker.network.turns import SLICE_SECONDS, go_through
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
@@ -42,6 +43,7 @@ class Connection(asyncio.BufferedProtocol):
         self._client = Client("", listener_name)
         self._transport: asyncio.Transport
         self._port = 0
+        self._file = -1
         self._working_on = ""
         """The name of the API whose request was handled last."""
         self._is_member = False
@@ -52,14 +54,17 @@ class Connection(asyncio.BufferedProtocol):
         self._is_turn_due = False
         self._steps: deque[Steps] = deque()
         """Work in slices; what comes after it waits."""
-        self._large: Exchange | None = None
-        """A large request that waits for memory."""
+        self._large: LargeRequest | None = None
+        """The newest large request: if it waits for memory, those after it wait, too."""
+        self._is_deserted = False
+        """Whether the client sends nothing more, or is gone; something that it sent before may be unread."""
+        self._is_unheard = False
+        """Whether an answer was left out: then those after it are left out, too."""
         self._mute = Mute(connections.loop.call_at, connections.loop.time, self._unmuted)
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
-        self._queued_bytes = 0
-        self._waits_for_queue = False
+        self._queued = QueuedBytes(connections.queued, self, self._conversation)
         self._is_rest_expected = False
 
     # --- what the event loop calls ------------------------------------------------------------------------------------
@@ -75,6 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         refusal = self._connections.admit(self, self._client.address)
         if refusal is None:
             self._is_member = True
+            self._file = transport.get_extra_info("socket").fileno()
             return
         self._closed = refusal
         self._connections.complaints.log(refusal, self._client.address)
@@ -101,14 +107,33 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The client sends nothing more: close when all that it has asked is answered."""
         self._is_at_end = True
-        self._hurry()
-        self._settle()
+        self._deserted()
         return True
 
+    def _deserted(self) -> None:
+        """The client sends nothing more, or is gone: answer what waits for more, let go of what is only to be read."""
+        self._is_deserted = True
+        self._hurry()
+        for exchange in list(self._conversation.exchanges):
+            if isinstance(exchange.held, LargeRequest) and exchange.held.is_let_go_at_end:
+                self._let_go(exchange, exchange.held)
+        self._settle()
+
     def _hurry(self) -> None:
-        """Have the requests answered that wait for more: the client sends nothing more, or is gone."""
+        """Have the requests answered that wait for more."""
         for told in self._conversation.waiting():
             self._connections.loop.call_soon(told)
+
+    def _let_go(self, exchange: Exchange, large: LargeRequest) -> None:
+        self._write()
+        self._is_unheard = True
+        large.let_go()
+        try:
+            self._conversation.let_go(exchange)
+        except BaseException as error:
+            self._failed(error)
+            return
+        self._write_large_answer()
 
     def pause_writing(self) -> None:
         """Some bytes could not be sent at once."""
@@ -156,6 +181,8 @@ class Connection(asyncio.BufferedProtocol):
             request = f"{self._working_on} from {self._client.address}:{self._port}"
             self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
+        if self._is_deserted:
+            self._hurry()  # what waits since
         self._settle(is_fresh=False)
 
     def _go_on(self, ends_at: float) -> bool:
@@ -182,7 +209,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._closed is None
             and not self._mute.is_on
-            and self._large is None
+            and (self._large is None or not self._large.is_waiting)
             and not self._steps
             and len(self._conversation.exchanges) < self._limits.connection_requests_max
             and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
@@ -213,40 +240,18 @@ class Connection(asyncio.BufferedProtocol):
                     partial(self.answer, exchange),
                 )
             else:
-                self._wait_for_memory(exchange)
+                self._begin_large(exchange)
         except BaseException as error:
             self._failed(error)
         return self._closed is None
 
-    # --- large requests -----------------------------------------------------------------------------------------------
-
-    def _wait_for_memory(self, exchange: Exchange) -> None:
-        """Read a large request, and have it handled, when there is room for what is made of it."""
-        self._large = exchange
-        size_bytes = exchange.request.size_bytes * MADE_BYTES_PER_BYTE
-        if self._connections.large.try_hold(self, size_bytes):
-            self._begin_large(size_bytes)
-
-    def _begin_large(self, size_bytes: int) -> None:
-        exchange, self._large = self._large, None
-        if exchange is None:
-            self._connections.end_large(size_bytes)
-            return
-        self._connections.begin_large()
-        exchange.on_written = partial(self._connections.end_large, size_bytes)
-        self._steps.append(self._read_and_handle(exchange))
-
-    def _read_and_handle(self, exchange: Exchange) -> Steps:
-        asked = exchange.request
-        if asked.unread is not None:
-            yield from asked.unread
-        self._connections.handler(
-            ClientRequest(
-                asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
-                exchange.on_client_done, self, is_large=True,
-            ),
-            partial(self.answer, exchange),
-        )  # fmt: skip
+    def _begin_large(self, exchange: Exchange) -> None:
+        large = self._large = LargeRequest(self._connections.large, self, self._client, exchange)
+        exchange.held = large
+        if self._is_deserted and large.is_let_go_at_end:
+            self._let_go(exchange, large)
+        else:
+            large.begin()
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -264,14 +269,17 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
-        if self._conversation.unwritten is not None:
-            self.run(self._conversation.take_unwritten())
+        self._write_large_answer()
         if throttle_ms > 0:
             self._mute.extend(throttle_ms)
         if not self._is_taking_turn:
             self._connections.watch.active(self)
             self._write()
             self._settle()
+
+    def _write_large_answer(self) -> None:
+        if self._conversation.unwritten is not None:
+            self.run(self._conversation.take_unwritten())
 
     def write(self) -> None:
         """Write the answers whose turn has come. Raises only what must end the process."""
@@ -285,6 +293,9 @@ class Connection(asyncio.BufferedProtocol):
     def _write(self) -> None:
         size_bytes = self._conversation.outgoing_bytes
         if not size_bytes or self._transport.is_closing():
+            return
+        if self._is_unheard:
+            self._conversation.take_outgoing()
             return
         self._bytes_out += size_bytes
         self._counters.bytes_out += size_bytes
@@ -321,10 +332,7 @@ class Connection(asyncio.BufferedProtocol):
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
         """Others hold fewer bytes now, and this connection may go on."""
         if bound is self._connections.queued:
-            self._queued_bytes += size_bytes
-            self._waits_for_queue = False
-        elif bound is self._connections.large:
-            self._begin_large(size_bytes)
+            self._queued.has_room(size_bytes)
         self._schedule_turn(is_fresh=True)
 
     def _schedule_turn(self, *, is_fresh: bool) -> None:
@@ -341,15 +349,15 @@ class Connection(asyncio.BufferedProtocol):
             or conversation.frames.waiting_bytes
             or conversation.malformed
             or self._unsent_bytes
-            or self._queued_bytes
-            or self._waits_for_queue
+            or self._queued.held_bytes
+            or self._queued.is_waiting
             or self._is_rest_expected
             or self._is_at_end
             or not self._is_reading
             or self._mute.is_on
         ):
             return  # it is read, and neither holds nor waits for anything: so it is after most requests
-        self._hold_queued()
+        self._queued.count()
         if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
             self.close(Closed.BY_CLIENT)
             return
@@ -365,40 +373,10 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._read(may_handle and not self._is_at_end and self._has_queue_room())
 
-    def _hold_queued(self) -> None:
-        """Have the bytes of all requests counted; if there is no room for more of them, it waits."""
-        more_bytes = self._conversation.queued_bytes - self._queued_bytes
-        if more_bytes > 0:
-            self._waits_for_queue = not self._connections.queued.try_hold(self, more_bytes)
-            if self._waits_for_queue:
-                self._hold_nothing_of_rest()
-            else:
-                self._queued_bytes += more_bytes
-            return
-        if self._waits_for_queue:
-            self._waits_for_queue = False
-            self._connections.queued.forget(self)
-        if more_bytes < 0:
-            self._queued_bytes += more_bytes
-            self._connections.queued.give_back(-more_bytes)
-
-    def _hold_nothing_of_rest(self) -> None:
-        """It waits for room for a request whose rest is not read until then: hold nothing for that one meanwhile.
-
-        Consider a client that holds 100 bytes of a request that is answered by now, and waits for 70 KiB for the next,
-        behind one that asks for more than all may hold together, and so waits until nobody holds anything.
-        """
-        needed_bytes = self._conversation.large_request_bytes
-        spare_bytes = self._queued_bytes - (self._conversation.queued_bytes - needed_bytes)
-        if needed_bytes and spare_bytes > 0:
-            self._connections.queued.try_hold(self, needed_bytes)  # not granted, since less was not
-            self._queued_bytes -= spare_bytes
-            self._connections.queued.give_back(spare_bytes)
-
     def _has_queue_room(self) -> bool:
         """One request always has, or it would never be whole."""
-        return not self._waits_for_queue and (
-            self._queued_bytes <= self._limits.connection_queued_bytes_max or not self._conversation.unanswered
+        return not self._queued.is_waiting and (
+            self._queued.held_bytes <= self._limits.connection_queued_bytes_max or not self._conversation.unanswered
         )
 
     def _read(self, is_reading: bool) -> None:
@@ -406,9 +384,12 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading = is_reading
             if is_reading:
                 self._transport.resume_reading()
+                self._connections.unread.forget(self._file, self._deserted)
                 self._counters.connections_paused -= 1
             else:
                 self._transport.pause_reading()
+                if not self._is_deserted:
+                    self._connections.unread.watch(self._file, self._deserted)
                 self._counters.connections_paused += 1
         self._expect_rest(self._is_reading and not self._is_at_end and self._conversation.is_in_large_request)
 
@@ -447,16 +428,17 @@ class Connection(asyncio.BufferedProtocol):
     def _release(self) -> None:
         """Give back what it holds of what is shared, but for bytes that are still being sent."""
         self._mute.cancel()
+        for exchange in self._conversation.exchanges:
+            if isinstance(exchange.held, LargeRequest):
+                exchange.held.let_go(is_closed=True)
         self._large = None
         steps, self._steps = self._steps, deque()
         del steps  # what was begun is closed
-        self._connections.large.forget(self)
-        self._connections.queued.forget(self)
+        self._queued.release()
         self._connections.unsent.forget(self)
-        self._connections.queued.give_back(self._queued_bytes)
-        self._queued_bytes = 0
         if not self._is_reading:
             self._is_reading = True
+            self._connections.unread.forget(self._file, self._deserted)
             self._counters.connections_paused -= 1
         self._hurry()
         self._conversation.forget()
@@ -471,7 +453,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def held_bytes(self, duty: Duty) -> int:
         """What is held until the client has done its duty."""
-        return self._queued_bytes if duty is Duty.SEND_REST else self._unsent_bytes
+        return self._queued.held_bytes if duty is Duty.SEND_REST else self._unsent_bytes
 
     def moved_bytes(self, duty: Duty) -> int:
         """How much of its duty the client has done."""

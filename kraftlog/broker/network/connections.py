@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kraftbase.interpreter import look_at_old_objects_seldom
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.complaints import Complaints
 from kraftlog.broker.network.counters import Closed, Counters
+from kraftlog.broker.network.large_requests import LargeRequests
 from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.network.small_answers import SmallAnswers
 from kraftlog.broker.network.turns import Turns
+from kraftlog.broker.network.unread import UnreadConnections
 from kraftlog.broker.network.watch import Duty, Watch, Watched
 from kraftlog.broker.requests import Handler
 from kraftlog.kafka.notation import Versions
@@ -49,8 +50,8 @@ class Connections:
         self.on_fatal = on_fatal
         self.queued = SharedBytes(limits.queued_bytes_max)
         self.unsent = SharedBytes(limits.unsent_bytes_max)
-        self.large = SharedBytes(limits.large_requests_bytes_max)
-        """What is made of large requests, from their reading until their answers are written."""
+        self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.loop.call_soon)
+        self.unread = UnreadConnections(self.loop)
         self.complaints = Complaints(self.loop.time)
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
@@ -72,18 +73,6 @@ class Connections:
         self.counted.queued_bytes = self.queued.held_bytes
         self.counted.unsent_bytes = self.unsent.held_bytes
         return self.counted
-
-    # --- large requests -----------------------------------------------------------------------------------------------
-
-    def begin_large(self) -> None:
-        """A large request has got its memory."""
-        look_at_old_objects_seldom(True)
-
-    def end_large(self, size_bytes: int) -> None:
-        """It is answered, or its connection is closed."""
-        self.large.give_back(size_bytes)
-        if not self.large.held_bytes:
-            look_at_old_objects_seldom(False)
 
     # --- what takes long ----------------------------------------------------------------------------------------------
 
@@ -166,3 +155,4 @@ class Connections:
             for member in list(self._members):
                 member.abort()
             await self._none_left.wait()
+        self.unread.close()

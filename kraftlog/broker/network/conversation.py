@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 from kraftbase.errors import KraftlogError
 from kraftlog.kafka.connections import (
@@ -35,10 +36,18 @@ class AnsweredTwice(KraftlogError):
     """A handler has answered a request that it had answered before."""
 
 
+class Held(Protocol):
+    """The memory of a large request."""
+
+    def written(self) -> None:
+        """The answer is outgoing, or there is none."""
+        ...
+
+
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("frame", "is_answered", "on_client_done", "on_written", "request", "response")
+    __slots__ = ("frame", "held", "is_answered", "on_client_done", "on_memory_wanted", "request", "response")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -48,8 +57,9 @@ class Exchange:
         self.is_answered = False
         self.on_client_done: list[Callable[[], None]] = []
         """For `ClientRequest.on_client_done`."""
-        self.on_written: Callable[[], None] | None = None
-        """Called when the request and its answer are not held any more."""
+        self.on_memory_wanted: list[Callable[[], None]] = []
+        """For `ClientRequest.on_memory_wanted`."""
+        self.held: Held | None = None
 
 
 class Conversation:
@@ -146,13 +156,16 @@ class Conversation:
         """Hold no request any more: the connection is closed, and handlers may hold on to this."""
         while self.frames.next_frame() is not None:
             pass
-        for exchange in self.exchanges:
-            if exchange.on_written is not None:
-                exchange.on_written()
         self.exchanges.clear()
         self.unwritten = None
         self._unanswered_bytes = 0
         self.take_outgoing()
+
+    def let_go(self, exchange: Exchange) -> None:
+        """Nobody waits for the answer to a request: it has none, also if one is there and is not wholly written."""
+        exchange.response = None
+        if not exchange.is_answered:
+            self.answer(exchange, None)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -193,8 +206,8 @@ class Conversation:
             for piece in frame:
                 self._outgoing.append(piece)
                 self.outgoing_bytes += len(piece)
-            if exchange.on_written is not None:
-                exchange.on_written()
+            if exchange.held is not None:
+                exchange.held.written()
 
     def take_unwritten(self) -> Iterator[None]:
         """Write the large answer whose turn has come, and the answers that follow it. Raises UnwritableValue."""
@@ -203,10 +216,14 @@ class Conversation:
         return self._write_large(exchange)
 
     def _write_large(self, exchange: Exchange | None) -> Iterator[None]:
-        while exchange is not None and exchange.response is not None:
+        while exchange is not None:
             frame: list[Buffer] = []
-            yield from response_frame_in_slices(exchange.request, exchange.response, frame)
-            exchange.frame = frame
+            if exchange.response is not None:
+                for _ in response_frame_in_slices(exchange.request, exchange.response, frame):
+                    yield
+                    if exchange.response is None:
+                        break  # it was let go of
+            exchange.frame = () if exchange.response is None else frame
             self._write_answered()
             exchange, self.unwritten = self.unwritten, None
         self._is_writing = False

@@ -13,10 +13,6 @@ _MIB: Final = 1024 * 1024
 _INT_MAX: Final = 2**31 - 1
 
 
-MADE_BYTES_PER_BYTE: Final = 30
-"""What is made of a request takes at most so many times its bytes (`kraftlog.kafka.apis.elements_max`)."""
-
-
 class Listener(NamedTuple):
     """Where a broker listens."""
 
@@ -56,8 +52,8 @@ class Limits:
     unsent_bytes_max: int = 512 * _MIB
     """The same of all connections."""
     large_requests_bytes_max: int = 256 * _MIB
-    """Memory for requests with many elements, of all connections: `MADE_BYTES_PER_BYTE` for each of their bytes, until
-    they are answered. One request always fits; others wait."""
+    """Memory for requests with many elements, of all connections, until they are answered: `held_bytes` of
+    `kraftlog/broker/network/large_requests.py`. One request always fits; others wait."""
     idle_timeout_ms: int = 600_000
     """A connection without a request for so long is closed. Kafka's `connections.max.idle.ms`."""
     slow_timeout_ms: int = 30_000

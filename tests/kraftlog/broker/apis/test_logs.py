@@ -21,7 +21,7 @@ from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
+from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.statemachine.builders import config
 
@@ -92,6 +92,28 @@ def test_records_are_deleted_by_the_leader_of_a_topic_that_is_not_only_compacted
 
 
 # --- log directories --------------------------------------------------------------------------------------------------
+
+
+def test_db65_a_deletion_that_waits_for_a_follower_is_answered_when_its_client_sends_nothing_more(
+    tmp_path: Path,
+) -> None:
+    """Without an answer the connection would stay open for ever."""
+    world = BrokerWorld(tmp_path, [registration(ME), registration(2), topic("clicks"), replicas(on=(ME, 2))])
+    world.send((0, batch(5)), acks=1)
+    world.runtime.run()
+    world.read((0, 5), follower=2, broker_epoch=2, log_start_offset=0)
+    world.answers.clear()
+    part = DeleteRecordsPartition(partition_index=0, offset=3)
+    body = DeleteRecordsRequest(
+        topics=(DeleteRecordsTopic(name="clicks", partitions=(part,)),), timeout_ms=1_000_000_000
+    )
+    world.ask(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2)
+    assert world.answers == []
+    world.client_goes()
+    (answered,) = world.last(DeleteRecordsResponse).topics[0].partitions
+    assert answered.error_code == ErrorCode.REQUEST_TIMED_OUT
+    world.runtime.expire()
+    assert not any(isinstance(answer, DeleteRecordsResponse) for answer in world.answers)
 
 
 def described(world: BrokerWorld, *wanted: DescribableLogDirTopic) -> tuple[DescribeLogDirsResult, ...]:

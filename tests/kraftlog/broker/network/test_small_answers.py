@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterable
 from typing import Any
 
@@ -108,9 +109,14 @@ class _Socket(asyncio.Transport):
     """A transport whose client takes everything."""
 
     def __init__(self) -> None:
-        super().__init__({"peername": ("127.0.0.1", 1)})
+        self.ends = socket.socketpair()
+        super().__init__({"peername": ("127.0.0.1", 1), "socket": self.ends[0]})
         self.written_bytes = 0
         self.is_paused = False
+
+    def __del__(self) -> None:
+        for end in self.ends:
+            end.close()
 
     def pause_reading(self) -> None:
         self.is_paused = True

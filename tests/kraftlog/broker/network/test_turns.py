@@ -16,7 +16,6 @@ from kraftbase.interpreter import OLD_LOOKS_SELDOM
 from kraftlog.broker.network import connection as connection_module
 from kraftlog.broker.network import turns as turns_module
 from kraftlog.broker.network.counters import Closed
-from kraftlog.broker.network.limits import MADE_BYTES_PER_BYTE
 from kraftlog.broker.network.turns import TURN_SECONDS, Turns, go_through
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.apis import BYTES_PER_ELEMENT, ELEMENTS_MAX, FREE_ELEMENTS
@@ -280,7 +279,7 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
     asked = Asked()
     request = of_topics(MANY)
     async with (
-        network(asked, large_requests_bytes_max=MADE_BYTES_PER_BYTE * 100_000) as served,
+        network(asked, large_requests_bytes_max=1) as served,
         await RawClient.connect(served) as first,
         await RawClient.connect(served) as second,
         await RawClient.connect(served) as third,
@@ -305,9 +304,12 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
         reply(topics_of(large))
         await second.receive()
         first.send(request)
-        await asked.next()
-        first.reset()  # it is gone without an answer: its memory is free
+        gone, reply = await asked.next()
         second.send(request)
+        first.reset()  # it is gone without an answer: its memory is free when its handler holds it no more
+        await until(lambda: served.counters.connections_open == 2)
+        assert asked.waiting.empty()
+        reply(topics_of(gone))
         large, reply = await asked.next()
         reply(topics_of(large))
         await second.receive()
