@@ -1,7 +1,8 @@
 """How fast a broker takes records, of this code and of another checkout's.
 
 A broker of each version runs all the time, with a voter of its own. Both get the same records in turn, pair by pair,
-into a new topic each time: without flushes, and with `flush.before.ack`. The figure is the median of the pairs' ratios.
+into a new topic each time: 1 KB records without flushes and with `flush.before.ack`, and small ones of different sizes.
+The figure is the median of the pairs' ratios.
 """
 
 from __future__ import annotations
@@ -32,13 +33,29 @@ from statemachine.query.descriptions import NewTopic
 
 OWN_CODE: Final = Path(kraftlog.__file__).resolve().parents[1]
 BATCH_BYTES: Final = 65_536
-FLUSHED_DIVISOR: Final = 4
-"""With flushes, so many times fewer bytes are sent."""
 LIMIT: Final = 0.97
 """How much of the other version's speed this code must have."""
 START_SECONDS: Final = 60.0
 
 Pairs = list[tuple[float, float]]
+
+
+class Row(NamedTuple):
+    """One of the loads."""
+
+    name: str
+    is_flushed: bool = False
+    record_bytes_min: int = 1_000
+    record_bytes: int = 1_000
+    divisor: int = 1
+    """So many times fewer bytes are sent."""
+
+
+ROWS: Final = (
+    Row("without flushes"),
+    Row("flush.before.ack", is_flushed=True, divisor=4),
+    Row("50 to 150 bytes", record_bytes_min=50, record_bytes=150, divisor=4),
+)
 
 
 class Cluster(NamedTuple):
@@ -57,7 +74,7 @@ async def run(
     """
     if not (against / "kraftlog" / "__main__.py").exists():
         raise ConfigurationError(f"{against} has no kraftlog/__main__.py; give a checkout of the project")
-    found: dict[bool, Pairs] = {False: [], True: []}
+    found: dict[Row, Pairs] = {row: [] for row in ROWS}
     with tempfile.TemporaryDirectory(prefix="kraftlog-produce-", dir=directory) as name, console.status("") as status:
         async with AsyncExitStack() as stack:
             clusters = {}
@@ -66,15 +83,14 @@ async def run(
                 clusters[label] = await stack.enter_async_context(_running(code, Path(name) / label))
             for pair in range(-1, pairs):  # the first one does not count
                 order = ("other", "own") if pair % 2 == 0 else ("own", "other")
-                for is_flushed, of in found.items():
+                for number, (row, of) in enumerate(found.items()):
                     status.update(f"pair {pair + 1} of {pairs}")
-                    size = total_bytes // (FLUSHED_DIVISOR if is_flushed else 1)
-                    topic = f"t{pair + 1}-{'flushed' if is_flushed else 'not-flushed'}"
-                    speeds = {label: await _produce(clusters[label], topic, size, is_flushed) for label in order}
+                    topic, size = f"t{pair + 1}-{number}", total_bytes // row.divisor
+                    speeds = {label: await _produce(clusters[label], topic, size, row) for label in order}
                     if pair >= 0:
                         of.append((speeds["other"], speeds["own"]))
     _print(found, console)
-    result = {"flushed" if is_flushed else "not_flushed": of for is_flushed, of in found.items()}
+    result = {row.name: of for row, of in found.items()}
     write_json(json_path, {"megabytes_per_second": result, "machine": await machine(directory)})
     return all(_ratio(of) >= LIMIT for of in found.values())
 
@@ -106,14 +122,14 @@ async def _running(code: Path, path: Path) -> AsyncIterator[Cluster]:
         await process.communicate()
 
 
-async def _produce(cluster: Cluster, topic: str, total_bytes: int, is_flushed: bool) -> float:
+async def _produce(cluster: Cluster, topic: str, total_bytes: int, row: Row) -> float:
     """Megabytes per second into a new topic, which is deleted then."""
-    configs = {"flush.before.ack": str(is_flushed).lower()}
+    configs = {"flush.before.ack": str(row.is_flushed).lower()}
     async with AdminClient(parse_endpoints(cluster.nodes)) as client:
         await client.create_topics([NewTopic(topic, num_partitions=1, replication_factor=1, configs=configs)])
         load = Produce(
             bootstrap_servers=cluster.brokers, topic=topic, broker_pids=(), batch_bytes=BATCH_BYTES,
-            total_bytes=total_bytes,
+            total_bytes=total_bytes, record_bytes=row.record_bytes, record_bytes_min=row.record_bytes_min,
         )  # fmt: skip
         figures = await asyncio.to_thread(load.run)
         await client.delete_topics([topic])
@@ -124,14 +140,13 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
     return float(median(own / other for other, own in pairs))
 
 
-def _print(found: Mapping[bool, Pairs], console: Console) -> None:
+def _print(found: Mapping[Row, Pairs], console: Console) -> None:
     table = Table("", "other, MB/s", "this code, MB/s", "ratio", "limit", title="Produce, medians", box=None)
     for column in table.columns[1:]:
         column.justify = "right"
-    for is_flushed, pairs in found.items():
+    for row, pairs in found.items():
         ratio = _ratio(pairs)
         cells: list[Any] = [f"{median(other for other, _ in pairs):.1f}", f"{median(own for _, own in pairs):.1f}"]
         verdict = "" if ratio >= LIMIT else ", missed"
-        name = "flush.before.ack" if is_flushed else "without flushes"
-        table.add_row(name, *cells, f"{ratio:.2f}", f"{LIMIT}{verdict}")
+        table.add_row(row.name, *cells, f"{ratio:.2f}", f"{LIMIT}{verdict}")
     console.print(table)

@@ -27,6 +27,8 @@ class Produce(Load):
     batch_bytes: int
     total_bytes: int
     partitions: int = 1
+    record_bytes_min: int | None = None
+    """With it the sizes of values are spread from there to `record_bytes`."""
 
     def run(self) -> dict[str, float]:
         """Bytes per second until the last was acknowledged. Raises ApiError if a record was not."""
@@ -37,25 +39,33 @@ class Produce(Load):
                 errors.append(error.str())
 
         producer = Producer(self._settings())
-        message: dict[str, Any] = {"value": self.value()}
+        messages = self._messages()
         for partition in range(self.partitions):
-            _send(producer, self.topic, partition, [message], note)  # connects, and learns who leads
+            _send(producer, self.topic, partition, messages[:1], note)  # connects, and learns who leads
         _finish(producer, errors)
-        count = max(1, self.total_bytes // self.record_bytes)
+        mean_bytes = sum(len(message["value"]) for message in messages) / len(messages)
+        count = max(1, int(self.total_bytes / mean_bytes))
         used, started = self.processor_seconds(), time.perf_counter()
         left = count
         for partition in itertools.cycle(range(self.partitions)):
             if not left or errors:
                 break
-            left -= _send(producer, self.topic, partition, [message] * min(left, RECORDS_PER_CALL), note)
+            left -= _send(producer, self.topic, partition, messages[:left], note)
         _finish(producer, errors)
         seconds = time.perf_counter() - started
         used = self.processor_seconds() - used
-        produced = count * self.record_bytes
+        produced = count * mean_bytes
         return {
             "megabytes_per_second": round(produced / 1e6 / seconds, 2),
             "processor_seconds_per_gigabyte": round(used / (produced / 1e9), 4),
         }
+
+    def _messages(self) -> list[dict[str, Any]]:
+        """What is sent in one call, again and again."""
+        value = self.value()
+        least = self.record_bytes if self.record_bytes_min is None else self.record_bytes_min
+        span = self.record_bytes - least + 1
+        return [{"value": value[: least + 7 * number % span]} for number in range(RECORDS_PER_CALL)]
 
     def _settings(self) -> dict[str, Any]:
         return {
