@@ -93,6 +93,9 @@ CHANGING: Final = frozenset(
 )  # fmt: skip
 """The APIs whose requests change the metadata and have arrays."""
 
+CHANGING_LOGS: Final = frozenset({"DeleteRecords", "Produce"})
+"""The APIs whose requests change logs of the broker, one element after the other."""
+
 _ALL_NAMES: Final = {**NAMES, **OWN_NAMES}
 
 

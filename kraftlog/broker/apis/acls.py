@@ -84,15 +84,15 @@ class CreateAclsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreateAclsRequest, request.body)
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
+            results: list[AclCreationResult] = []
             if isinstance(result, ApiError):
                 refused = AclCreationResult(error_code=result.code, error_message=text_of(result))
                 results = [refused] * len(body.creations)
             else:
-                results = [
-                    AclCreationResult(error_code=made.error_code, error_message=message_of(made))
-                    for made in result.create_acls.results
-                ]
+                for made in result.create_acls.results:
+                    results.append(AclCreationResult(error_code=made.error_code, error_message=message_of(made)))
+                    yield
             reply(CreateAclsResponse(results=tuple(results)))
 
         creation = admin_pb2.CreateAclsRequest()
@@ -108,7 +108,9 @@ class CreateAclsApi:
             )
             yield
         operation = admin_pb2.Operation(client_id=request.client_id, create_acls=creation)
-        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+        self._controller.submit(
+            operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)), retry_unknown=True
+        )
 
 
 class DeleteAclsApi:
@@ -124,21 +126,25 @@ class DeleteAclsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DeleteAclsRequest, request.body)
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
+            results: list[DeleteAclsFilterResult] = []
             if isinstance(result, ApiError):
                 refused = DeleteAclsFilterResult(
                     error_code=result.code, error_message=text_of(result), matching_acls=()
                 )
                 results = [refused] * len(body.filters)
             else:
-                results = [
-                    DeleteAclsFilterResult(
-                        error_code=found.error_code,
-                        error_message=message_of(found),
-                        matching_acls=tuple(map(_deleted, found.deleted)),
+                for found in result.delete_acls.filters:
+                    deleted = []
+                    for entry in found.deleted:
+                        deleted.append(_deleted(entry))
+                        yield
+                    results.append(
+                        DeleteAclsFilterResult(
+                            error_code=found.error_code, error_message=message_of(found), matching_acls=tuple(deleted)
+                        )
                     )
-                    for found in result.delete_acls.filters
-                ]
+                    yield
             reply(DeleteAclsResponse(filter_results=tuple(results)))
 
         deletion = admin_pb2.DeleteAclsRequest()
@@ -146,7 +152,7 @@ class DeleteAclsApi:
             deletion.filters.append(_filter(one))
             yield
         operation = admin_pb2.Operation(client_id=request.client_id, delete_acls=deletion)
-        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer)
+        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)))
 
 
 def _filter(one: DescribeAclsRequest | DeleteAclsFilter) -> admin_pb2.AclFilter:

@@ -138,21 +138,26 @@ class AlterClientQuotasApi:
                 alterations.append(admin_pb2.ClientQuotaAlteration(entity=named, key=change.key, value=value))
                 yield
 
-        def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError | None) -> Steps:
             if isinstance(result, ApiError):
-                answers.update({entity: _altered(entity, result.code, text_of(result)) for entity in answers})
+                for entity in answers:
+                    answers[entity] = _altered(entity, result.code, text_of(result))
+                    yield
             elif result is not None:
                 for found in result.alter_client_quotas.results:
                     entity = _entity(found.entity)
                     answers[entity] = _altered(entity, found.error_code, message_of(found))
+                    yield
             reply(AlterClientQuotasResponse(entries=tuple(answers.values())))
 
         if not alterations:
-            answer(None)
+            yield from answer(None)
             return
         changes = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=body.validate_only)
         operation = admin_pb2.Operation(client_id=request.client_id, alter_client_quotas=changes)
-        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+        self._controller.submit(
+            operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)), retry_unknown=True
+        )
 
 
 def _entity(parts: Sequence[QuotaEntity]) -> Entity:

@@ -35,7 +35,7 @@ class UpdateFeaturesApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(UpdateFeaturesRequest, request.body)
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
             if isinstance(result, ApiError):
                 reply(UpdateFeaturesResponse(error_code=result.code, error_message=text_of(result), results=()))
                 return
@@ -47,12 +47,13 @@ class UpdateFeaturesApi:
                     )
                 )
                 return
-            names = [update.feature for update in body.feature_updates]
-            results = tuple(
-                UpdatableFeatureResult(feature=name, error_code=ErrorCode.NONE, error_message=None)
-                for name in (names if request.version <= LAST_VERSION_WITH_RESULTS else ())
-            )
-            reply(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=results))
+            results = []
+            for update in body.feature_updates if request.version <= LAST_VERSION_WITH_RESULTS else ():
+                results.append(
+                    UpdatableFeatureResult(feature=update.feature, error_code=ErrorCode.NONE, error_message=None)
+                )
+                yield
+            reply(UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None, results=tuple(results)))
 
         updates = []
         for update in body.feature_updates:
@@ -60,7 +61,7 @@ class UpdateFeaturesApi:
             yield
         change = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=body.validate_only)
         operation = admin_pb2.Operation(client_id=request.client_id, update_features=change)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
 
 def _update(update: FeatureUpdateKey, version: int) -> admin_pb2.FeatureUpdate:

@@ -78,8 +78,10 @@ class ConfigChanges:
         self._cluster = cluster
         self._controller = controller
 
-    def carry_out(self, changes: Sequence[_Change], validate_only: bool, on_done: Callable[[], None]) -> Steps:
-        """Call back when every change has its code; what is to be done for that now, in slices."""
+    def carry_out(
+        self, request: ClientRequest, changes: Sequence[_Change], validate_only: bool, answered: Callable[[], Steps]
+    ) -> Steps:
+        """Go on with `answered` when every change has its code; what is to be done for that now, in slices."""
         counts = Counter(change.resource for change in changes)
         for change in changes:
             yield
@@ -91,30 +93,34 @@ class ConfigChanges:
                 change.refuse(error)
         asked = {change.resource: change for change in changes if not change.code and change.configs}
         if not asked:
-            on_done()
+            yield from answered()
             return
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
             if isinstance(result, ApiError):
                 for change in asked.values():
                     change.refuse(result)
+                    yield
             else:
                 for resource in result.alter_configs.resources:
                     change = asked[resource.resource_type, resource.resource_name]
                     change.code, change.message = _code(resource), message_of(resource)
-            on_done()
+                    yield
+            yield from answered()
 
-        request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
+        alterations = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
         for change in asked.values():
             for alteration in _alterations(change):
-                request.alterations.append(alteration)
+                alterations.alterations.append(alteration)
                 yield
-        operation = admin_pb2.Operation(alter_configs=request)
-        self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer, retry_unknown=True)
+        operation = admin_pb2.Operation(alter_configs=alterations)
+        self._controller.submit(
+            operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)), retry_unknown=True
+        )
 
     def _check(self, change: _Change) -> None:
         """Raise ApiError(INVALID_REQUEST) for what Kafka's brokers do not pass on."""
-        for name in repeats(name for name, _, _ in change.configs):
+        for name in repeats([name for name, _, _ in change.configs]):
             raise invalid_request(f"config {quoted(name)} is given more than once")
         for name, kind, value in change.configs:
             if value is None and kind != DELETE:
@@ -170,7 +176,7 @@ class IncrementalAlterConfigsApi:
             responses = yield from _answers(incremental_alter_configs.AlterConfigsResourceResponse, changes)
             reply(IncrementalAlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
+        yield from self._changes.carry_out(request, changes, body.validate_only, answered)
 
 
 class AlterConfigsApi:
@@ -199,7 +205,7 @@ class AlterConfigsApi:
             responses = yield from _answers(alter_configs.AlterConfigsResourceResponse, changes)
             reply(AlterConfigsResponse(responses=responses))
 
-        yield from self._changes.carry_out(changes, body.validate_only, lambda: request.slices.run(answered()))
+        yield from self._changes.carry_out(request, changes, body.validate_only, answered)
 
     def _change(self, resource: alter_configs.AlterConfigsResource) -> _Change:
         configs: list[tuple[str, int, str | None]] = [(config.name, SET, config.value) for config in resource.configs]

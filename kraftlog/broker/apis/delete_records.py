@@ -50,7 +50,7 @@ class DeleteRecordsApi:
             parts.append(self._delete(name, index, offset))
             yield
         delayed = _DelayedDeletion(parts, lambda: request.slices.run(_answer(parts, reply)))
-        delayed.begin(self._runtime, body.timeout_ms)
+        yield from delayed.begin(self._runtime, body.timeout_ms)
         if delayed.is_waiting:
             request.on_client_done.append(delayed.time_out)
 
@@ -111,16 +111,25 @@ class _DelayedDeletion:
         self._timer: Timer | None = None
         self._waiting: dict[Partition, _Deletion] = {}
         self.is_waiting = True
+        self._is_begun = False
+        """Whether all partitions have been looked at."""
 
-    def begin(self, runtime: Runtime, timeout_ms: int) -> None:
-        for part in self._parts:
-            part.look()
-        self._waiting = {part.partition: part for part in self._parts if part.partition is not None and part.is_waiting}
+    def begin(self, runtime: Runtime, timeout_ms: int) -> Steps:
+        """Answer now, or when the followers have moved their starts, or after `timeout_ms`; in slices."""
+        try:
+            for part in self._parts:
+                part.look()
+                if part.partition is not None and part.is_waiting:
+                    self._waiting[part.partition] = part
+                    part.partition.watch(self)
+                yield
+        except GeneratorExit:
+            self._end()
+            raise
+        self._is_begun = True
         if not self._waiting:
             self._finish()
             return
-        for partition in self._waiting:
-            partition.watch(self)
         self._timer = runtime.call_later(max(0, timeout_ms), self.time_out)
 
     def partition_changed(self, partition: Partition) -> None:
@@ -132,7 +141,7 @@ class _DelayedDeletion:
         if not part.is_waiting:
             del self._waiting[partition]
             partition.unwatch(self)
-        if self.is_waiting and not self._waiting:
+        if self._is_begun and self.is_waiting and not self._waiting:
             self._finish()
 
     def time_out(self) -> None:
@@ -143,12 +152,15 @@ class _DelayedDeletion:
             self._finish()
 
     def _finish(self) -> None:
+        self._end()
+        self._on_done()
+
+    def _end(self) -> None:
         self.is_waiting = False
         if self._timer is not None:
             self._timer.cancel()
         for partition in self._waiting:
             partition.unwatch(self)
-        self._on_done()
 
 
 def _answer(parts: list[_Deletion], reply: Reply) -> Steps:

@@ -41,7 +41,7 @@ class ElectLeadersApi:
                     references.partitions.add(topic=topic.topic, partition_id=index)
                 yield
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
             topics: dict[str, dict[int, PartitionResult]] = {}
             code = ErrorCode.NONE
             if isinstance(result, ApiError):
@@ -50,18 +50,21 @@ class ElectLeadersApi:
                     topics.setdefault(name, {})[index] = PartitionResult(
                         partition_id=index, error_code=code, error_message=text_of(result)
                     )
+                    yield
             else:
                 for part in result.elect_leaders.partitions:
                     topics.setdefault(part.topic, {})[part.partition_id] = PartitionResult(
                         partition_id=part.partition_id, error_code=part.error_code, error_message=message_of(part)
                     )
+                    yield
+            results = []
+            for name, parts in topics.items():
+                results.append(ReplicaElectionResult(topic=name, partition_result=tuple(parts.values())))
+                yield
             reply(
                 ElectLeadersResponse(
                     error_code=code if request.version >= FIRST_VERSION_WITH_CODE else ErrorCode.NONE,
-                    replica_election_results=tuple(
-                        ReplicaElectionResult(topic=name, partition_result=tuple(results.values()))
-                        for name, results in topics.items()
-                    ),
+                    replica_election_results=tuple(results),
                 )
             )
 
@@ -70,4 +73,4 @@ class ElectLeadersApi:
             partitions=references,
         )
         operation = admin_pb2.Operation(client_id=request.client_id, elect_leaders=election)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))

@@ -66,30 +66,37 @@ class AlterPartitionReassignmentsApi:
                 passed_on.append(admin_pb2.PartitionReassignment(topic=topic, partition_id=index, replicas=wanted))
             yield
 
-        def answer(result: admin_pb2.OperationResult | ApiError | None) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError | None) -> Steps:
             error = result if isinstance(result, ApiError) else None
             if error is not None:
-                answers.update({(topic, index): _answered(index, error) for topic, index, _ in named})
+                for topic, index, _ in named:
+                    answers[topic, index] = _answered(index, error)
+                    yield
             elif isinstance(result, admin_pb2.OperationResult):
                 for part in result.alter_partition_reassignments.partitions:
                     answers[part.topic, part.partition_id] = ReassignablePartitionResponse(
                         partition_index=part.partition_id, error_code=part.error_code, error_message=message_of(part)
                     )
+                    yield
+            responses = []
+            for of_topic in _by_topic(answers):
+                responses.append(of_topic)
+                yield
             reply(
                 AlterPartitionReassignmentsResponse(
                     allow_replication_factor_change=body.allow_replication_factor_change,
                     error_code=ErrorCode.NONE if error is None else error.code,
                     error_message=None if error is None else text_of(error),
-                    responses=tuple(_by_topic(answers)),
+                    responses=tuple(responses),
                 )
             )
 
         if not passed_on:
-            answer(None)
+            yield from answer(None)
             return
         change = admin_pb2.AlterPartitionReassignmentsRequest(partitions=passed_on)
         operation = admin_pb2.Operation(client_id=request.client_id, alter_partition_reassignments=change)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
     def _changed_count(self, topic: str, index: int, wanted: int) -> ApiError | None:
         """What is wrong if a partition is to have another number of replicas, as far as this broker knows."""

@@ -137,20 +137,23 @@ class DeleteTopicsApi:
         if request.version < FIRST_VERSION_WITH_STATES:
             states = tuple(DeleteTopicState(name=name) for name in body.topic_names)
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
+            answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
             if isinstance(result, ApiError):
                 code = result.code
                 if code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < FIRST_VERSION_WITH_DISABLED:
                     code = ErrorCode.INVALID_REQUEST
-                named = dict.fromkeys((state.name, state.topic_id) for state in states)
-                topics = [
-                    DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text_of(result))
-                    for name, topic_id in named
-                ]
+                for state in states:
+                    answers[state.name, state.topic_id] = DeletableTopicResult(
+                        name=state.name, topic_id=state.topic_id, error_code=code, error_message=text_of(result)
+                    )
+                    yield
             else:
-                answers = dict(zip(((s.name, s.topic_id) for s in states), result.delete_topics.topics, strict=True))
-                topics = [_deleted(name, topic_id, topic) for (name, topic_id), topic in answers.items()]
-            response = DeleteTopicsResponse(responses=tuple(topics))
+                for state, topic in zip(states, result.delete_topics.topics, strict=True):
+                    answers[state.name, state.topic_id] = _deleted(state.name, state.topic_id, topic)
+                    yield
+            topics = tuple(answers.values())
+            response = DeleteTopicsResponse(responses=topics)
             knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
             reply_within_quota(reply, response, topics, knows_quota=knows_quota)
 
@@ -159,7 +162,7 @@ class DeleteTopicsApi:
             deletion.topics.add(name=state.name or "", topic_id=b"" if state.topic_id == ZERO_UUID else state.topic_id)
             yield
         operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
 
 class CreatePartitionsApi:
@@ -175,19 +178,22 @@ class CreatePartitionsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreatePartitionsRequest, request.body)
 
-        def answer(result: admin_pb2.OperationResult | ApiError) -> None:
+        def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
+            results: list[CreatePartitionsTopicResult] = []
             if isinstance(result, ApiError):
-                results = [
-                    CreatePartitionsTopicResult(name=name, error_code=result.code, error_message=text_of(result))
-                    for name in _by_name(body.topics)
-                ]
-            else:
-                results = [
-                    CreatePartitionsTopicResult(
-                        name=topic.name, error_code=topic.error_code, error_message=message_of(topic)
+                for name in _by_name(body.topics):
+                    results.append(
+                        CreatePartitionsTopicResult(name=name, error_code=result.code, error_message=text_of(result))
                     )
-                    for topic in _by_name(result.create_partitions.topics).values()
-                ]
+                    yield
+            else:
+                for topic in _by_name(result.create_partitions.topics).values():
+                    results.append(
+                        CreatePartitionsTopicResult(
+                            name=topic.name, error_code=topic.error_code, error_message=message_of(topic)
+                        )
+                    )
+                    yield
             response = CreatePartitionsResponse(results=tuple(results))
             knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
             reply_within_quota(reply, response, results, knows_quota=knows_quota)
@@ -203,7 +209,7 @@ class CreatePartitionsApi:
                 growing.assignments.add()
             yield
         operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
-        self._controller.submit(operation, body.timeout_ms, answer)
+        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
 
 def _by_name(parts: Iterable[Named]) -> Mapping[str, Named]:

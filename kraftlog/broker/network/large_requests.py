@@ -14,7 +14,7 @@ from kraftbase.interpreter import look_at_old_objects_seldom
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.conversation import Exchange
 from kraftlog.broker.requests import Client, ClientRequest, Handler, Steps
-from kraftlog.kafka.apis import elements_max
+from kraftlog.kafka.apis import CHANGING_LOGS, elements_max
 from kraftlog.kafka.connections import Request
 from kraftlog.kafka.notation import Message
 
@@ -24,10 +24,6 @@ API, where its elements are smallest (tests/process/test_large_requests.py)."""
 
 HELD_BYTES_PER_BYTE: Final = 3
 """Names: as they came, as strings, and in the answer."""
-
-APPENDING: Final = frozenset({"Produce", "DeleteRecords"})
-"""Requests that a broker carries out itself, element by element. What a client has sent before it closed its connection
-is carried out, as a Produce with acks=0 is to be."""
 
 
 def held_bytes(request: Request) -> int:
@@ -177,9 +173,10 @@ class LargeRequest:
     def is_let_go_at_end(self) -> bool:
         """Whether there is no use for it when its client sends nothing more: such a client waits for no answer.
 
-        What changes the metadata is let go of until it is with the controller. Nothing of it was done then.
+        What changes logs is carried out, as a Produce with acks=0 that comes before the end of its connection is to be.
+        What changes the metadata is let go of until it is with the controller: nothing of it was done then.
         """
-        return self.exchange.request.api.name not in APPENDING
+        return self.exchange.request.api.name not in CHANGING_LOGS
 
     def let_go(self, *, is_closed: bool = False) -> None:
         """Its client is gone: begin nothing more of it, and close what was begun, which `is_closed` if all steps of the
