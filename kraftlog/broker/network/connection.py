@@ -232,8 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         if exchange is None:
             self._connections.end_large(size_bytes)
             return
-        self._connections.begin_large()
-        exchange.on_written = partial(self._connections.end_large, size_bytes)
+        exchange.on_written = partial(self._connections.end_large, size_bytes, exchange)
         self._steps.append(self._read_and_handle(exchange))
 
     def _read_and_handle(self, exchange: Exchange) -> Steps:

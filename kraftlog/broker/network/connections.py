@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from kraftbase.interpreter import look_at_old_objects_seldom
 from kraftlog.broker.network.complaints import Complaints
+from kraftlog.broker.network.conversation import Exchange
 from kraftlog.broker.network.counters import Closed, Counters
 from kraftlog.broker.network.limits import Limits
+from kraftlog.broker.network.release import release
 from kraftlog.broker.network.shared_bytes import SharedBytes
 from kraftlog.broker.network.small_answers import SmallAnswers
-from kraftlog.broker.network.turns import Turns
+from kraftlog.broker.network.turns import SLICE_SECONDS, Turns, go_through
 from kraftlog.broker.network.watch import Duty, Watch, Watched
-from kraftlog.broker.requests import Handler
-from kraftlog.kafka.notation import Versions
+from kraftlog.broker.requests import Handler, Steps
+from kraftlog.kafka.notation import Struct, Versions
 
 
 class Member(Watched, Protocol):
@@ -57,6 +58,9 @@ class Connections:
         """What connections count; `counters` has all that there is."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
         self.turns = Turns(self.loop.call_soon, time.monotonic)
+        self._releases: deque[Steps] = deque()
+        """Large requests that are being freed."""
+        self._is_releasing = False
         self._longest_seconds = 0.0
         self._longest: str | None = None
         self._members: dict[Member, str] = {}
@@ -75,15 +79,27 @@ class Connections:
 
     # --- large requests -----------------------------------------------------------------------------------------------
 
-    def begin_large(self) -> None:
-        """A large request has got its memory."""
-        look_at_old_objects_seldom(True)
+    def end_large(self, size_bytes: int, exchange: Exchange | None = None) -> None:
+        """It is answered, or its connection is closed: free it, then its memory is for others."""
+        messages: list[Struct] = []
+        if exchange is not None:
+            messages += [message for message in (exchange.request.body, exchange.response) if message is not None]
+            exchange.request.body = exchange.response = exchange.on_written = None
+        self._releases.append(self._release(size_bytes, messages))
+        if not self._is_releasing:
+            self._is_releasing = True
+            self.turns.wait(self, is_fresh=True)
 
-    def end_large(self, size_bytes: int) -> None:
-        """It is answered, or its connection is closed."""
+    def _release(self, size_bytes: int, messages: list[Struct]) -> Steps:
+        yield from release(messages)
         self.large.give_back(size_bytes)
-        if not self.large.held_bytes:
-            look_at_old_objects_seldom(False)
+
+    def take_turn(self) -> None:
+        """Free some of the large requests that are answered."""
+        ends_at = time.monotonic() + SLICE_SECONDS
+        self._is_releasing = not go_through(self._releases, lambda: time.monotonic() < ends_at)
+        if self._is_releasing:
+            self.turns.wait(self, is_fresh=False)
 
     # --- what takes long ----------------------------------------------------------------------------------------------
 
