@@ -93,8 +93,18 @@ async def watch_loop(longest_request: Callable[[], str | None], report_interval_
     look_seconds = REPORTED_LOOK_SECONDS if report_interval_ms else LOOK_SECONDS
     watch = LoopWatch(time.monotonic, longest_request, look_seconds)
     report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
-    while True:
-        await asyncio.sleep(look_seconds)
+    loop = asyncio.get_running_loop()
+
+    def look() -> None:
+        """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
+        nonlocal timer
+        timer = loop.call_later(look_seconds, look)
         watch.look()
         if report is not None:
             report.look()
+
+    timer = loop.call_later(look_seconds, look)
+    try:
+        await loop.create_future()
+    finally:
+        timer.cancel()
