@@ -94,6 +94,7 @@ async def watch_loop(longest_request: Callable[[], str | None], report_interval_
     watch = LoopWatch(time.monotonic, longest_request, look_seconds)
     report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
     loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
 
     def look() -> None:
         """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
@@ -107,4 +108,5 @@ async def watch_loop(longest_request: Callable[[], str | None], report_interval_
     try:
         await loop.create_future()
     finally:
-        timer.cancel()
+        if timer is not None:
+            timer.cancel()
