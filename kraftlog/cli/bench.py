@@ -34,10 +34,25 @@ AgainstOption = Annotated[
     ),
 ]
 PairsOption = Annotated[int, typer.Option("--pairs", min=1, help="How many times both are measured.")]
+
+
+def _directory(text: str) -> Path:
+    """A directory, which is made if it is not there."""
+    path: Path = path_argument(text)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise typer.BadParameter(f"{text!r} cannot be used: {error.strerror}") from None
+    return path
+
+
 DirectoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--dir", parser=path_argument, metavar="DIR", help="Where the clusters are made; default: a temporary one."
+        "--dir",
+        parser=_directory,
+        metavar="DIR",
+        help="Where the clusters are made, in a directory that is removed; default: a temporary one.",
     ),
 ]
 
@@ -269,7 +284,8 @@ def produce(
 ) -> None:
     """Compare how fast a broker takes records with another version.
 
-    1 KB records to one partition, acks=all, in batches of 64 KiB, without flushes and with flush.before.ack.
+    1 KB records to one partition, acks=all, in batches of 64 KiB, without flushes and with flush.before.ack. Limit: the
+    median of the pairs' ratios is at least 0.97. Exit code: 1 if it is missed. Ten pairs take about two minutes.
     """
     from kraftlog.bench.produce import run
 

@@ -185,6 +185,16 @@ def test_an_unknown_figure_is_a_usage_error_that_lists_the_known_ones(run: Run) 
     assert "consume-cold" in said.errors
 
 
+def test_the_directory_of_a_benchmark_is_made_and_a_file_is_none(run: Run, tmp_path: Path) -> None:
+    said = run("bench", "produce", "--against", tmp_path, "--dir", tmp_path / "new" / "one")
+    assert (said.code, (tmp_path / "new" / "one").is_dir()) == (1, True)
+    assert "give a checkout of the project" in said.errors
+    (tmp_path / "file").write_text("")
+    said = run("bench", "produce", "--against", tmp_path, "--dir", tmp_path / "file")
+    assert said.code == 2
+    assert "cannot be used: File exists" in said.errors
+
+
 def test_idle_partitions_are_spread_over_topics() -> None:
     assert topics_of(250) == {"idle-0": 100, "idle-1": 100, "idle-2": 50}
     assert sum(topics_of(2_000).values()) == 2_000
