@@ -12,11 +12,11 @@ from rich.console import Console
 from kraftlog.bench.broker.comparison import KAFKA, OWN, Pair, targets
 from kraftlog.bench.broker.hostile import TOPIC, TURN_LIMIT_MS, hostile_table, measures
 from kraftlog.bench.broker.loads.hostile import BATCH_BYTES, HOSTILE, LAST_RECORD_MS, REFUSED
-from kraftlog.bench.broker.loads.raw_client import frame_of
 from kraftlog.bench.broker.loop_reports import turns_in
 from kraftlog.broker.loop_watch import REPORTED_LOOK_SECONDS, LoopReport
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.clients.large_requests import VERSIONS, full_batch, records_in, repeated_record
+from kraftlog.clients.raw_client import frame_of
 from kraftlog.kafka.apis import api_of, elements_max
 from kraftlog.kafka.codec import encode
 from kraftlog.kafka.layout import Layout

@@ -18,9 +18,9 @@ from typing import Final
 
 from kraftbase.errors import ApiError
 from kraftlog.bench.broker.loads.load import failed
-from kraftlog.bench.broker.loads.raw_client import ConnectionClosed, RawClient, frame_of
 from kraftlog.bench.figures import percentile
 from kraftlog.clients.large_requests import list_offsets, produce, small_batch
+from kraftlog.clients.raw_client import ConnectionClosed, RawClient, frame_of
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kraftlog.local.cluster import own_environment
 

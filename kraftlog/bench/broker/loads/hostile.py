@@ -10,7 +10,6 @@ from typing import Final, NamedTuple, cast
 from kraftbase.errors import ErrorCode
 from kraftlog.bench.broker.loads.bystander import bystander
 from kraftlog.bench.broker.loads.load import Load, failed
-from kraftlog.bench.broker.loads.raw_client import RawClient, exchange, frame_of
 from kraftlog.clients.large_requests import (
     describe_configs,
     fetch,
@@ -23,6 +22,7 @@ from kraftlog.clients.large_requests import (
     repeated_record,
     small_batch,
 )
+from kraftlog.clients.raw_client import RawClient, exchange, frame_of
 from kraftlog.kafka.apis import ELEMENTS_MAX
 from kraftlog.kafka.messages.list_offsets import ListOffsetsResponse
 from kraftlog.kafka.messages.produce import ProduceResponse
