@@ -40,7 +40,8 @@ class AclDeletion:
         self._response = response
         self._filters = list(request.filters)
         self._matched: list[list[AccessControlEntryRecord]] = [[] for _ in self._filters]
-        self._refused: dict[int, ApiError] = {}
+        self._refused: dict[int, tuple[int, str]] = {}
+        """Codes and messages; errors would hold the request, in cycles."""
         self._ids: dict[bytes, None] = {}
         together: dict[Key, list[int]] = {}
         for index, acl_filter in enumerate(self._filters):
@@ -49,7 +50,7 @@ class AclDeletion:
                 with about(f"filter {index + 1}"):
                     together.setdefault(content_prefix(acl_filter), []).append(index)
             except ApiError as error:
-                self._refused[index] = error
+                self._refused[index] = error.code, error.args[0]
         self._left = deque(together.items())
         """What is still to be looked up: the beginning of an entry's content, and the filters that it is for."""
         self._after: Key | None = None
@@ -110,9 +111,9 @@ class AclDeletion:
         removed = frozenset(present)
         del self._response.filters[:]
         for index, matched in enumerate(self._matched):
-            error = self._refused.get(index)
-            if error is not None:
-                self._response.filters.add(error_code=error.code, error_message=error.args[0])
+            refused = self._refused.get(index)
+            if refused is not None:
+                self._response.filters.add(error_code=refused[0], error_message=refused[1])
                 continue
             deleted = sorted((entry for entry in matched if entry.id in removed), key=lambda entry: entry.id)
             self._response.filters.append(AclFilterResult(deleted=deleted))

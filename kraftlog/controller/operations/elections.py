@@ -74,7 +74,7 @@ class ElectionPages:
             try:
                 note = voting.elect(topic_name, partition)
             except ApiError as refused:
-                error = refused
+                error = refused.with_traceback(None)  # it would hold the request, in a cycle
             voting.answer(topic_name, partition.partition_id, error, note)
         self._of_page = voting.results
         return voting.records
@@ -183,7 +183,7 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
                 raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"{what} has {kind}, broker {partition.leader}")
             note = voting.elect(reference.topic, partition)
         except ApiError as refused:
-            error = refused
+            error = refused.with_traceback(None)  # it would hold the request, in a cycle
         voting.answer(reference.topic, reference.partition_id, error, note)
 
 

@@ -40,6 +40,9 @@ ELEMENTS: Final = 2_000
 CALLS_MAX: Final = 2_500
 """In a slice. One call for each element is a pass through a list: milliseconds, also for the largest request."""
 
+FREED_MAX: Final = 2 * ELEMENTS
+"""Blocks of memory in a slice: two for each element take 20 ms of the largest request."""
+
 BYTES_PER_BYTE: Final = 64
 """An answer has at most so many times the bytes of its request, and `ANSWER_BYTES`."""
 ANSWER_BYTES: Final = 400_000
@@ -60,7 +63,13 @@ def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def freed() -> list[int]:
+    """How many more blocks of memory each turn of a connection has freed than taken."""
+    return []
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, freed: list[int]) -> Iterator[list[int]]:
     """How many functions each turn of a connection has called."""
     counts: list[int] = []
     take_turn = Connection.take_turn
@@ -73,12 +82,14 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             count += event in ("call", "c_call")
 
         before = sys.getprofile()
+        blocks = sys.getallocatedblocks()
         sys.setprofile(note)
         try:
             take_turn(connection)
         finally:
             sys.setprofile(before)
             counts.append(count)
+            freed.append(blocks - sys.getallocatedblocks())
 
     monkeypatch.setattr(Connection, "take_turn", counted)
     yield counts
@@ -203,7 +214,7 @@ async def topic(world: AdministrationWorld) -> None:
 @pytest.mark.usefixtures("short_slices")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_no_request_of_any_api_does_much_in_a_slice(
-    world: AdministrationWorld, calls: list[int], shape: str
+    world: AdministrationWorld, calls: list[int], freed: list[int], shape: str
 ) -> None:
     await topic(world)
     versions = await offered(world)
@@ -219,11 +230,14 @@ async def test_no_request_of_any_api_does_much_in_a_slice(
         if shape == "each its own" and name not in CHANGING:  # the controller is in this process, too
             gc.collect()
             gc.disable()
+        freed.clear()
         calls.clear()  # what reads and writes this version is made by now
         client.answer_bytes = 0
         answer = await client.ask(request, version)
         assert answer is not None, f"{name}, {shape}: the connection is closed"
         assert len(calls) > ELEMENTS / FEW_ELEMENTS, f"{name}, {shape}: handled in {len(calls)} slices"
+        if max(freed) > FREED_MAX:
+            too_much.append(f"{name}: {max(freed)} blocks of memory are freed in one slice")
         if max(calls) > CALLS_MAX:
             too_much.append(f"{name}: {max(calls)} calls in one of {len(calls)} slices")
         if client.answer_bytes > BYTES_PER_BYTE * size_bytes + ANSWER_BYTES:
