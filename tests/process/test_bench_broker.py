@@ -14,6 +14,7 @@ import pytest
 from kraftlog.bench.broker import measures
 from kraftlog.bench.broker.comparison import KAFKA, OWN
 from kraftlog.bench.broker.measure import Measures
+from kraftlog.bench.broker.run import HOSTILE
 from kraftlog.bench.peers.installed import find_peers
 from kraftlog.bench.replication import measures as replication
 from tests.kraftlog.command_line import kraftlog
@@ -31,10 +32,17 @@ THREE = (
     *("--partitions", 3, "--behind-bytes", 3_000_000),
 )
 Words = Sequence[object]
+SOON = [name for name in measures.MEASURES if name != HOSTILE]
 
 
 @pytest.mark.parametrize(
-    ("words", "known"), [(ONE, measures.MEASURES), (THREE, replication.MEASURES)], ids=["broker", "replication"]
+    ("words", "known"),
+    [
+        ((*ONE, "--only", ",".join(SOON)), {name: measures.MEASURES[name] for name in SOON}),
+        ((*ONE, "--only", HOSTILE), {HOSTILE: measures.MEASURES[HOSTILE]}),
+        (THREE, replication.MEASURES),
+    ],
+    ids=["broker", "hostile", "replication"],
 )
 def test_every_figure_of_ours_is_measured_without_a_kafka_which_is_named_as_missing(
     words: Words, known: Measures, tmp_path: Path
@@ -51,7 +59,7 @@ def test_every_figure_of_ours_is_measured_without_a_kafka_which_is_named_as_miss
     for figure, found in result["figures"].items():
         assert found["medians"][OWN].keys() == {measure.key for measure in known[figure]}
     assert [path.name for path in tmp_path.iterdir()] == ["figures.json"]
-    hostile = result["figures"].get("hostile", {"targets": {}})["targets"].values()
+    hostile = result["figures"].get(HOSTILE, {"targets": {}})["targets"].values()
     assert finished.code == (0 if all(target["met"] for target in hostile) else 1), finished.errors
 
 
