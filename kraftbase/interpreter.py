@@ -40,11 +40,12 @@ def keep_what_is_there() -> None:
     gc.set_threshold(*_THRESHOLDS)  # the process has started: see `start_sooner`
 
 
-def look_at_old_objects_seldom(seldom: bool) -> None:
-    """Look for garbage among objects that have lived for a while only once in `OLD_LOOKS_SELDOM` times, or as always.
+def look_at_old_objects_seldom() -> None:
+    """Look for garbage among objects that have lived for a while only once in `OLD_LOOKS_SELDOM` times.
 
     Consider a request of 100,000 elements: a million objects live until it is answered. To look at all of them takes a
-    second, in which nobody is answered, and Python does that ten times while they are made.
+    second, in which nobody is answered, and Python does that ten times while they are made. What a broker knows of
+    1,000 partitions takes 40 ms. Requests leave no cycles behind.
     """
-    young, middle, old = gc.get_threshold()
-    gc.set_threshold(young, middle, OLD_LOOKS_SELDOM if seldom else min(old, _THRESHOLDS[2]))
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, OLD_LOOKS_SELDOM)

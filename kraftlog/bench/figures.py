@@ -25,7 +25,7 @@ def summary(times_ms: Sequence[float]) -> dict[str, float]:
     return {name: round(value, 3) for name, value in figures.items()}
 
 
-def percentile(ordered: Sequence[float], percent: int) -> float:
+def percentile(ordered: Sequence[float], percent: float) -> float:
     """The smallest of the ordered values that at least `percent` % of them do not exceed (nearest rank)."""
     rank = math.ceil(len(ordered) * percent / 100)
     return ordered[max(rank, 1) - 1]

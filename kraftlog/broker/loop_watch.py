@@ -2,38 +2,84 @@
 
 A broker whose loop stands still serves nobody. It sends no heartbeat, and is fenced when its session is over. When the
 loop turns again the broker says for how long it did not, and which request has run meanwhile.
+
+With `loop.report.interval.ms` the broker looks more often, and logs how long the turns of the loop have taken.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 LOOK_SECONDS: Final = 0.25
+REPORTED_LOOK_SECONDS: Final = 0.005
+"""How often the loop is looked at for a report."""
 
 SILENT_SECONDS: Final = 1.0
 """A loop that has not turned for so long is reported: a ninth of a session."""
 
+REPORT: Final = "the turns of the event loop"
+"""The event of a report's line."""
+
 logger = structlog.get_logger(__name__)
+
+
+class LoopReport:
+    """How long turns have taken since the last report. The clocks are in seconds; `processor_now` is of this thread."""
+
+    def __init__(
+        self, interval_seconds: float, now: Callable[[], float], processor_now: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._interval_seconds = interval_seconds
+        self._now = now
+        self._processor_now = processor_now
+        self._reported_at = self._looked_at = now()
+        self._processor_at = processor_now()
+        self._longest_processor_seconds = 0.0
+        self._late_ms: Counter[int] = Counter()
+
+    def look(self) -> None:
+        """To be called `REPORTED_LOOK_SECONDS` after the last time; logs a report when one is due."""
+        now, processor = self._now(), self._processor_now()
+        self._late_ms[max(0, round(1_000 * (now - self._looked_at - REPORTED_LOOK_SECONDS)))] += 1
+        self._longest_processor_seconds = max(self._longest_processor_seconds, processor - self._processor_at)
+        self._looked_at, self._processor_at = now, processor
+        if now - self._reported_at >= self._interval_seconds:
+            # A warning, as lines below it are not logged by default: who sets an interval wants to see them.
+            logger.warning(
+                REPORT,
+                longest_processor_ms=round(1_000 * self._longest_processor_seconds, 1),
+                late_ms=dict(sorted(self._late_ms.items())),
+            )
+            self._reported_at = now
+            self._longest_processor_seconds = 0.0
+            self._late_ms.clear()
 
 
 class LoopWatch:
     """Notices that it is looked at too late. `now` is a clock in seconds."""
 
-    def __init__(self, now: Callable[[], float], longest_request: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        now: Callable[[], float],
+        longest_request: Callable[[], str | None],
+        look_seconds: float = LOOK_SECONDS,
+    ) -> None:
         """`longest_request` returns which request has kept the loop for longest since it was called last."""
         self._now = now
         self._longest_request = longest_request
+        self._look_seconds = look_seconds
         self._looked_at = now()
 
     def look(self) -> None:
-        """To be called `LOOK_SECONDS` after the last time; says so if it is called much later."""
+        """To be called `look_seconds` after the last time; says so if it is called much later."""
         now = self._now()
-        silent_seconds = now - self._looked_at - LOOK_SECONDS
+        silent_seconds = now - self._looked_at - self._look_seconds
         self._looked_at = now
         request = self._longest_request()
         if silent_seconds >= SILENT_SECONDS:
@@ -42,9 +88,25 @@ class LoopWatch:
             )
 
 
-async def watch_loop(longest_request: Callable[[], str | None]) -> None:
-    """Look for ever."""
-    watch = LoopWatch(time.monotonic, longest_request)
-    while True:
-        await asyncio.sleep(LOOK_SECONDS)
+async def watch_loop(longest_request: Callable[[], str | None], report_interval_ms: int = 0) -> None:
+    """Look for ever. With an interval, log a report so often."""
+    look_seconds = REPORTED_LOOK_SECONDS if report_interval_ms else LOOK_SECONDS
+    watch = LoopWatch(time.monotonic, longest_request, look_seconds)
+    report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
+        nonlocal timer
+        timer = loop.call_later(look_seconds, look)
         watch.look()
+        if report is not None:
+            report.look()
+
+    timer = loop.call_later(look_seconds, look)
+    try:
+        await loop.create_future()
+    finally:
+        if timer is not None:
+            timer.cancel()

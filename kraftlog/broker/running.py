@@ -58,6 +58,7 @@ from kraftlog.broker.settings import (
     CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
     HIGH_WATERMARK_CHECKPOINT_INTERVAL,
+    LOOP_REPORT_INTERVAL,
     PRODUCER_EXPIRATION_CHECK_INTERVAL,
     QUEUED_BYTES,
     REPLICA_FETCH_BACKOFF,
@@ -215,8 +216,8 @@ async def _serving(
             )
         )
         broker.ports.update(network.ports)
-        broker.run(asyncio.create_task(watch_loop(network.longest_request)))
-        broker.registration.tell = callbacks.tell
+        report_interval_ms = settings.whole(LOOP_REPORT_INTERVAL)
+        broker.run(asyncio.create_task(watch_loop(network.longest_request, report_interval_ms)))
         life = _lifecycle(broker, client, directory, callbacks, runtime)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))

@@ -28,6 +28,7 @@ CONNECTIONS_MAX_IDLE: Final = "connections.max.idle.ms"
 HEARTBEAT_INTERVAL: Final = "broker.heartbeat.interval.ms"
 HIGH_WATERMARK_CHECKPOINT_INTERVAL: Final = "replica.high.watermark.checkpoint.interval.ms"
 INTER_BROKER_LISTENER: Final = "inter.broker.listener.name"
+LOOP_REPORT_INTERVAL: Final = "loop.report.interval.ms"
 PRODUCER_EXPIRATION_CHECK_INTERVAL: Final = "producer.id.expiration.check.interval.ms"
 QUEUED_BYTES: Final = "queued.max.request.bytes"
 REPLICA_FETCH_BACKOFF: Final = "replica.fetch.backoff.ms"
@@ -48,6 +49,7 @@ PARTITIONS_NAME: Final = "partitions"
 
 _INT_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
+_LOOP_REPORT_INTERVAL_MAX: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,11 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     ),
     INTER_BROKER_LISTENER: StaticConfig(
         Text(), "", "The listener over which brokers fetch from each other; empty: the first one."
+    ),
+    LOOP_REPORT_INTERVAL: StaticConfig(
+        Whole(0, _LOOP_REPORT_INTERVAL_MAX),
+        "0",
+        "How often the broker logs how long the turns of its event loop have taken; 0 is never. Our own.",
     ),
     PRODUCER_EXPIRATION_CHECK_INTERVAL: StaticConfig(
         Whole(1, _INT_MAX), "600000", "How often the broker looks for producers that have been idle for too long."
@@ -118,7 +125,7 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
         Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A request above this closes its connection."
     ),
 }
-"""Kafka's, but for the first one. `queued.max.request.bytes` is unlimited in Kafka."""
+"""Kafka's, but for those that are our own. `queued.max.request.bytes` is unlimited in Kafka."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

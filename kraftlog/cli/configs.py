@@ -51,7 +51,8 @@ def describe(
 ) -> None:
     """Show the configs that are set, or all. Without a name: those of every topic, or broker, that has any.
 
-    With --all the source is TOPIC, BROKER, CLUSTER_DEFAULT (set for all brokers) or DEFAULT (set nowhere).
+    With --all the source is TOPIC, BROKER, CLUSTER_DEFAULT (set for all brokers) or DEFAULT (set nowhere). For a topic,
+    what is set for one broker only is not shown: it applies where that broker leads.
     """
     if entity_name is None and not entity_default:
         if all_configs:

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Sequence
 
 from kraftbase.endpoint import Endpoint
-from kraftbase.interpreter import keep_what_is_there, take_turns
+from kraftbase.interpreter import keep_what_is_there, look_at_old_objects_seldom, take_turns
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.running import Callbacks, running
 from kraftlog.broker.settings import BrokerSettings
@@ -22,6 +22,7 @@ async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], ca
     """
     take_turns()
     keep_what_is_there()
+    look_at_old_objects_seldom()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

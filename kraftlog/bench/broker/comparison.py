@@ -27,13 +27,19 @@ def medians(pairs: Sequence[Pair], system: str) -> dict[str, float]:
     return {key: median(figures[key] for figures in found) for key in found[0]} if found else {}
 
 
+def largest(pairs: Sequence[Pair], system: str) -> dict[str, float]:
+    """Of each value of a system; empty for a system that was not measured."""
+    found = [pair[system] for pair in pairs if system in pair]
+    return {key: max(figures[key] for figures in found) for key in found[0]} if found else {}
+
+
 def ratios(pairs: Sequence[Pair]) -> dict[str, float]:
     """Ours to Kafka's: the median of the pairs' ratios. What slows the machine down for a while slows down both.
 
-    Empty without Kafka. A value that is 0 at Kafka has no ratio.
+    Empty without Kafka. A value that is 0 at Kafka, or that only ours has, has no ratio.
     """
     both = [(pair[OWN], pair[KAFKA]) for pair in pairs if KAFKA in pair]
-    keys = [key for key in (both[0][0] if both else ()) if all(theirs[key] for _, theirs in both)]
+    keys = [key for key in (both[0][0] if both else ()) if all(theirs.get(key) for _, theirs in both)]
     return {key: median(own[key] / theirs[key] for own, theirs in both) for key in keys}
 
 
@@ -47,9 +53,14 @@ def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> 
             ratio = round(compared[measure.key], 3)
             found.append(Target(f"{name}, to Kafka", ratio, measure.bound, "times", measure.is_minimum, 2))
         elif measure.judged is Judged.VALUE:
-            value = own[measure.key]
-            found.append(Target(name, value, measure.bound, measure.unit, measure.is_minimum, measure.decimals))
+            found.append(_own_target(name, measure, own[measure.key]))
+        elif measure.judged is Judged.LARGEST:
+            found.append(_own_target(name, measure, largest(pairs, OWN)[measure.key]))
     return found
+
+
+def _own_target(name: str, measure: Measure, value: float) -> Target:
+    return Target(name, value, measure.bound, measure.unit, measure.is_minimum, measure.decimals)
 
 
 def comparison_table(measured: Mapping[str, Sequence[Pair]], measures: Measures, labels: Mapping[str, str]) -> Table:

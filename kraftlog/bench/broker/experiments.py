@@ -39,6 +39,8 @@ class Sizes:
     partitions: int = 2_000
     """That are idle."""
     idle_seconds: float = 30.0
+    hostile_seconds: float = 3.0
+    """How long each hostile request is sent again and again."""
 
     @property
     def warm_up_records(self) -> int:
@@ -137,7 +139,7 @@ class ConnectionsExperiment(BrokerExperiment):
 
 
 def experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """All of them, by the names of their figures; `idle` is measured by itself."""
+    """All of them, by the names of their figures; `idle` and `hostile` are measured by themselves."""
     produced = {"64k": SMALL_BATCH_BYTES, "1m": LARGE_BATCH_BYTES}
     found: list[Experiment] = [
         ProduceExperiment(

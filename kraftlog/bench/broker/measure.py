@@ -17,6 +17,8 @@ class Judged(Enum):
     """Ours to Kafka's."""
     VALUE = "value"
     """Ours by itself."""
+    LARGEST = "largest"
+    """Ours by itself, the largest of all pairs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
-"""Which figures of one broker there are, what of them is judged, and by which bound (issue 18)."""
+"""Which figures of one broker there are, what of them is judged, and by which bound (issues 18 and 29)."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from kraftlog.bench.broker import hostile
 from kraftlog.bench.broker.measure import COST_OF_ONE, Measure, Measures, at_most, limited, moved, one_record
 
 _READ: Final = Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)
@@ -30,4 +31,5 @@ MEASURES: Final[Measures] = {
         limited(2, "processor_percent", "processor of the brokers", "% of a core", 2),
         limited(10, "start_seconds", "start after SIGKILL", "s", 1),
     ),
+    "hostile": hostile.measures(),
 }

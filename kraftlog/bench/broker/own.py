@@ -63,6 +63,10 @@ class OwnBrokers(System):
         """The broker's directory."""
         return self._brokers.data_path(broker_id)
 
+    def log_path(self, broker_id: int) -> Path:
+        """What it has logged."""
+        return self._brokers.log_path(broker_id)
+
     async def end(self, broker_id: int, number: signal.Signals) -> None:
         """End the broker; the voter runs on."""
         await self._brokers.kill(broker_id, number)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -90,11 +90,17 @@ async def measure_pairs(experiment: Experiment, systems: Mapping[str, System], s
 
 
 def told(
-    measured: Mapping[str, Sequence[Pair]], measures: Measures, labels: Mapping[str, str], console: Console
+    measured: Mapping[str, Sequence[Pair]],
+    measures: Measures,
+    labels: Mapping[str, str],
+    console: Console,
+    own_tables: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Print the tables; returns all figures for programs."""
-    console.print(comparison_table(measured, measures, labels))
-    judged = [target for figure, pairs in measured.items() for target in targets(figure, measures[figure], pairs)]
+    """Print the tables of all but those that have one of their own; returns all figures for programs."""
+    shown = {figure: pairs for figure, pairs in measured.items() if figure not in own_tables}
+    if shown:
+        console.print(comparison_table(shown, measures, labels))
+    judged = [target for figure, pairs in shown.items() for target in targets(figure, measures[figure], pairs)]
     if judged:
         console.print(targets_table(judged))
     return {figure: as_json(figure, measures[figure], pairs) for figure, pairs in measured.items()}

@@ -3,7 +3,7 @@
 Both run all the time: ours as one voter and one broker, Kafka as one node that is both. Each figure is measured once at
 each without counting, so that the JVM has compiled what runs often; then in pairs, every other one in the opposite
 order. A client is a process of its own, and the same program against both. Idle partitions are measured once, at
-brokers of their own with defaults in everything.
+brokers of their own with defaults in everything; hostile requests at brokers of their own that report on their loop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from kraftbase.errors import ConfigurationError
 from kraftlog.bench.broker import own, stock_kafka
 from kraftlog.bench.broker.comparison import KAFKA, OWN, Pair
 from kraftlog.bench.broker.experiments import Sizes, experiments
+from kraftlog.bench.broker.hostile import CONFIGS, HostileExperiment, hostile_table
 from kraftlog.bench.broker.idle import measure_idle
 from kraftlog.bench.broker.measures import MEASURES
 from kraftlog.bench.broker.pairs import Running, find_systems, measure_figures, told
 from kraftlog.bench.machine import machine
 
 IDLE: Final = "idle"
+HOSTILE: Final = "hostile"
 QUICK_DELETIONS: Final = {OWN: own.QUICK_DELETION, KAFKA: stock_kafka.QUICK_DELETION}
 SPACE_FACTOR: Final = 2.5
 """Bytes on the disk of the largest figure, at both brokers, with room for what is deleted a moment later."""
@@ -43,17 +45,24 @@ async def run(
         _check_room(Path(name), figures, sizes)
         measured: dict[str, list[Pair]] = {}
         known = experiments(sizes)
-        in_pairs = [known[figure] for figure in figures if figure != IDLE]
+        in_pairs = [known[figure] for figure in figures if figure not in (IDLE, HOSTILE)]
         if in_pairs:
             measured |= await measure_figures(
                 systems, in_pairs, Path(name), status.update, brokers=1, configs=QUICK_DELETIONS
             )
         if IDLE in figures:
             measured[IDLE] = [await _idle(systems, sizes, Path(name), status.update)]
+        if HOSTILE in figures:
+            path = Path(name) / HOSTILE
+            path.mkdir()
+            experiment = HostileExperiment(HOSTILE, sizes.pairs, sizes.hostile_seconds)
+            measured |= await measure_figures(systems, [experiment], path, status.update, brokers=1, configs=CONFIGS)
+    if HOSTILE in measured:
+        console.print(hostile_table(measured[HOSTILE], labels))
     return {
         "systems": labels,
         "sizes": {field: getattr(sizes, field) for field in Sizes.__dataclass_fields__},
-        "figures": told(measured, MEASURES, labels, console),
+        "figures": told(measured, MEASURES, labels, console, own_tables=(HOSTILE,)),
         "machine": await machine(directory),
     }
 

@@ -41,6 +41,10 @@ class System(ABC):
     def data_path(self, broker_id: int) -> Path:
         """The directory below which the directories of a broker's partitions are."""
 
+    def log_path(self, broker_id: int) -> Path | None:
+        """The file with a broker's log lines, if it has reports of its event loop (`loop.report.interval.ms`)."""
+        return None
+
     @abstractmethod
     async def end(self, broker_id: int, number: signal.Signals) -> None:
         """Send a broker's process a signal that ends it, unless it has ended, and wait for its end."""

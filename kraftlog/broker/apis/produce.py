@@ -20,6 +20,7 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.apis.produced_batches import check_attributes
+from kraftlog.broker.apis.refused_records import RefusedRecords
 from kraftlog.broker.log.appends import Appended
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords, RecordsRefused
@@ -101,6 +102,7 @@ class ProduceApi:
         self._logs = logs
         self._runtime = runtime
         self._usage = usage
+        self._refused = RefusedRecords(runtime.now_ms)
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0.
@@ -207,6 +209,8 @@ class ProduceApi:
                 self._append(part, partition, acks, records, budget, unread)
         except ApiError as error:
             part.error = error.with_traceback(None)  # with it each error would hold what the functions have held
+            if part.partition is not None:
+                self._refused.log(request, part.partition.name, error)
             part.is_done = part.is_settled = True
         except NotReadYet as rest:
             return rest.records

@@ -61,11 +61,9 @@ def first_not_older(batch: BatchBytes, timestamp_ms: int, start_offset: int, mem
             yield heads is None
             if heads is None:
                 continue
-            if _newest_ms(header, heads) < timestamp_ms:
-                continue
-            for offset, found_ms in _records(header, heads):
-                if found_ms >= timestamp_ms and offset >= start_offset:
-                    return FoundRecord(found_ms, offset, header.leader_epoch)
+            found = _first_not_older(header, heads, timestamp_ms, start_offset)
+            if found is not None:
+                return found
     except MalformedBytes:
         return FoundRecord(header.max_timestamp_ms, max(start_offset, header.base_offset), header.leader_epoch)
     return None
@@ -80,13 +78,11 @@ def newest(batch: BatchBytes, start_offset: int, memory: InflationMemory) -> Sea
             yield heads is None
             if heads is None:
                 continue
-            if found is not None and _newest_ms(header, heads) <= found.timestamp_ms:
-                continue
-            for offset, found_ms in _records(header, heads):
-                if offset >= start_offset and (found is None or found_ms > found.timestamp_ms):
-                    found = FoundRecord(found_ms, offset, header.leader_epoch)
-                    if found_ms == header.max_timestamp_ms:
-                        return found
+            best = _newest(header, heads, start_offset)
+            if best is not None and (found is None or best.timestamp_ms > found.timestamp_ms):
+                found = best
+                if found.timestamp_ms == header.max_timestamp_ms:
+                    return found
     except MalformedBytes:
         return FoundRecord(header.max_timestamp_ms, header.last_offset, header.leader_epoch)
     return found
@@ -122,6 +118,37 @@ def _heads(batch: BatchBytes, memory: InflationMemory) -> Generator[RecordHeads 
         records.close()
 
 
+def _first_not_older(
+    header: BatchHeader, heads: RecordHeads, timestamp_ms: int, start_offset: int
+) -> FoundRecord | None:
+    """Of a portion. No object is made for each record: of so many, Python would look for garbage again and again."""
+    if _newest_ms(header, heads) < timestamp_ms:
+        return None
+    least = _NEVER if header.has_append_time else timestamp_ms - header.base_timestamp_ms
+    first = start_offset - header.base_offset
+    for index, delta in enumerate(heads.timestamp_deltas):
+        if delta >= least and heads.offset_deltas[index] >= first:
+            return _record(header, heads, index)
+    return None
+
+
+def _newest(header: BatchHeader, heads: RecordHeads, start_offset: int) -> FoundRecord | None:
+    """The first of the newest records of a portion."""
+    first = start_offset - header.base_offset
+    timestamps = heads.timestamp_deltas
+    if min(heads.offset_deltas, default=first) < first:
+        timestamps = [
+            delta if heads.offset_deltas[index] >= first else _NEVER
+            for index, delta in enumerate(heads.timestamp_deltas)
+        ]
+    newest_delta = max(timestamps, default=_NEVER)
+    if newest_delta == _NEVER:
+        return None
+    if header.has_append_time:
+        return _record(header, heads, next(index for index, delta in enumerate(timestamps) if delta != _NEVER))
+    return _record(header, heads, timestamps.index(newest_delta))
+
+
 def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:
     """The largest timestamp; below every other if there is no record."""
     if header.has_append_time:
@@ -129,12 +156,9 @@ def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:
     return header.base_timestamp_ms + max(heads.timestamp_deltas, default=_NEVER)
 
 
-def _records(header: BatchHeader, heads: RecordHeads) -> list[tuple[int, int]]:
-    """Offset and timestamp of each record."""
-    base_offset, base_ms = header.base_offset, header.base_timestamp_ms
-    if header.has_append_time:
-        return [(base_offset + delta, header.max_timestamp_ms) for delta in heads.offset_deltas]
-    return [
-        (base_offset + delta, base_ms + timestamp)
-        for delta, timestamp in zip(heads.offset_deltas, heads.timestamp_deltas, strict=True)
-    ]
+def _record(header: BatchHeader, heads: RecordHeads, index: int) -> FoundRecord:
+    """A record of a portion by its index there."""
+    timestamp_ms = header.max_timestamp_ms
+    if not header.has_append_time:
+        timestamp_ms = header.base_timestamp_ms + heads.timestamp_deltas[index]
+    return FoundRecord(timestamp_ms, header.base_offset + heads.offset_deltas[index], header.leader_epoch)

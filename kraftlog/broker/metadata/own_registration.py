@@ -7,7 +7,6 @@ partitions.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable
 
 import structlog
 
@@ -23,8 +22,6 @@ class OwnRegistration:
     """A publisher of the broker's state machine (`statemachine.apply.publishers.MetadataPublisher`)."""
 
     def __init__(self, broker_id: int) -> None:
-        self.tell: Callable[[str], None] = lambda line: None
-        """Called with a message when the broker was fenced, and when it is unfenced after that."""
         self._broker_id = broker_id
         self._was_unfenced = False
         self._was_fenced = False
@@ -44,15 +41,11 @@ class OwnRegistration:
     def _see(self, registration: RegisterBrokerRecord) -> None:
         if not registration.fenced:
             if self._was_fenced:
-                self._say(f"Broker {self._broker_id} is unfenced again.")
+                logger.warning(f"Broker {self._broker_id} is unfenced again.")
             self._was_unfenced, self._was_fenced = True, False
         elif self._was_unfenced and not registration.in_controlled_shutdown:
             self._was_unfenced, self._was_fenced = False, True
-            self._say(
+            logger.warning(
                 f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session. Its"
                 " partitions are led by other replicas in sync; those without one are offline."
             )
-
-    def _say(self, line: str) -> None:
-        logger.warning(line)
-        self.tell(line)

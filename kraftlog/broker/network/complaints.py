@@ -8,13 +8,9 @@ from typing import Any, Final
 
 import structlog
 
+from kraftlog.broker.line_rate import TEXT_CHARACTERS_MAX, LineRate
 from kraftlog.broker.network.counters import Closed
 
-LINES_MAX: Final = 10
-"""Lines for each reason in an interval; the first line of the next one says how many were left out."""
-
-INTERVAL_SECONDS: Final = 60.0
-TEXT_CHARACTERS_MAX: Final = 300
 TRACEBACK_FRAMES_MAX: Final = 8
 TRACEBACK_CHARACTERS_MAX: Final = 2_000
 
@@ -25,20 +21,12 @@ class Complaints:
     """Logs why connections are closed. `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._since: dict[Closed, float] = {}
-        self._lines: dict[Closed, int] = {}
+        self._rate = LineRate(now)
 
     def log(self, reason: Closed, address: str, error: BaseException | None = None, **more: Any) -> None:
         """Log one connection's end, with the error that caused it."""
-        now = self._now()
-        left_out = 0
-        if now - self._since.get(reason, -INTERVAL_SECONDS) >= INTERVAL_SECONDS:
-            left_out = max(0, self._lines.get(reason, 0) - LINES_MAX)
-            self._since[reason] = now
-            self._lines[reason] = 0
-        self._lines[reason] += 1
-        if self._lines[reason] > LINES_MAX:
+        left_out = self._rate.left_out(reason)
+        if left_out is None:
             return
         if left_out:
             more["left_out_before"] = left_out

@@ -50,14 +50,14 @@ class Connections:
         self.on_fatal = on_fatal
         self.queued = SharedBytes(limits.queued_bytes_max)
         self.unsent = SharedBytes(limits.unsent_bytes_max)
-        self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.loop.call_soon)
+        self.turns = Turns(self.loop.call_soon, time.monotonic)
+        self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.turns, self.loop.call_soon)
         self.unread = UnreadConnections(self.loop)
         self.complaints = Complaints(self.loop.time)
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
-        self.turns = Turns(self.loop.call_soon, time.monotonic)
         self._longest_seconds = 0.0
         self._longest: str | None = None
         self._members: dict[Member, str] = {}

@@ -7,16 +7,19 @@ controller, which has the request already, has answered.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from time import monotonic
 from typing import Final, Protocol
 
-from kraftbase.interpreter import look_at_old_objects_seldom
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.conversation import Exchange
+from kraftlog.broker.network.release import release
+from kraftlog.broker.network.turns import SLICE_SECONDS, Turns, go_through
 from kraftlog.broker.requests import Client, ClientRequest, Handler, Steps
 from kraftlog.kafka.apis import CHANGING_LOGS, elements_max
 from kraftlog.kafka.connections import Request
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Struct
 
 HELD_BYTES_PER_ELEMENT: Final = 800
 """What is made of an array element of a request, with its part of the answer and of that one's bytes: the most of any
@@ -35,23 +38,40 @@ def held_bytes(request: Request) -> int:
 class LargeRequests:
     """Those of all connections of one event loop."""
 
-    def __init__(self, handler: Handler, bytes_max: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(
+        self, handler: Handler, bytes_max: int, turns: Turns, call_soon: Callable[[Callable[[], None]], object]
+    ) -> None:
         self.memory = SharedBytes(bytes_max)
         self.handler = handler
+        self._turns = turns
         self._call_soon = call_soon
         self._in_hand: dict[LargeRequest, None] = {}
+        self._releases: deque[Steps] = deque()
+        """Those that are being freed."""
+        self._is_releasing = False
 
     def begin(self, request: LargeRequest) -> None:
         """A large request has got its memory."""
         self._in_hand[request] = None
-        look_at_old_objects_seldom(True)
 
-    def end(self, request: LargeRequest, size_bytes: int) -> None:
-        """It holds no memory any more."""
+    def end(self, request: LargeRequest, size_bytes: int, messages: list[Struct]) -> None:
+        """It is not needed any longer: free its messages in slices, then its memory is for others."""
         del self._in_hand[request]
+        self._releases.append(self._release(size_bytes, messages))
+        if not self._is_releasing:
+            self._is_releasing = True
+            self._turns.wait(self, is_fresh=True)
+
+    def _release(self, size_bytes: int, messages: list[Struct]) -> Steps:
+        yield from release(messages)
         self.memory.give_back(size_bytes)
-        if not self.memory.held_bytes:
-            look_at_old_objects_seldom(False)
+
+    def take_turn(self) -> None:
+        """Free some of what is not needed."""
+        ends_at = monotonic() + SLICE_SECONDS
+        self._is_releasing = not go_through(self._releases, lambda: monotonic() < ends_at)
+        if self._is_releasing:
+            self._turns.wait(self, is_fresh=False)
 
     def hurry(self, request: LargeRequest | None = None) -> None:
         """Others wait for memory: have those answered that have only time to wait for, or one of them."""
@@ -107,8 +127,15 @@ class LargeRequest:
     def _end_if_unused(self) -> None:
         if not self._is_with_handler and self._held_bytes:
             held_bytes, self._held_bytes = self._held_bytes, 0
-            self._large.end(self, held_bytes)
+            self._large.end(self, held_bytes, self._take_messages())
             self._leave_no_cycle()
+
+    def _take_messages(self) -> list[Struct]:
+        """The request and its answer; there is no other reference to them."""
+        exchange = self.exchange
+        messages: list[Struct] = [message for message in (exchange.request.body, exchange.response) if message]
+        exchange.request.body = exchange.response = None
+        return messages
 
     def _leave_no_cycle(self) -> None:
         """What is in a cycle is in memory until Python looks for it, which it does seldom."""

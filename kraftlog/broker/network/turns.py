@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 SLICE_SECONDS: Final = 0.002
-TURN_SECONDS: Final = 0.01
+TURN_SECONDS: Final = 0.005
 
 
 def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> bool:

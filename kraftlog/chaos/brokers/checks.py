@@ -16,6 +16,8 @@ from statemachine.query.descriptions import PartitionDescription
 
 SETTLE_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.2
+FENCED: Final = b" was fenced:"
+"""In the log of a broker."""
 
 
 async def until_in_sync(cluster: ClusterWithBrokers) -> None:
@@ -42,6 +44,17 @@ async def until_all_produce(ledger: Ledger, partitions: Sequence[At]) -> None:
             await asyncio.sleep(POLL_SECONDS)
 
 
+async def none_is_fenced(cluster: ClusterWithBrokers, seconds: float) -> list[str]:
+    """Which brokers say within this time that they were fenced. Nothing else is wrong with them."""
+    before = {broker_id: cluster.log_path(broker_id).stat().st_size for broker_id in cluster.broker_ids}
+    await asyncio.sleep(seconds)
+    return [
+        f"broker {broker_id} was fenced in peace, while a client sent large requests"
+        for broker_id, size in before.items()
+        if FENCED in cluster.log_path(broker_id).read_bytes()[size:]
+    ]
+
+
 def replicas_agree(brokers: LocalBrokers, described: Mapping[str, Sequence[PartitionDescription]]) -> list[str]:
     """The files of the replicas of each partition have the same bytes, and in these each producer's sequence holds.
 
@@ -66,6 +79,8 @@ def sequences_hold(batches: bytes) -> list[str]:
     following: dict[tuple[int, int], int] = {}
     wrong = []
     for batch in read_batches(batches):
+        if batch.producer_id < 0:
+            continue  # it is not idempotent
         producer = (batch.producer_id, batch.producer_epoch)
         expected = following.get(producer, batch.base_sequence)
         if batch.base_sequence != expected:

@@ -60,6 +60,7 @@ def figures(run: BrokersRun) -> dict[str, Any]:
             **{name: counts.get(name, 0) for name in FAULTS},
         },
         "records": {name: run.ledger.counts[name] for name in RECORDS},
+        "large_requests": dict(sorted(run.large_requests.counts.items())) if run.large_requests is not None else {},
         "times_read_back": run.times_read_back,
         "longest_pause_seconds": round(run.ledger.longest_pause_seconds, 2),
         "notes": run.ledger.notes,
@@ -80,6 +81,8 @@ def print_result(run: BrokersRun, console: Console) -> None:
         table.add_row(name, f"left out: {reason}")
     for name, count in found["records"].items():
         table.add_row(f"records {name}" if name in ("acknowledged", "unknown", "read") else name, f"{count:,}")
+    for name, count in found["large_requests"].items():
+        table.add_row(f"large requests: {name}", f"{count:,}")
     table.add_row("times that everything was read back", f"{found['times_read_back']:,}")
     table.add_row("longest without an acknowledgement by a partition", f"{found['longest_pause_seconds']:.2f} s")
     console.print(table)

@@ -13,10 +13,11 @@ from typing import Final
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.chaos.arena import Arena
-from kraftlog.chaos.brokers import checks
+from kraftlog.chaos.brokers import checks, large_requests
 from kraftlog.chaos.brokers.clients import BACK_SECONDS, Clients, read_back
 from kraftlog.chaos.brokers.cluster import ClusterWithBrokers, with_brokers
 from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS
+from kraftlog.chaos.brokers.large_requests import LargeRequests
 from kraftlog.chaos.brokers.ledger import At, Ledger
 from kraftlog.chaos.disk import DiskUnavailable, SmallDisk
 from kraftlog.chaos.lanes import Lane
@@ -46,6 +47,9 @@ TOPICS: Final = (
     NewTopic("two", 3, 2, configs={"min.insync.replicas": "1", "flush.before.ack": "false"}),
 )
 """One that acknowledges from two disks on; one whose only copy in sync may be a single broker's, in the page cache."""
+LARGE_TOPIC: Final = NewTopic(large_requests.TOPIC, 1, 3)
+PEACE_SECONDS: Final = 10.0
+"""How long a client goes on with large requests when all else is well: four sessions."""
 READ_BACK_SECONDS: Final = 20.0
 """How often everything is read back, and how long that may take while there are faults."""
 
@@ -64,6 +68,7 @@ class Plan:
     """auto, namespaces, or loopback, on which no link can be cut."""
     process_kinds: Sequence[Kind] = PROCESS_KINDS
     other_kinds: Sequence[Kind] = OTHER_KINDS
+    peace_seconds: float = PEACE_SECONDS
 
 
 class BrokersRun:
@@ -81,6 +86,7 @@ class BrokersRun:
         self.under_way: dict[str, str] = {}
         """The fault of each lane at the moment."""
         self.times_read_back = 0
+        self.large_requests: LargeRequests | None = None
 
     async def run(self) -> bool:
         """Everything. Returns whether no violation was found."""
@@ -168,19 +174,21 @@ class BrokersRun:
 
     async def _prepare(self, cluster: ClusterWithBrokers) -> str:
         """Make the topics; returns where clients find the brokers."""
-        await cluster.client.create_topics(TOPICS)
+        await cluster.client.create_topics([*TOPICS, LARGE_TOPIC])
         endpoints = [await cluster.brokers.endpoint(broker_id) for broker_id in cluster.broker_ids]
         return ",".join(map(str, endpoints))
 
     async def _storm(self, arena: Arena, servers: str) -> None:
         partitions = [At(topic.name, number) for topic in TOPICS for number in range(topic.num_partitions)]
         clients = Clients(servers, partitions, self.ledger, self._derived(), PRODUCERS)
+        large = self.large_requests = LargeRequests(servers, partitions, self._derived())
         tasks = [asyncio.create_task(arena.watch()), asyncio.create_task(self._now_and_then(servers))]
 
         def is_over() -> bool:
             return arena.elapsed_seconds >= self.plan.seconds and self.kills >= self.plan.kills
 
         clients.start()
+        large.start()
         try:
             async with asyncio.TaskGroup() as lanes:
                 for name, kinds, rest in (
@@ -193,10 +201,12 @@ class BrokersRun:
             await arena.heal()
             await checks.until_in_sync(with_brokers(arena))
             await checks.until_all_produce(self.ledger, partitions)
+            self.violations += await checks.none_is_fenced(with_brokers(arena), self.plan.peace_seconds)
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, asyncio.to_thread(clients.stop), return_exceptions=True)
+            stopping = (asyncio.to_thread(of.stop) for of in (large, clients))
+            await asyncio.gather(*tasks, *stopping, return_exceptions=True)
 
     async def _now_and_then(self, servers: str) -> None:
         """Read everything back, until cancelled, as far as that is possible amid the faults."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from rich.console import Console
 
+from kraftlog.chaos.damage.damages import FILE_KINDS, KINDS
 from kraftlog.chaos.damage.report import RESULTS_NAME, figures, print_result, progress_line, write_line
 from kraftlog.chaos.damage.run import DamageRun, Plan
 from kraftlog.chaos.session import FAILED, VIOLATED, WELL, Session
@@ -77,4 +78,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     arguments = parser.parse_args(words)
     if min(arguments.damages, arguments.first, arguments.damage or 1) < 1:
         parser.error("--damages, --first and --damage must be above 0")
+    unknown = [kind for kind in arguments.only if kind not in (*KINDS, *FILE_KINDS)]
+    if unknown:
+        known = ", ".join((*KINDS, *FILE_KINDS))
+        parser.error(f"--only {unknown[0]!r} is no kind of damage or of file; choose from {known}")
     return arguments

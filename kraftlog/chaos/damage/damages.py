@@ -22,6 +22,12 @@ KINDS: Final = (BIT, CUT, DELETION, SWAP, OLDER)
 
 CLOSED_LOG: Final = "closed .log"
 LAST_LOG: Final = "last .log"
+FILE_KINDS: Final = (
+    CLOSED_LOG, LAST_LOG, ".index", ".timeindex", ".txnindex", ".snapshot", "leader-epoch-checkpoint",
+    "partition.metadata", "meta.properties", "broker-epoch", "kraftlog-inventory", "log-start-offset-checkpoint",
+    "recovery-point-offset-checkpoint", "replication-offset-checkpoint", ".kafka_cleanshutdown",
+)  # fmt: skip
+"""Those of the files that a broker's log directory has. What is not among them can be refused before there is one."""
 CRC_AT: Final = 17
 """The CRC of a batch is of the bytes behind it; of base offset, length, leader epoch and magic there is none."""
 

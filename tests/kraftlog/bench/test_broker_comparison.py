@@ -28,7 +28,7 @@ from kraftlog.bench.broker.idle import topics_of
 from kraftlog.bench.broker.measure import Judged, chosen_figures
 from kraftlog.bench.broker.measures import MEASURES
 from kraftlog.bench.broker.pairs import measure_pairs
-from kraftlog.bench.broker.run import IDLE
+from kraftlog.bench.broker.run import HOSTILE, IDLE
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.process_usage import bytes_read, processor_ticks, resident_bytes
 from tests.kraftlog.command_line import Run
@@ -138,8 +138,8 @@ def test_without_kafka_only_what_is_judged_by_itself_has_a_target() -> None:
     assert as_json(IDLE, MEASURES[IDLE], [{OWN: idle}])["medians"] == {OWN: idle}
 
 
-def test_a_value_that_is_nothing_at_kafka_has_no_ratio() -> None:
-    assert ratios([{OWN: {"a": 1.0, "b": 3.0}, KAFKA: {"a": 0.0, "b": 2.0}}]) == {"b": 1.5}
+def test_a_value_that_is_nothing_at_kafka_or_that_it_does_not_have_has_no_ratio() -> None:
+    assert ratios([{OWN: {"a": 1.0, "b": 3.0, "c": 1.0}, KAFKA: {"a": 0.0, "b": 2.0}}]) == {"b": 1.5}
 
 
 @pytest.mark.parametrize("labels", [{OWN: "ours"}, {OWN: "ours", KAFKA: "Kafka 4.3.0"}])
@@ -154,7 +154,7 @@ def test_the_table_has_a_row_for_each_value_and_a_column_for_each_broker(labels:
 
 
 def test_every_figure_has_an_experiment_and_every_experiment_its_values() -> None:
-    assert {*experiments(Sizes()), IDLE} == set(MEASURES)
+    assert {*experiments(Sizes()), IDLE, HOSTILE} == set(MEASURES)
 
 
 def test_the_bounds_are_those_that_were_agreed() -> None:
@@ -183,6 +183,16 @@ def test_an_unknown_figure_is_a_usage_error_that_lists_the_known_ones(run: Run) 
     assert said.code == 2
     assert "'everything' is no figure" in said.errors
     assert "consume-cold" in said.errors
+
+
+def test_the_directory_of_a_benchmark_is_made_and_a_file_is_none(run: Run, tmp_path: Path) -> None:
+    said = run("bench", "produce", "--against", tmp_path, "--dir", tmp_path / "new" / "one")
+    assert (said.code, (tmp_path / "new" / "one").is_dir()) == (1, True)
+    assert "give a checkout of the project" in said.errors
+    (tmp_path / "file").write_text("")
+    said = run("bench", "produce", "--against", tmp_path, "--dir", tmp_path / "file")
+    assert said.code == 2
+    assert "cannot be used: File exists" in said.errors
 
 
 def test_idle_partitions_are_spread_over_topics() -> None:

@@ -14,7 +14,15 @@ from structlog.testing import capture_logs
 
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.lifecycle import BrokerLifecycle
-from kraftlog.broker.loop_watch import LOOK_SECONDS, SILENT_SECONDS, LoopWatch, watch_loop
+from kraftlog.broker.loop_watch import (
+    LOOK_SECONDS,
+    REPORT,
+    REPORTED_LOOK_SECONDS,
+    SILENT_SECONDS,
+    LoopReport,
+    LoopWatch,
+    watch_loop,
+)
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
@@ -44,6 +52,30 @@ def test_a_loop_that_did_not_turn_is_reported_with_the_request_that_ran(request_
         now += LOOK_SECONDS
         watch.look()
     assert events(lines) == [f"the event loop did not turn for 8.7 s: {request_name or 'no request was handled'}"]
+
+
+def test_a_report_has_the_longest_processor_time_and_how_late_each_look_was() -> None:
+    now = processor = 10.0
+    with capture_logs() as lines:
+        report = LoopReport(1.0, lambda: now, lambda: processor)
+        for late_ms, used_ms in ((0, 1), (0.2, 2), (149, 80), (14, 30), (1_000, 0), (0, 3), (990, 7)):
+            now += REPORTED_LOOK_SECONDS + late_ms / 1_000
+            processor += used_ms / 1_000
+            report.look()
+    assert [(line["event"], line["longest_processor_ms"], line["late_ms"]) for line in lines] == [
+        (REPORT, 80.0, {0: 2, 14: 1, 149: 1, 1_000: 1}),
+        (REPORT, 7.0, {0: 1, 990: 1}),
+    ]
+
+
+async def test_reports_are_logged_only_if_an_interval_is_given() -> None:
+    with capture_logs() as lines:
+        looking = [asyncio.create_task(watch_loop(lambda: None, interval_ms)) for interval_ms in (0, 1)]
+        await until(lambda: len(lines) >= 3)
+        for task in looking:
+            task.cancel()
+    assert {line["event"] for line in lines} == {REPORT}
+    assert sum(map(sum, (line["late_ms"].values() for line in lines))) == len(lines)
 
 
 @pytest.mark.parametrize("is_in_slices", [False, True])
@@ -148,22 +180,19 @@ def record(broker_id: int, *, fenced: bool, leaving: bool = False) -> RegisterBr
     return made
 
 
-def test_a_broker_says_that_it_was_fenced_and_that_it_is_unfenced() -> None:
-    own, said = OwnRegistration(1), list[str]()
-    own.tell = said.append
+def test_a_broker_says_once_that_it_was_fenced_and_that_it_is_unfenced() -> None:
+    own = OwnRegistration(1)
 
     def see(*records: RegisterBrokerRecord) -> list[str]:
-        said.clear()
-        own.on_delta(cast(MetadataDelta, _Delta(*records)))
-        return list(said)
+        with capture_logs() as lines:
+            own.on_delta(cast(MetadataDelta, _Delta(*records)))
+        return events(lines)
 
-    with capture_logs() as lines:
-        assert see(record(1, fenced=True), record(2, fenced=False)) == []  # as each begins
-        assert see(record(1, fenced=False)) == []
-        assert see(record(2, fenced=True)) == []
-        (fenced,) = see(record(1, fenced=True))
-        assert fenced.startswith("Broker 1 was fenced: the controller had no heartbeat of it for a session.")
-        assert see(record(1, fenced=True)) == []
-        assert see(record(1, fenced=False)) == ["Broker 1 is unfenced again."]
-        assert see(record(1, fenced=False, leaving=True), record(1, fenced=True, leaving=True)) == []
-    assert len(lines) == 2
+    assert see(record(1, fenced=True), record(2, fenced=False)) == []  # as each begins
+    assert see(record(1, fenced=False)) == []
+    assert see(record(2, fenced=True)) == []
+    (fenced,) = see(record(1, fenced=True))
+    assert fenced.startswith("Broker 1 was fenced: the controller had no heartbeat of it for a session.")
+    assert see(record(1, fenced=True)) == []
+    assert see(record(1, fenced=False)) == ["Broker 1 is unfenced again."]
+    assert see(record(1, fenced=False, leaving=True), record(1, fenced=True, leaving=True)) == []

@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraftbase.endpoint import Endpoint
+from kraftlog.broker.line_rate import INTERVAL_SECONDS, LINES_MAX
 from kraftlog.clients.broker_connection import BrokerConnection
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.java import needs_kafka
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import NOW_MS
-from tests.kraftlog.broker.malformed_batches import COMPACTED, PLAIN, Malformed, malformed_batches
+from tests.kraftlog.broker.malformed_batches import BAD, COMPACTED, PLAIN, Malformed, malformed_batches
 from tests.kraftlog.broker.stock_broker import StockBroker
 from tests.statemachine.builders import config
 
@@ -58,6 +60,29 @@ def test_db84_a_malformed_batch_is_refused_and_nothing_is_stored(world: BrokerWo
     assert answer_of(world.last(ProduceResponse)) == (case.code, case.record_errors)
     log = world.replica(number=1 if case.topic == PLAIN else 2).online_log()
     assert (log.log_end_offset > 0) == (case.code == 0)
+
+
+def test_what_is_refused_is_logged_with_its_reason_and_not_again_and_again(world: BrokerWorld) -> None:
+    """librdkafka tells the producer INVALID_RECORD, and neither the record nor the reason."""
+    without_key = next(case for case in CASES.values() if case.topic == COMPACTED and case.record_errors)
+    unreadable = next(case for name, case in CASES.items() if "headers -1" in name)
+    with capture_logs() as lines:
+        for _ in range(LINES_MAX + 3):
+            world.ask(world.produce.handle, request(without_key), VERSION)
+        later_ms = world.runtime.now_ms() + 1_000 * INTERVAL_SECONDS
+        world.produce._refused._rate._now = lambda: later_ms / 1_000
+        world.ask(world.produce.handle, request(unreadable), VERSION)
+        world.ask(world.produce.handle, request(Malformed(b"", BAD, "unknown")), VERSION)
+    first, last = lines[0], lines[-1]
+    assert len(lines) == LINES_MAX + 1
+    assert (first["event"], first["error"], first["topic"], first["partition"]) == (
+        *("records are refused", "INVALID_RECORD", COMPACTED, 0),
+    )
+    assert first["record"] == without_key.record_errors[0]
+    assert "has no key" in first["reason"]
+    assert last["topic"] == PLAIN
+    assert "records[0]" in last["reason"]
+    assert (last["left_out_before"], "left_out_before" in first) == (3, False)
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,21 @@ from collections.abc import Iterable
 import pytest
 
 from kraftbase.errors import ErrorCode, InvariantViolation
-from kraftlog.kafka.apis import API_VERSIONS, all_apis
-from kraftlog.kafka.connections import ClientConnection, Request, Response, ServerConnection
+from kraftlog.kafka.apis import API_VERSIONS, all_apis, api_of
+from kraftlog.kafka.connections import (
+    COPIED_BYTES_MAX,
+    PIECES_PER_JOIN,
+    ClientConnection,
+    Request,
+    Response,
+    ServerConnection,
+    response_frame,
+    response_frame_in_slices,
+)
 from kraftlog.kafka.errors import MalformedBytes, UnknownFormat, UnwritableValue
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kraftlog.kafka.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.kafka.notation import Buffer, Versions
@@ -162,6 +172,21 @@ def test_a_request_that_cannot_be_written_is_not_in_flight() -> None:
         client.send(MetadataRequest(), 99)
     assert client.in_flight == 0
     assert _asked(_server(), client.send(MetadataRequest(), 1)).correlation_id == 0
+
+
+def test_short_records_are_copied_and_an_answer_of_many_partitions_has_few_pieces() -> None:
+    """Each piece costs as much as a thousand bytes where it is counted, and where it is written to a socket."""
+    request = Request(api_of(FetchResponse.KEY), 12, 1, None, FetchRequest(), 0)
+    short, long = bytes(COPIED_BYTES_MAX), bytes(COPIED_BYTES_MAX + 1)
+    parts = tuple(PartitionData(partition_index=n, records=long if n == 7 else short[: n % 3]) for n in range(5_000))
+    response = FetchResponse(responses=(FetchableTopicResponse(topic="t", partitions=parts),))
+    at_once, frame = response_frame(request, response), list[Buffer]()
+    for _ in response_frame_in_slices(request, response, frame):
+        pass
+    assert _joined(at_once) == _joined(frame)
+    assert len(at_once) == 3
+    assert len(frame) < 10 * 5_000 / PIECES_PER_JOIN
+    assert [piece.obj for piece in at_once if isinstance(piece, memoryview)] == [long]
 
 
 def test_records_go_from_the_frame_to_the_response_as_they_are() -> None:

@@ -41,6 +41,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ELEMENTS: Final = 1_200
 CALLS_MORE_MAX: Final = 250
 """In a slice, for four times as many elements: a pass through all of them takes more, with one call for each."""
+FREED_MAX: Final = 2 * ELEMENTS
+"""Blocks of memory in a slice: two for each element take 20 ms of the largest request."""
 OF_BROKER: Final = f"{Path(broker.__path__[0])}/"
 OF_MESSAGES: Final = (
     f"{Path(kafka.__path__[0])}/",
@@ -63,7 +65,13 @@ def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+def freed() -> list[int]:
+    """How many more blocks of memory each of these turns has freed than taken."""
+    return []
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch, freed: list[int]) -> Iterator[list[int]]:
     """How many functions the broker has called in each turn of the loop that had something for it.
 
     So what is done with an answer of the controller counts, and the controller, which is in this process, does not.
@@ -80,7 +88,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
                 of_broker += frame.f_code.co_filename.startswith(OF_BROKER)
                 of_messages += frame.f_code.co_filename.startswith(OF_MESSAGES)
 
-        before = sys.getprofile()
+        before, blocks = sys.getprofile(), sys.getallocatedblocks()
         sys.setprofile(note)
         try:
             run(handle)
@@ -88,6 +96,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             sys.setprofile(before)
             if of_broker:
                 counts.append(of_broker + of_messages)
+                freed.append(blocks - sys.getallocatedblocks())
 
     monkeypatch.setattr(asyncio.Handle, "_run", counted)
     yield counts
@@ -149,7 +158,7 @@ async def topic(world: AdministrationWorld) -> None:
 @pytest.mark.usefixtures("short_slices")
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_no_request_of_any_api_does_much_in_a_slice(
-    world: AdministrationWorld, calls: list[int], shape: str
+    world: AdministrationWorld, calls: list[int], freed: list[int], shape: str
 ) -> None:
     await topic(world)
     versions = await offered(world)
@@ -169,12 +178,15 @@ async def test_no_request_of_any_api_does_much_in_a_slice(
             gc.collect()
             gc.disable()
         calls.clear()
+        freed.clear()
         client.answer_bytes = 0
         answer = await client.ask(request, version)
         assert answer is not None, f"{name}, {shape}: the connection is closed"
         assert len(calls) > ELEMENTS / FEW_ELEMENTS, f"{name}, {shape}: handled in {len(calls)} slices"
         if max(calls) > few + CALLS_MORE_MAX:
             too_much.append(f"{name}: {max(calls)} calls in one of {len(calls)} slices; {few} with a quarter of it")
+        if max(freed) > FREED_MAX:
+            too_much.append(f"{name}: {max(freed)} blocks of memory are freed in one slice")
         if client.answer_bytes > BYTES_PER_BYTE * size_bytes + ANSWER_BYTES:
             too_much.append(f"{name}: {client.answer_bytes} bytes for {size_bytes}")
         client.writer.close()

@@ -20,6 +20,7 @@ from kraftlog.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from statemachine.words.config_definitions import LOG_VALIDATE_RECORDS, VALIDATE_RECORDS
 from tests.kraftlog.broker.administration.world import ME, OTHER, AdministrationWorld
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -123,6 +124,16 @@ async def test_a_topics_configs_have_sources_and_synonyms(world: AdministrationW
         assert await altered(world, (*resource, ((config, DELETE, None),))) == [0]
         retention = (await described(world, TOPIC, "sources"))[RETENTION]
         assert (retention.value, retention.config_source) == (value, source)
+
+
+async def test_a_topic_shows_whether_this_broker_validates_records(world: AdministrationWorld) -> None:
+    """A stock broker answers for itself, too: another one may answer something else, and a controller does not know."""
+    await with_topic(world, "validated")
+    assert (await described(world, TOPIC, "validated"))[VALIDATE_RECORDS].value == "true"
+    assert await altered(world, (BROKER, str(ME), ((LOG_VALIDATE_RECORDS, SET, "false"),))) == [0]
+    config = (await described(world, TOPIC, "validated"))[VALIDATE_RECORDS]
+    assert (config.value, config.config_source) == ("false", ConfigSource.BROKER)
+    assert await altered(world, (BROKER, str(ME), ((LOG_VALIDATE_RECORDS, DELETE, None),))) == [0]
 
 
 async def test_a_config_without_a_brokers_one_has_its_default_and_no_synonym(world: AdministrationWorld) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 from kraftlog.broker.apis.offsets import MAX_TIMESTAMP
+from kraftlog.broker.log import timestamps
 from kraftlog.broker.requests import Client, ClientRequest, Steps
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.list_offsets import (
@@ -24,6 +27,8 @@ from tests.kraftlog.broker.malformed_batches import compressed, rec
 
 MANY = 6 * RECORDS_A_TURN
 LATER_MS = NOW_MS + 5
+NAMED_TUPLE = "<string>"
+"""The file in which Python makes named tuples."""
 CLIENT = Client("127.0.0.1", "PLAINTEXT")
 
 
@@ -76,6 +81,30 @@ def test_no_slice_reads_more_than_a_piece(world: BrokerWorld, timestamp: int) ->
     asked = Asked(world, (0, timestamp))
     assert asked.slices() >= MANY // (2 * RECORDS_A_TURN)
     assert asked.offsets() == [MANY - 1]
+
+
+@pytest.mark.parametrize("timestamp", [NOW_MS + MANY - 1, MAX_TIMESTAMP])
+def test_no_object_is_made_for_a_record(world: BrokerWorld, timestamp: int) -> None:
+    """Each record is newer than the one before."""
+    log = world.replica(1).online_log()
+    records = [rec(index, timestamp=index) for index in range(MANY)]
+    append(log, compressed(records, Compression.GZIP, base_ms=NOW_MS))
+    log.flush()
+    world.replica(1).raise_high_watermark()
+    asked = Asked(world, (1, timestamp))
+    calls = 0
+
+    def note(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename in (timestamps.__file__, NAMED_TUPLE)
+
+    sys.setprofile(note)
+    try:
+        asked.slices()
+    finally:
+        sys.setprofile(None)
+    assert asked.offsets() == [2 + MANY - 1]
+    assert calls < MANY / 50
 
 
 def test_others_go_on_meanwhile(world: BrokerWorld) -> None:

@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import InvariantViolation
-from kraftlog.broker.network.complaints import LINES_MAX, TEXT_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, Complaints
+from kraftlog.broker.line_rate import LINES_MAX, TEXT_CHARACTERS_MAX
+from kraftlog.broker.network.complaints import TRACEBACK_CHARACTERS_MAX, Complaints
 from kraftlog.broker.network.counters import Closed
 from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply
 from kraftlog.kafka.frames import LENGTH

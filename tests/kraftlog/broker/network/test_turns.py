@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,10 +11,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.interpreter import OLD_LOOKS_SELDOM
 from kraftlog.broker.network import connection as connection_module
+from kraftlog.broker.network import large_requests as large_requests_module
 from kraftlog.broker.network import turns as turns_module
+from kraftlog.broker.network.connection import Connection
 from kraftlog.broker.network.counters import Closed
+from kraftlog.broker.network.large_requests import LargeRequests
+from kraftlog.broker.network.release import release
 from kraftlog.broker.network.turns import TURN_SECONDS, Turns, go_through
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.apis import BYTES_PER_ELEMENT, ELEMENTS_MAX, FREE_ELEMENTS
@@ -24,8 +26,10 @@ from kraftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kraftlog.kafka.notation import Struct
 from kraftlog.kafka.primitives import ELEMENTS_PER_STEP
 from tests.kraftlog.broker.network.clients import Asked, RawClient, answer_at_once, ask, name_of, named, network
 from tests.statemachine.waiting import until
@@ -38,6 +42,7 @@ LONG = "long"
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each step is a slice, and each turn of the loop has one of them."""
     monkeypatch.setattr(connection_module, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(large_requests_module, "SLICE_SECONDS", 0.0)
     monkeypatch.setattr(turns_module, "TURN_SECONDS", 0.0)
 
 
@@ -296,7 +301,6 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
         assert name_of(await third.receive()) == "small"
         await until(lambda: served.counters.connections_paused == 1)
         assert asked.waiting.empty()
-        assert gc.get_threshold()[2] == OLD_LOOKS_SELDOM  # a million objects may live now
         held[1](topics_of(held[0]))
         await first.receive()
         large, reply = await asked.next()
@@ -313,7 +317,59 @@ async def test_large_requests_wait_for_memory_and_small_ones_do_not() -> None:
         large, reply = await asked.next()
         reply(topics_of(large))
         await second.receive()
-    assert gc.get_threshold()[2] < OLD_LOOKS_SELDOM
+
+
+class Noted(str):
+    """A name that counts when it is freed."""
+
+    freed = 0
+
+    def __del__(self) -> None:
+        Noted.freed += 1
+
+
+def noted(count: int) -> tuple[MetadataResponseTopic, ...]:
+    Noted.freed = 0
+    return tuple(MetadataResponseTopic(name=Noted(f"topic-{index}"), partitions=()) for index in range(count))
+
+
+def test_messages_are_freed_some_at_a_time_and_what_is_held_elsewhere_is_as_it_was() -> None:
+    topics = noted(MANY)
+    kept = topics[7]
+    parts = tuple(MetadataResponsePartition(replica_nodes=(1, 2)) for _ in range(MANY))
+    kept.partitions = parts
+    messages: list[Struct] = [MetadataResponse(topics=topics), of_topics(MANY), named("nothing in it")]
+    del topics
+    before = 0
+    for _ in release(messages):
+        assert Noted.freed - before <= ELEMENTS_PER_STEP
+        before = Noted.freed
+    assert (Noted.freed, messages) == (MANY - 1, [])
+    assert kept == MetadataResponseTopic(name="topic-7", partitions=parts)
+
+
+@pytest.mark.usefixtures("short_slices")
+async def test_a_large_request_and_its_answer_are_freed_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed = []
+    for owner in (Connection, LargeRequests):
+
+        def counted(self: Any, take_turn: Callable[[Any], None] = owner.take_turn) -> None:
+            before = Noted.freed
+            take_turn(self)
+            freed.append(Noted.freed - before)
+
+        monkeypatch.setattr(owner, "take_turn", counted)
+
+    def handler(request: ClientRequest, reply: Reply) -> None:
+        reply(MetadataResponse(topics=noted(MANY)) if request.is_large else named("small"))
+
+    async with network(handler) as served, await RawClient.connect(served) as client:
+        client.send(of_topics(MANY))
+        assert isinstance(await client.receive(), MetadataResponse)
+        await until(lambda: Noted.freed == MANY)
+        client.send(ask("small"))
+        assert name_of(await client.receive()) == "small"
+    assert max(freed) <= 2 * ELEMENTS_PER_STEP
 
 
 @pytest.mark.parametrize("count", [FEW_ELEMENTS, FEW_ELEMENTS + 1])

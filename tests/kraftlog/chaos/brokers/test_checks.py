@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kraftlog.chaos.brokers.checks import replicas_agree, sequences_hold
+from kraftlog.chaos.brokers.checks import none_is_fenced, replicas_agree, sequences_hold
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from statemachine.query.descriptions import PartitionDescription
@@ -33,6 +34,26 @@ def test_a_sequence_goes_on_where_it_ended_and_begins_anywhere_in_a_new_epoch() 
 def test_a_batch_that_is_there_twice_or_missing_breaks_the_sequence(sequence: int, said: str) -> None:
     (story,) = sequences_hold(batch(0, 0) + batch(1, sequence))
     assert said in story
+
+
+def test_batches_without_a_producer_id_have_no_sequence() -> None:
+    plain = [encode_batch([Record(at, 0, None, b"x")], base_offset=at, partition_leader_epoch=0) for at in (0, 1)]
+    assert sequences_hold(b"".join(plain)) == []
+
+
+async def test_a_broker_that_says_in_peace_that_it_was_fenced_is_a_violation(tmp_path: Path) -> None:
+    cluster: Any = SimpleNamespace(broker_ids=[1, 2], log_path=lambda broker_id: tmp_path / str(broker_id))
+    was_fenced = "event='Broker 1 was fenced: the controller had no heartbeat'\n"
+    for broker_id in cluster.broker_ids:
+        (tmp_path / str(broker_id)).write_text(was_fenced)  # amid the faults
+    assert await none_is_fenced(cluster, 0.0) == []
+
+    async def fenced_again() -> None:
+        with (tmp_path / "2").open("a") as file:
+            file.write(was_fenced)
+
+    found, _ = await asyncio.gather(none_is_fenced(cluster, 0.05), fenced_again())
+    assert found == ["broker 2 was fenced in peace, while a client sent large requests"]
 
 
 def test_replicas_agree_by_their_bytes_wherever_their_segments_begin(tmp_path: Path) -> None:

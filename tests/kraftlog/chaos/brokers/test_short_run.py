@@ -34,6 +34,7 @@ async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> Non
         network=network,
         process_kinds=PROCESS_KINDS,
         other_kinds=OTHER_KINDS,
+        peace_seconds=3,
     )
     run = BrokersRun(plan)
     assert progress_line(run) == "starting"
@@ -47,6 +48,10 @@ async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> Non
     assert found["records"]["read"] >= found["records"]["acknowledged"]
     assert (found["records"]["acknowledged and lost"], found["records"]["high watermarks that went back"]) == (0, 0)
     assert found["times_read_back"] >= 1
+    assert found["large_requests"]["answered"] > 0
+    assert sum(found["large_requests"].values()) == 2 * sum(
+        found["large_requests"].get(end, 0) for end in ("answered", "left", "not answered")
+    )
     assert (CutFollowers.name in found["faults_left_out"]) == (found["network"] == "loopback")
     console = Console(width=120, record=True)
     print_result(run, console)

@@ -9,11 +9,14 @@ import pytest
 from rich.console import Console
 
 from kraftlog.chaos.command import main
-from kraftlog.chaos.damage.damages import Setting
+from kraftlog.chaos.damage.damages import FILE_KINDS, Setting
 from kraftlog.chaos.damage.report import figures, print_result, progress_line, repeat_command, write_line
 from kraftlog.chaos.damage.run import DamageRun, Plan
+from kraftlog.chaos.session import Session
 
 pytestmark = pytest.mark.process
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 
 async def test_what_a_start_makes_again_is_the_same(tmp_path: Path) -> None:
@@ -25,6 +28,9 @@ async def test_what_a_start_makes_again_is_the_same(tmp_path: Path) -> None:
     assert (found["damages"], found["failed"], found["verdicts"]["same"]) == (3, 0, 3)
     assert all(result["again"].startswith("kraftlog chaos damage --seed 1 --damage ") for result in found["results"])
     assert [json.loads(line) for line in (tmp_path / "results").read_text().splitlines()] == found["results"]
+    kinds = {kind for stopped in run._stopped.values() for kind in stopped.image.kinds.values()}
+    assert kinds <= {*FILE_KINDS, CLEAN_SHUTDOWN}
+    assert set(FILE_KINDS) - kinds <= {CLEAN_SHUTDOWN}  # this one was killed
     console = Console(width=120, record=True)
     print_result(run, console)
     assert "3 damages of one file, seed 1" in console.export_text()
@@ -38,3 +44,15 @@ def test_no_damages_are_a_usage_error(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         main(["damage", "--damages", "0"])
     assert "must be above 0" in capsys.readouterr().err
+
+
+def test_a_kind_that_is_none_is_a_usage_error_before_anything_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = list[object]()
+    monkeypatch.setattr(Session, "__init__", lambda *arguments, **more: started.append(arguments))
+    with pytest.raises(SystemExit) as ended:
+        main(["damage", "--only", "bit", "--only", "foo"])
+    assert ended.value.code == 2
+    assert "'foo' is no kind of damage or of file; choose from bit, cut," in capsys.readouterr().err
+    assert not started

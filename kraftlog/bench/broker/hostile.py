@@ -1,0 +1,133 @@
+"""A client that asks for as much as a broker takes, beside one that asks for little: the figure and its table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.table import Table
+
+from kraftlog.bench.broker import own, stock_kafka
+from kraftlog.bench.broker.client_process import carried_out
+from kraftlog.bench.broker.comparison import KAFKA, OWN, Figures, Pair, largest
+from kraftlog.bench.broker.experiment import Experiment
+from kraftlog.bench.broker.loads.hostile import BYSTANDER, HOSTILE, PRODUCED, Fill, Hostile, HostileRequest
+from kraftlog.bench.broker.loop_reports import turns_in
+from kraftlog.bench.broker.measure import Judged, Measure
+from kraftlog.bench.broker.system import System
+from kraftlog.broker.settings import LOOP_REPORT_INTERVAL
+
+TOPIC: Final = "t"
+"""A short name: a DescribeConfigs that has it 51,200 times has 250 KB."""
+PARTITIONS: Final = 60
+MANY: Final = ("-many", 10, 100)
+"""Other topics, how many, and their partitions: what Metadata of all topics is about."""
+REPORT_SECONDS: Final = 0.2
+CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    OWN: {**own.QUICK_DELETION, LOOP_REPORT_INTERVAL: str(round(1_000 * REPORT_SECONDS))},
+    KAFKA: stock_kafka.QUICK_DELETION,
+}
+TURN_LIMIT_MS: Final = 50
+
+_WAIT, _TURN, _FENCED = "longest_wait_ms", "turn_processor_ms", "fenced"
+
+
+class HostileExperiment(Experiment):
+    """Each of the requests in turn. Nothing is warmed up: a first request may be hostile, too."""
+
+    is_warmed_up = False
+
+    def __init__(self, name: str, pairs: int, seconds: float) -> None:
+        """Each request is sent again and again for so many seconds; at least once."""
+        super().__init__(name, pairs)
+        self._seconds = seconds
+
+    async def prepare(self, system: System) -> None:
+        """Make the topics, and fill one. Nobody flushes, so that no wait is that for a disk."""
+        await system.topics.create(TOPIC, PARTITIONS, {**system.unflushed, "retention.ms": "-1"})  # of records of 2020
+        for name in (TOPIC + BYSTANDER, TOPIC + PRODUCED):
+            await system.topics.create(name, 1, system.unflushed)
+        suffix, count, partitions = MANY
+        for number in range(count):
+            await system.topics.create(f"{TOPIC}{suffix}-{number}", partitions, system.unflushed)
+        await carried_out(Fill(**self._of_load(system), partitions=PARTITIONS))
+
+    async def measure(self, system: System) -> Figures:
+        """All of them once."""
+        found: dict[str, float] = {}
+        for name in HOSTILE:
+            logs = [path for path in map(system.log_path, system.broker_ids) if path is not None]
+            before = [path.stat().st_size for path in logs]
+            figures = await carried_out(Hostile(**self._of_load(system), request=name, seconds=self._seconds))
+            if logs:
+                await asyncio.sleep(3 * REPORT_SECONDS)  # the report of the last turn
+                figures |= turns_in("".join(map(_text_from, logs, before)))
+            found |= {f"{name}_{key}": value for key, value in figures.items()}
+        return found
+
+    def _of_load(self, system: System) -> dict[str, Any]:
+        return {**self.of_load(system), "topic": TOPIC}
+
+
+def _text_from(path: Path, begin: int) -> str:
+    return path.read_bytes()[begin:].decode("utf-8", "replace")
+
+
+def measures() -> tuple[Measure, ...]:
+    """The values of the figure: those of each request."""
+    return tuple(measure for name, request in HOSTILE.items() for measure in _measures_of(name, request))
+
+
+def _measures_of(name: str, request: HostileRequest) -> tuple[Measure, ...]:
+    def value(key: str, label: str, unit: str = "ms", judged: Judged = Judged.NOTHING, bound: float = 0) -> Measure:
+        return Measure(f"{name}_{key}", f"{request.label}: {label}", unit, judged, bound, decimals=1)
+
+    return (
+        value(_WAIT, "longest wait of another client", judged=Judged.LARGEST, bound=request.longest_wait_ms),
+        value("wait_ms_p999", "the same, p99.9"),
+        value("call_seconds", "call", "s"),
+        value("calls", "calls", "calls"),
+        value("refused", "refused", "connections"),
+        value(_TURN, "longest turn of the loop", judged=Judged.LARGEST, bound=TURN_LIMIT_MS),
+        value("turn_late_ms_p999", "turns late, p99.9"),
+        value("turn_late_ms", "turns late, longest"),
+        value("looks", "looks at the loop", "looks"),
+        value(_FENCED, "fenced", "times", Judged.LARGEST, 0),
+    )
+
+
+def hostile_table(pairs: Sequence[Pair], labels: Mapping[str, str]) -> Table:
+    """A row for each request, with its limits; each value is the largest of all pairs."""
+    table = Table("Request", "wait", "limit", "p99.9", "call", "turn", "limit", "late", "p99.9", "fenced", box=None)
+    with_kafka = KAFKA in labels
+    if with_kafka:
+        table.add_column("Kafka: wait")
+        table.add_column("call")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    table.title = (
+        "Hostile requests, the largest of all pairs. wait: the longest of another client; turn: the longest of the"
+        " event loop, in processor time; late: how late it came to what was due. Milliseconds; calls in seconds"
+    )
+    table.title_justify = "left"
+    found, theirs = largest(pairs, OWN), largest(pairs, KAFKA)
+    for name, request in HOSTILE.items():
+        of = {key.removeprefix(f"{name}_"): value for key, value in found.items() if key.startswith(f"{name}_")}
+        wait, turn = of[_WAIT], of[_TURN]
+        cells = [
+            *(f"{wait:.1f}", _limit(wait, request.longest_wait_ms), f"{of['wait_ms_p999']:.1f}"),
+            f"{of['call_seconds']:.2f}{', refused' if of['refused'] else ''}",
+            *(f"{turn:.1f}", _limit(turn, TURN_LIMIT_MS), f"{of['turn_late_ms']:.0f}"),
+            *(f"{of['turn_late_ms_p999']:.0f}", f"{of[_FENCED]:.0f}"),
+        ]
+        if with_kafka:
+            refused = ", refused" if theirs[f"{name}_refused"] else ""
+            cells += [f"{theirs[f'{name}_{_WAIT}']:.1f}", f"{theirs[f'{name}_call_seconds']:.2f}{refused}"]
+        table.add_row(request.label, *cells)
+    return table
+
+
+def _limit(value: float, limit: float) -> str:
+    return f"{limit:g}" if value <= limit else f"{limit:g}, missed"
