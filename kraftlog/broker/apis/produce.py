@@ -28,7 +28,7 @@ from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply, Steps
+from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply, Steps, let_go
 from kraftlog.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -286,6 +286,7 @@ class ProduceApi:
             responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=tuple(parts)))
         response = ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
         response.throttle_time_ms = self.throttle_ms(request)
+        yield from let_go(*(topic.parts for topic in topics))
         reply(response, response.throttle_time_ms)
 
     def throttle_ms(self, request: ClientRequest) -> int:
