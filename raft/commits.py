@@ -99,16 +99,24 @@ class CommitFeed:
         """Call `on_change` after each change from now on."""
         self._on_change = on_change
 
-    async def wait(self, version: int) -> None:
-        """Return when something has changed since `version` was read."""
+    async def wait(self, version: int, seconds: float) -> None:
+        """Return when something has changed since `version` was read, or after some seconds."""
         if version == self._version:
-            waiter = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            waiter = loop.create_future()
             self._waiters.append(waiter)
+            timer = loop.call_later(seconds, self._end, waiter)
             try:
                 await waiter
             finally:
-                if waiter.cancelled() and waiter in self._waiters:
-                    self._waiters.remove(waiter)
+                timer.cancel()
+                self._end(waiter)
+
+    def _end(self, waiter: asyncio.Future[None]) -> None:
+        if waiter in self._waiters:
+            self._waiters.remove(waiter)
+        if not waiter.done():
+            waiter.set_result(None)
 
     def _wake(self) -> None:
         self._version += 1

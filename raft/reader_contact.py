@@ -44,15 +44,16 @@ class ReaderContact:
     ) -> AsyncGenerator[log_pb2.WatchResponse, None]:  # fmt: skip
         """The messages of a node's stream. Raises LeaveNode, also in the middle of it, and AioRpcError."""
         silence_seconds: float | None = None  # a node of an older version may have nothing to say for hours
-        messages = aiter(stream)
         while True:
+            reading = asyncio.ensure_future(stream.read())
             try:
-                async with asyncio.timeout(silence_seconds):
-                    message = await anext(messages)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise LeaveNode(f"it has said nothing for {SILENCE_SECONDS:g} s") from None
+                while not (await asyncio.wait({reading}, timeout=silence_seconds))[0]:
+                    await self._look_elsewhere(node, cluster_id, f"it has said nothing for {SILENCE_SECONDS:g} s")
+                message = reading.result()
+            finally:
+                reading.cancel()
+            if not isinstance(message, log_pb2.WatchResponse):
+                return  # the stream has ended
             if message.HasField("leader_contact"):
                 silence_seconds = SILENCE_SECONDS
             await self.check(message.leader_contact, node, cluster_id)
@@ -64,15 +65,18 @@ class ReaderContact:
             self._has_warned = False
             return
         now_seconds = asyncio.get_running_loop().time()
-        if now_seconds < self._look_from_seconds:
-            return
+        if now_seconds >= self._look_from_seconds:
+            await self._look_elsewhere(
+                node, cluster_id, f"it has not been level with a leader for {contact.behind_ms} ms"
+            )
+            self._look_from_seconds = now_seconds + LOOK_SECONDS
+
+    async def _look_elsewhere(self, node: Endpoint, cluster_id: str, reason: str) -> None:
+        """Raise LeaveNode if another node is level. Else the reader stays, and says so once."""
         better = await self._nodes.level_node(node, cluster_id)
         if better is not None:
             self._nodes.prefer(better)
-            raise LeaveNode(f"it has not been level with a leader for {contact.behind_ms} ms, and {better} is")
-        self._look_from_seconds = now_seconds + LOOK_SECONDS
+            raise LeaveNode(f"{reason}, and {better} is level with one")
         if not self._has_warned:
             self._has_warned = True
-            logger.warning(
-                "no node is level with a leader: what is read may be old", node=str(node), behind_ms=contact.behind_ms
-            )
+            logger.warning("no node is level with a leader: what is read may be old", node=str(node), reason=reason)

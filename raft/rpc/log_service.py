@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Final
@@ -140,9 +139,8 @@ class LogService(log_pb2_grpc.LogServiceServicer):
                 if state != told:
                     told = state
                     yield self._response(b"")
-                try:
-                    await asyncio.wait_for(self._feed.wait(version), CONTACT_SECONDS)
-                except TimeoutError:
+                await self._feed.wait(version, CONTACT_SECONDS)
+                if self._feed.version == version:
                     yield self._response(b"")
                 continue
             batches = list(self._read_batches(next_offset, committed))

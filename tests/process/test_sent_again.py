@@ -53,6 +53,10 @@ def topic(voter: LocalCluster, broker: BrokerProcess, run: Run) -> str:
         "--bootstrap-server", addresses(voter),
     )  # fmt: skip
     assert created.code == 0, created
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not (broker.partitions / f"{name}-0").exists():  # the broker knows it then
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     return name
 
 

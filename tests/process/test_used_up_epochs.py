@@ -60,7 +60,7 @@ def saved(run: Run, cluster: LocalCluster, path: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("snapshot_of_the_last_epoch", [False, True])
+@pytest.mark.parametrize("snapshot_of_the_last_epoch", [pytest.param(False, marks=pytest.mark.slow), True])
 async def test_restore_is_the_way_out_of_used_up_epochs(
     run: Run, tmp_path: Path, snapshot_of_the_last_epoch: bool
 ) -> None:

@@ -307,7 +307,7 @@ async def test_a_listener_ahead_of_this_nodes_log_waits_for_it(world: World) -> 
 
 async def test_waits_that_are_given_up_leave_nothing_behind(world: World) -> None:
     for _ in range(10):
-        waiting = asyncio.ensure_future(world.feed.wait(world.feed.version))
+        waiting = asyncio.ensure_future(world.feed.wait(world.feed.version, 100))
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)

@@ -21,8 +21,8 @@ from kraftlog.kafka.apis import api_of, elements_max
 from kraftlog.kafka.codec import encode
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.record_batch import Compression, read_batch
-from tests.kraftlog.broker.administration.test_bounded_work import elements_in
 from tests.kraftlog.broker.broker_world import registration
+from tests.kraftlog.broker.largest_requests import elements_in
 
 LABELS = {OWN: "kraftlog", KAFKA: "Kafka 4.3.0"}
 

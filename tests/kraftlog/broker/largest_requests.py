@@ -57,7 +57,7 @@ def elements_in(layout: Layout, value: Any) -> int:
     """How many elements all arrays of a value have."""
     count = 0
     for field in arrays(layout, type(value)):
-        elements = getattr(value, field.name)
+        elements = getattr(value, field.name) or ()
         count += len(elements)
         if field.kind == "struct":
             count += sum(elements_in(layout, element) for element in elements)

@@ -9,6 +9,7 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.admin.client import node_reader
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import QuotaEntity
@@ -169,6 +170,7 @@ async def test_there_is_nothing_to_wait_for_when_nothing_was_written(
 async def test_who_finds_a_change_made_already_reads_it_at_a_node_that_lags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(node_reader.random, "randrange", lambda _: 0)  # it begins at the observer
     async with admin_cluster(tmp_path, voter_count=3, observer_count=1) as cluster:
         held = Held(cluster.nodes[OBSERVER].machine, monkeypatch)
         addresses = [cluster.endpoints[OBSERVER], cluster.endpoints[1]]
