@@ -17,7 +17,7 @@ from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftlog.broker.requests import ClientRequest, Reply, Steps, let_go
 from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
@@ -199,7 +199,7 @@ class FetchApi:
         reply(response, throttle_ms)
 
     def _answer_in_slices(
-        self, request: ClientRequest, context: FetchContext, wanted: Sequence[_Wanted], is_follower: bool, reply: Reply,
+        self, request: ClientRequest, context: FetchContext, wanted: list[_Wanted], is_follower: bool, reply: Reply,
         reads: list[Read],
     ) -> Steps:  # fmt: skip
         """As `_answer`, for many partitions."""
@@ -223,6 +223,8 @@ class FetchApi:
             yield
         response = _response(told, topics, leaders)
         response.throttle_time_ms = throttle_ms
+        del told, topics
+        yield from let_go(results, wanted, reads)
         reply(response, throttle_ms)
 
     def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
