@@ -11,7 +11,7 @@ import math
 import signal
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,11 +55,12 @@ class Start:
 class Arena:
     """One cluster under faults."""
 
-    def __init__(self, cluster: LocalCluster, network: Network, disk: SmallDisk | None, journal: Path) -> None:
-        """`disk` is the one that can be filled, if there is one. The journal is a new file."""
+    def __init__(self, cluster: LocalCluster, network: Network, disks: Sequence[SmallDisk], journal: Path) -> None:
+        """`disks` are those that can be filled. The journal is a new file."""
         self.cluster = cluster
         self.network = network
-        self.disk = disk
+        self.disks = {disk.node_id: disk for disk in disks}
+        """Those that can be filled, by their nodes."""
         self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
         self.counts: Counter[str] = Counter()
         """Kills, pauses and so on, by name."""
@@ -230,22 +231,20 @@ class Arena:
         self.truth.cuts.discard((source, target))
         self.truth.changed()
 
-    async def fill_disk(self) -> None:
-        """Leave no room on the small disk."""
-        if self.disk is not None:
-            self.truth.full.add(self.disk.node_id)
-            self.truth.changed()
-            self.note(f"fill the disk of {self.disk.node_id}")
-            await asyncio.to_thread(self.disk.fill)
-            self.counts["disks filled"] += 1
+    async def fill_disk(self, node_id: NodeId) -> None:
+        """Leave no room on a node's disk, which is one of `disks`."""
+        self.truth.full.add(node_id)
+        self.truth.changed()
+        self.note(f"fill the disk of {node_id}")
+        await asyncio.to_thread(self.disks[node_id].fill)
+        self.counts["disks filled"] += 1
 
-    async def free_disk(self) -> None:
+    async def free_disk(self, node_id: NodeId) -> None:
         """Give the room back."""
-        if self.disk is not None:
-            await asyncio.to_thread(self.disk.free)
-            self.note(f"free the disk of {self.disk.node_id}")
-            self.truth.full.discard(self.disk.node_id)
-            self.truth.changed()
+        await asyncio.to_thread(self.disks[node_id].free)
+        self.note(f"free the disk of {node_id}")
+        self.truth.full.discard(node_id)
+        self.truth.changed()
 
     async def heal(self) -> None:
         """Everything is repaired and every node runs. Raises ApiError if one does not answer."""
@@ -255,7 +254,8 @@ class Arena:
         for node_id in self.cluster.node_ids:
             await self.network.restore(node_id)
             self.resume(node_id)
-        await self.free_disk()
+        for node_id in self.disks:
+            await self.free_disk(node_id)
         await asyncio.gather(*(self.start(node_id) for node_id in self.cluster.node_ids))
 
     # --- how ----------------------------------------------------------------------------------------------------------

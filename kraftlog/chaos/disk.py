@@ -6,7 +6,8 @@ import errno
 import os
 import shutil
 import subprocess
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -92,6 +93,23 @@ class SmallDisk:
 
     def _size_option(self) -> str:
         return f"size={self._size_megabytes}m"
+
+
+def mount_disks(data: Mapping[NodeId, Path], stack: AsyncExitStack) -> list[SmallDisk]:
+    """A small disk for each node's directory, until `stack` ends. Raises DiskUnavailable, and then none is left."""
+    disks: list[SmallDisk] = []
+    try:
+        for node_id, path in data.items():
+            disk = SmallDisk(node_id, path)
+            disk.mount()
+            disks.append(disk)
+    except DiskUnavailable:
+        for disk in disks:
+            disk.unmount()
+        raise
+    for disk in disks:
+        stack.callback(disk.unmount)
+    return disks
 
 
 def _run(*command: str) -> None:

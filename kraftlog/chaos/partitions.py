@@ -113,13 +113,25 @@ class FillDisk(Nemesis):
 
     name = "fill the disk"
 
+    def __init__(self, random: Random) -> None:
+        super().__init__(random)
+        self._victim: NodeId | None = None
+
     async def start(self, arena: Arena) -> None:
         """Fill it."""
-        await arena.fill_disk()
+        candidates = self.candidates(arena)
+        if candidates:
+            self._victim = self.random.choice(candidates)
+            await arena.fill_disk(self._victim)
 
     async def stop(self, arena: Arena) -> None:
         """Free it."""
-        await arena.free_disk()
+        if self._victim is not None:
+            await arena.free_disk(self._victim)
+
+    def candidates(self, arena: Arena) -> list[NodeId]:
+        """Whose disk may be filled."""
+        return [node_id for node_id in arena.disks if node_id in arena.cluster.voter_ids]
 
 
 def between(side: Iterable[NodeId], others: Iterable[NodeId]) -> list[Link]:

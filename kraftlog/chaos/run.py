@@ -15,7 +15,7 @@ from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import Window, longest_gap, windows
 from kraftlog.chaos.committed import CommittedLog
-from kraftlog.chaos.disk import DiskUnavailable, SmallDisk
+from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.network import Network, choose_network
 from kraftlog.chaos.partitions import FillDisk, SlowLink
@@ -113,30 +113,26 @@ class Run:
                 endpoints=network.endpoints(),
             )
             await network.start(directory)
-            disk = self._small_disk(directory)
-            if disk is not None:
-                stack.callback(disk.unmount)
+            disks = self._small_disks(directory, stack)
             if network.slow_link is None:
                 self.left_out[SlowLink.name] = "the kernel has no queueing discipline for it"
             cluster = LocalCluster(directory, network.command)
             network.attach(cluster)
             stack.push_async_callback(cluster.stop)
-            arena = self.arena = Arena(cluster, network, disk, plan.directory / "journal.txt")
+            arena = self.arena = Arena(cluster, network, disks, plan.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
             await cluster.wait_for_leader()
             yield arena
 
-    def _small_disk(self, directory: ClusterDirectory) -> SmallDisk | None:
+    def _small_disks(self, directory: ClusterDirectory, stack: AsyncExitStack) -> list[SmallDisk]:
         node_id = NodeId(self.plan.voters)
-        disk = SmallDisk(node_id, directory.data_path(node_id))
         try:
-            disk.mount()
+            return mount_disks({node_id: directory.data_path(node_id)}, stack)
         except DiskUnavailable as error:
             self.left_out[FillDisk.name] = str(error)
-            return None
-        return disk
+            return []
 
     async def _storm(self, arena: Arena, workload: Workload) -> None:
         def is_over() -> bool:

@@ -138,6 +138,34 @@ class CutFollowers(Partition):
         return [(one, other)] if self.random.random() < 0.5 else between([one], [other])
 
 
+class CutOffNode(Partition):
+    """A node that does not lead reaches no other node. Brokers reach it, and those that follow it must leave it."""
+
+    name = "cut a node from the others"
+
+    async def choose(self, arena: Arena) -> Iterable[Link]:
+        """Its links to the other voters."""
+        leader = await arena.leader()
+        followers = [node_id for node_id in arena.cluster.voter_ids if node_id != leader]
+        return between([self.random.choice(followers)], arena.cluster.voter_ids)
+
+
+class FillBrokerDisk(FillDisk):
+    """There is no room left on the disk of a broker."""
+
+    name = "fill the disk of a broker"
+
+    def candidates(self, arena: Arena) -> list[NodeId]:
+        """The broker with a small disk."""
+        return [node_id for node_id in arena.disks if node_id in with_brokers(arena).broker_ids]
+
+
+class FillNodeDisk(FillDisk):
+    """There is no room left on the disk of a node: brokers that follow it must leave it."""
+
+    name = "fill the disk of a node"
+
+
 class ElectPreferred(Nemesis):
     """The first replica of every partition leads again, as far as it is in sync."""
 
@@ -193,7 +221,9 @@ OTHER_KINDS: Final = (
     Kind(CutFromControllers, 2, (0.5, 8.0)),
     Kind(CutFollowers, 3, (0.5, 8.0)),
     Kind(SlowLink, 1, (1.0, 6.0)),
-    Kind(FillDisk, 2, (1.0, 6.0)),
+    Kind(CutOffNode, 3, (1.0, 10.0)),
+    Kind(FillBrokerDisk, 2, (1.0, 6.0)),
+    Kind(FillNodeDisk, 2, (2.0, 10.0)),
     Kind(ElectPreferred, 2, (0.05, 0.5)),
     Kind(Reassign, 3, (0.05, 3.0)),
     Kind(Calm, 2, (5.0, 8.0)),

@@ -49,6 +49,7 @@ def progress_line(run: BrokersRun) -> str:
 def figures(run: BrokersRun) -> dict[str, Any]:
     """Everything that was counted."""
     counts = run.arena.counts if run.arena is not None else {}
+    longest_seconds = round(run.freshness.longest_seconds, 2) if run.freshness is not None else 0
     return {
         "seed": run.plan.seed,
         "seconds": round(run.arena.elapsed_seconds, 1) if run.arena is not None else 0,
@@ -61,6 +62,8 @@ def figures(run: BrokersRun) -> dict[str, Any]:
         },
         "records": {name: run.ledger.counts[name] for name in RECORDS},
         "large_requests": dict(sorted(run.large_requests.counts.items())) if run.large_requests is not None else {},
+        "metadata_changes": run.freshness.changes if run.freshness is not None else 0,
+        "longest_until_a_broker_knew_seconds": longest_seconds,
         "times_read_back": run.times_read_back,
         "longest_pause_seconds": round(run.ledger.longest_pause_seconds, 2),
         "notes": run.ledger.notes,
@@ -85,5 +88,7 @@ def print_result(run: BrokersRun, console: Console) -> None:
         table.add_row(f"large requests: {name}", f"{count:,}")
     table.add_row("times that everything was read back", f"{found['times_read_back']:,}")
     table.add_row("longest without an acknowledgement by a partition", f"{found['longest_pause_seconds']:.2f} s")
+    table.add_row("changes of metadata", f"{found['metadata_changes']:,}")
+    table.add_row("longest until a broker knew of one", f"{found['longest_until_a_broker_knew_seconds']:.2f} s")
     console.print(table)
     print_violations(run.violations, console)

@@ -10,23 +10,25 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers import checks, large_requests
 from kraftlog.chaos.brokers.clients import BACK_SECONDS, Clients, read_back
 from kraftlog.chaos.brokers.cluster import ClusterWithBrokers, with_brokers
-from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS
+from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS, FillBrokerDisk, FillNodeDisk
+from kraftlog.chaos.brokers.freshness import Freshness
 from kraftlog.chaos.brokers.large_requests import LargeRequests
 from kraftlog.chaos.brokers.ledger import At, Ledger
-from kraftlog.chaos.disk import DiskUnavailable, SmallDisk
+from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.namespaces import Namespaces, NamespacesUnavailable
 from kraftlog.chaos.network import Loopback
-from kraftlog.chaos.partitions import FillDisk, Partition, SlowLink
+from kraftlog.chaos.partitions import Partition, SlowLink
 from kraftlog.chaos.schedule import OTHER_REST_SECONDS, PROCESS_REST_SECONDS, Kind
 from kraftlog.local.brokers import FIRST_BROKER_ID, LocalBrokers
-from kraftlog.local.cluster_directory import open_or_create
+from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
 from raft.core.types import NodeId
 
 VOTERS: Final = 3
@@ -87,19 +89,24 @@ class BrokersRun:
         """The fault of each lane at the moment."""
         self.times_read_back = 0
         self.large_requests: LargeRequests | None = None
+        self.freshness: Freshness | None = None
 
     async def run(self) -> bool:
         """Everything. Returns whether no violation was found."""
         async with self._arena() as arena:
             cluster = with_brokers(arena)
             try:
-                servers = await self._prepare(cluster)
-                await self._storm(arena, servers)
+                endpoints = await self._prepare(cluster)
+                servers = ",".join(map(str, endpoints.values()))
+                freshness = self.freshness = Freshness(arena, endpoints, LARGE_TOPIC.name)
+                await self._storm(arena, servers, freshness)
                 await asyncio.to_thread(self._read_all, servers)
                 await self._compare_replicas(cluster)
             except (ApiError, TimeoutError) as error:
                 self.violations.append(f"after all faults had ended the cluster did not settle: {error!r}")
             self.violations += arena.deaths + self.ledger.violations
+            if self.freshness is not None:
+                self.violations += self.freshness.violations
         return not self.violations
 
     @property
@@ -128,12 +135,10 @@ class BrokersRun:
             client = await stack.enter_async_context(AdminClient(nodes))
             places = network if isinstance(network, Namespaces) else None
             brokers = LocalBrokers(client, nodes, directory.path, BROKERS, None, CONFIGS, places)
-            disk = self._small_disk(brokers)
-            if disk is not None:
-                stack.callback(disk.unmount)
+            disks = self._small_disks(directory, brokers, stack)
             cluster = ClusterWithBrokers(directory, network.command, brokers, client)
             stack.push_async_callback(cluster.stop)
-            arena = self.arena = Arena(cluster, network, disk, self.plan.directory / "journal.txt")
+            arena = self.arena = Arena(cluster, network, disks, self.plan.directory / "journal.txt")
             for node_ids in (cluster.voter_ids, cluster.broker_ids):
                 await asyncio.gather(*(arena.start(node_id) for node_id in node_ids))
                 if arena.deaths:
@@ -160,29 +165,28 @@ class BrokersRun:
                 self.left_out[kind.fault.name] = reason
         return Loopback()
 
-    def _small_disk(self, brokers: LocalBrokers) -> SmallDisk | None:
-        broker_id = NodeId(brokers.broker_ids[-1])
-        data = brokers.data_path(broker_id)
-        data.mkdir()
-        disk = SmallDisk(broker_id, data)
+    def _small_disks(
+        self, directory: ClusterDirectory, brokers: LocalBrokers, stack: AsyncExitStack
+    ) -> list[SmallDisk]:
+        voter_id, broker_id = NodeId(VOTERS), NodeId(brokers.broker_ids[-1])
+        data = {voter_id: directory.data_path(voter_id), broker_id: brokers.data_path(broker_id)}
+        data[broker_id].mkdir()
         try:
-            disk.mount()
+            return mount_disks(data, stack)
         except DiskUnavailable as error:
-            self.left_out[FillDisk.name] = str(error)
-            return None
-        return disk
+            self.left_out |= dict.fromkeys((FillBrokerDisk.name, FillNodeDisk.name), str(error))
+            return []
 
-    async def _prepare(self, cluster: ClusterWithBrokers) -> str:
+    async def _prepare(self, cluster: ClusterWithBrokers) -> dict[NodeId, Endpoint]:
         """Make the topics; returns where clients find the brokers."""
         await cluster.client.create_topics([*TOPICS, LARGE_TOPIC])
-        endpoints = [await cluster.brokers.endpoint(broker_id) for broker_id in cluster.broker_ids]
-        return ",".join(map(str, endpoints))
+        return {broker_id: await cluster.brokers.endpoint(broker_id) for broker_id in cluster.broker_ids}
 
-    async def _storm(self, arena: Arena, servers: str) -> None:
+    async def _storm(self, arena: Arena, servers: str, freshness: Freshness) -> None:
         partitions = [At(topic.name, number) for topic in TOPICS for number in range(topic.num_partitions)]
         clients = Clients(servers, partitions, self.ledger, self._derived(), PRODUCERS)
         large = self.large_requests = LargeRequests(servers, partitions, self._derived())
-        tasks = [asyncio.create_task(arena.watch()), asyncio.create_task(self._now_and_then(servers))]
+        tasks = [asyncio.create_task(work) for work in (arena.watch(), self._now_and_then(servers), freshness.run())]
 
         def is_over() -> bool:
             return arena.elapsed_seconds >= self.plan.seconds and self.kills >= self.plan.kills

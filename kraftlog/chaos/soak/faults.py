@@ -115,5 +115,4 @@ LANES: Final = (Lane("processes", PROCESS_KINDS, (4.0, 10.0)), Lane("others", OT
 
 def roomy_node(arena: Arena, random: Random) -> NodeId:
     """A node without the small disk: the write-ahead log that a reader may hold would fill it."""
-    small = arena.disk.node_id if arena.disk is not None else None
-    return random.choice([node_id for node_id in arena.cluster.node_ids if node_id != small])
+    return random.choice([node_id for node_id in arena.cluster.node_ids if node_id not in arena.disks])

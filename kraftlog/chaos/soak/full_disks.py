@@ -191,7 +191,7 @@ class FullDisks:
             network = Loopback()
             cluster = LocalCluster(directory, network.command)
             stack.push_async_callback(cluster.stop)
-            arena = Arena(cluster, network, None, self.directory / "journal.txt")
+            arena = Arena(cluster, network, (), self.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])

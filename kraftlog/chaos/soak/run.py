@@ -14,7 +14,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import windows
-from kraftlog.chaos.disk import DiskUnavailable, SmallDisk
+from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.network import Loopback
 from kraftlog.chaos.partitions import FillDisk
@@ -193,13 +193,11 @@ class Soak:
             directory = open_or_create(
                 self.plan.directory / "cluster", voters=VOTERS, observers=OBSERVERS, settings=SETTINGS
             )
-            disk = self._small_disk(directory)
-            if disk is not None:
-                stack.callback(disk.unmount)
+            disks = self._small_disks(directory, stack)
             network = Loopback()
             cluster = LocalCluster(directory, network.command)
             stack.push_async_callback(cluster.stop)
-            arena = self.arena = Arena(cluster, network, disk, self.plan.directory / "journal.txt")
+            arena = self.arena = Arena(cluster, network, disks, self.plan.directory / "journal.txt")
             await asyncio.gather(*(arena.start(node_id) for node_id in cluster.node_ids))
             if arena.deaths:
                 raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, arena.deaths[0])
@@ -208,14 +206,13 @@ class Soak:
             await cluster.wait_for_leader()
             yield arena
 
-    def _small_disk(self, directory: ClusterDirectory) -> SmallDisk | None:
-        disk = SmallDisk(NodeId(VOTERS), directory.data_path(NodeId(VOTERS)))
+    def _small_disks(self, directory: ClusterDirectory, stack: AsyncExitStack) -> list[SmallDisk]:
+        node_id = NodeId(VOTERS)
         try:
-            disk.mount()
+            return mount_disks({node_id: directory.data_path(node_id)}, stack)
         except DiskUnavailable as error:
             self.left_out[FillDisk.name] = str(error)
-            return None
-        return disk
+            return []
 
     def _derived(self) -> Random:
         return Random(self.random.getrandbits(64))

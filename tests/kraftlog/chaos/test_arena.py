@@ -102,7 +102,7 @@ class Parts(SimpleNamespace):
 @pytest.fixture
 async def parts(tmp_path: Path) -> Parts:
     cluster, network, disk = PretendedCluster(tmp_path), PretendedNetwork(), PretendedDisk()
-    pretended: Any = (cluster, network, disk)
+    pretended: Any = (cluster, network, [disk])
     arena = Arena(*pretended, tmp_path / "journal.txt")
     await arena.heal()
     return Parts(arena=arena, cluster=cluster, network=network, disk=disk)
@@ -185,7 +185,7 @@ async def test_a_node_that_ends_by_itself_is_told_of_and_started_again(parts: Pa
 @pytest.mark.parametrize("is_full", [True, False])
 async def test_a_node_may_fail_to_start_while_its_disk_is_full_and_only_then(parts: Parts, is_full: bool) -> None:
     if is_full:
-        await parts.arena.fill_disk()
+        await parts.arena.fill_disk(PretendedDisk.node_id)
     await parts.arena.kill(NodeId(3))
     parts.cluster.cannot_start = {NodeId(3)}
     await parts.arena.start(NodeId(3))
@@ -196,7 +196,7 @@ async def test_a_node_may_fail_to_start_while_its_disk_is_full_and_only_then(par
 
 async def test_each_start_is_timed_and_that_of_a_node_without_room_is_not(parts: Parts) -> None:
     assert sorted(start.node_id for start in parts.arena.starts) == [*VOTERS, OBSERVER]
-    await parts.arena.fill_disk()
+    await parts.arena.fill_disk(PretendedDisk.node_id)
     for node_id in (NodeId(3), NodeId(2)):
         await parts.arena.kill(node_id)
         await parts.arena.start(node_id)

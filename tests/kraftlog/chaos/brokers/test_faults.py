@@ -81,6 +81,27 @@ async def test_a_link_between_brokers_is_cut_one_way_or_both() -> None:
     assert counts == {1, 2}
 
 
+async def test_a_node_that_does_not_lead_is_cut_off_from_the_others_and_not_from_brokers() -> None:
+    pretended = arena()
+
+    async def leader() -> NodeId:
+        return NodeId(2)
+
+    pretended.leader = leader
+    found = {frozenset(await faults.CutOffNode(Random(seed)).choose(pretended)) for seed in range(20)}
+    assert found == {
+        frozenset({(1, 2), (2, 1), (1, 3), (3, 1)}),
+        frozenset({(3, 2), (2, 3), (1, 3), (3, 1)}),
+    }
+
+
+def test_the_disk_of_a_broker_or_of_a_node_is_filled() -> None:
+    pretended = arena()
+    pretended.disks = {NodeId(3): None, NodeId(103): None}
+    assert faults.FillNodeDisk(Random(1)).candidates(pretended) == [3]
+    assert faults.FillBrokerDisk(Random(1)).candidates(pretended) == [103]
+
+
 def test_every_fault_has_a_name_of_its_own() -> None:
     names = [kind.fault.name for kind in (*PROCESS_KINDS, *OTHER_KINDS)]
     assert len(set(names)) == len(names)

@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kraftlog.chaos.brokers.faults import CutFollowers, ElectPreferred, KillLeadingBroker, PauseLeadingBroker
+from kraftlog.chaos.brokers.faults import (
+    CutFollowers,
+    CutOffNode,
+    ElectPreferred,
+    KillLeadingBroker,
+    PauseLeadingBroker,
+)
 from kraftlog.chaos.brokers.report import figures, print_result, progress_line
 from kraftlog.chaos.brokers.run import BrokersRun, Plan
 from kraftlog.chaos.command import main
@@ -20,6 +26,7 @@ PROCESS_KINDS = (Kind(KillLeadingBroker, 1, (0.05, 0.5)),)
 OTHER_KINDS = (
     Kind(PauseLeadingBroker, 1, (0.5, 1.0)),
     Kind(CutFollowers, 1, (0.5, 1.0)),
+    Kind(CutOffNode, 1, (0.5, 1.0)),
     Kind(ElectPreferred, 1, (0.05, 0.1)),
 )
 
@@ -48,6 +55,7 @@ async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> Non
     assert found["records"]["read"] >= found["records"]["acknowledged"]
     assert (found["records"]["acknowledged and lost"], found["records"]["high watermarks that went back"]) == (0, 0)
     assert found["times_read_back"] >= 1
+    assert found["metadata_changes"] >= 1
     assert found["large_requests"]["answered"] > 0
     assert sum(found["large_requests"].values()) == 2 * sum(
         found["large_requests"].get(end, 0) for end in ("answered", "left", "not answered")

@@ -32,8 +32,8 @@ def store(tmp_path: Path) -> Iterator[MetadataStore]:
 def arena_of(tmp_path: Path, node_ids: list[NodeId], small_disk: NodeId | None = None) -> Arena:
     directory = SimpleNamespace(data_path=lambda node_id: tmp_path / f"node-{node_id}")
     cluster: Any = SimpleNamespace(node_ids=node_ids, voter_ids=node_ids, directory=directory)
-    disk: Any = None if small_disk is None else SimpleNamespace(node_id=small_disk)
-    return Arena(cluster, Loopback(), disk, tmp_path / "journal.txt")
+    disks: Any = () if small_disk is None else (SimpleNamespace(node_id=small_disk),)
+    return Arena(cluster, Loopback(), disks, tmp_path / "journal.txt")
 
 
 def checkpoint(path: Path) -> tuple[int, int, int]:
