@@ -109,6 +109,8 @@ class Controller:
         self._epoch: Epoch | None = None
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
+        self.no_room_reason: str | None = None
+        """Why the log has refused the last append for lack of room, None if it did not."""
         machine.subscribe(self)
         # No operation is in a metadata transaction, which could still be aborted: activation writes all of one (CT-16).
         machine.set_commit_callback(self._pending.in_hand)
@@ -252,7 +254,12 @@ class Controller:
         prepared = PreparedAppend(Offset(base_offset + len(records)))
         body = MetadataBatch(records=records).SerializeToString()
         on_settled = partial(self._pending.append_settled, prepared)
-        given_offset = self._log.prepare_append(epoch, body, len(records), on_settled)
+        try:
+            given_offset = self._log.prepare_append(epoch, body, len(records), on_settled)
+        except ApiError as error:
+            self.no_room_reason = str(error) if error.code is ErrorCode.KAFKA_STORAGE_ERROR else None
+            raise
+        self.no_room_reason = None
         try:
             check(given_offset == base_offset, "an append gets the offset it was given", base_offset=base_offset)
             self._overlay.replay(records, prepared.end_offset)
@@ -292,6 +299,7 @@ class Controller:
             return
         self._overlay.clear()  # of what was kept while another controller changed the store
         self._epoch = leader_and_epoch.epoch
+        self.no_room_reason = None
         self._waits.ends()
         logger.info("controller active", epoch=leader_and_epoch.epoch)
         try:

@@ -1,11 +1,13 @@
 """What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership returns to
 the preferred replicas; partitions without a leader whose topic allows it get an unclean one; an idle log gets a NoOp.
+
+If nothing can be written for some seconds it hands over to another voter (CT-29).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -13,12 +15,15 @@ from kraftlog.controller.broker_control import fence_silent, resume_unfinished
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
 from kraftlog.controller.paged_writes import REFUSED_PAUSE_MS
+from kraftlog.controller.rules.hand_over import HandOver
 from kraftlog.controller.rules.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
 from raft.core.types import NO_LEADER, Offset
 from raft.shell.runtime import Timer
 from statemachine.metadata.state import MetadataState
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+
+ROOM_CHECK_INTERVAL_MS: Final = 1_000.0
 
 logger = structlog.get_logger(__name__)
 
@@ -36,8 +41,22 @@ class ActiveController(Protocol):
         """Whether it decides."""
         ...
 
+    @property
+    def unavailable_reason(self) -> str | None:
+        """Why committed records cannot be applied here, None while they can."""
+        ...
+
+    @property
+    def no_room_reason(self) -> str | None:
+        """Why the log has refused the last append for lack of room, None if it did not."""
+        ...
+
     def carry_out(self, decision: Decision) -> bool:
         """Append the records of a decision; False if it has to wait."""
+        ...
+
+    def resign(self) -> None:
+        """Stop leading so that another node can."""
         ...
 
 
@@ -51,6 +70,7 @@ class PeriodicTasks:
         self._under_way: set[str] = set()
         """The tasks whose pages are not all appended."""
         self._last_append_ms = 0.0
+        self._hand_over = HandOver()
 
     def start(self) -> None:
         """The controller is active."""
@@ -63,6 +83,8 @@ class PeriodicTasks:
         for decision in resume_unfinished(state, context):
             self._controller.carry_out(decision)
         self.watch_sessions()
+        self._hand_over.begin()
+        self._repeat("room", ROOM_CHECK_INTERVAL_MS, self._look_for_room)
         config = context.config
         if config.auto_leader_rebalance_enable:
             self._repeat("balance", config.leader_imbalance_check_interval_seconds * 1_000, self._balance)
@@ -142,6 +164,17 @@ class PeriodicTasks:
         self._under_way.add(name)
         if not self._controller.carry_out(Decision([], pages=pages, on_done=on_done, in_background=True)):
             self._under_way.discard(name)
+
+    def _look_for_room(self) -> None:
+        """Hand over if nothing can be written here."""
+        controller = self._controller
+        if controller.no_room_reason is not None:
+            controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))  # there may be room again
+        reason = controller.unavailable_reason or controller.no_room_reason
+        has_others = bool(self._context.other_voter_ids())
+        if self._hand_over.is_due(reason is not None and has_others, self._context.runtime.now_ms()):
+            logger.warning("this leader hands over to another voter: nothing can be written here", reason=reason)
+            controller.resign()
 
     def _append_if_idle(self) -> None:
         idle_ms = self._context.runtime.now_ms() - self._last_append_ms
