@@ -21,6 +21,8 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
+from tests import forked_starts
+from tests.effort import all_cases
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
 
@@ -31,6 +33,8 @@ hypothesis.settings.load_profile("any speed")  # its limits are times, which a b
 
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""
+
+FORKING: Final = pytest.StashKey[forked_starts.Forking]()
 
 raised: Final[set[ErrorCode]] = set()
 NEVER_RAISED: Final = {
@@ -77,10 +81,12 @@ def pytest_configure(config: pytest.Config) -> None:
     """Two processes of tests must not choose the same port: one may be chosen long before somebody listens there.
 
     And whoever started them may have had them ignore signals, as nohup and shells in the background do. What they
-    start would ignore them, too.
+    start would ignore them, too. `make slow` starts all processes as Python does it.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if not all_cases():
+        config.stash[FORKING] = forked_starts.install()
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
@@ -165,3 +171,10 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         names = ", ".join(sorted(code.name for code in missing))
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         reporter.write_line(f"\nno test came to these error codes: {names}", red=True)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """All processes have ended."""
+    if FORKING in config.stash:
+        config.stash[FORKING].close()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from tests.forked_starts import by_exec
 from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses
 
@@ -25,6 +27,7 @@ def test_modules_in_the_working_directory_are_left_alone(
     for name in NAMES:
         (work / f"{name}.py").write_text("raise SystemExit(f'{__file__} was run')\n")
     monkeypatch.chdir(work)
+    monkeypatch.setattr(subprocess, "_fork_exec", by_exec)
     cluster = LocalCluster(open_or_create(tmp_path / "cluster", voters=1))
     try:
         asyncio.run(cluster.start())

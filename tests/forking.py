@@ -1,0 +1,93 @@
+"""Run as a script: a process that has imported what `kraftlog` imports, and forks one for each request.
+
+A request is a line of JSON with three descriptors: standard input, output and error. The answer is a line with the
+process id. What is forked has the parent of this process as its own parent, which for that moment is a subreaper.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kraftlog.process.grpc_settings import set_grpc
+from kraftlog.process.quick_start import import_structlog
+
+MODULES: Final = (
+    "uvloop",
+    "kraftlog.cli.main",
+    "kraftlog.broker.running",
+    "kraftlog.commands.broker_process",
+    "kraftlog.process.server",
+)
+REQUEST_BYTES_MAX: Final = 1 << 20
+
+
+def main() -> None:
+    """Serve until the other end of the socket is closed. In a child this ends with the command's exit."""
+    set_grpc()
+    import_structlog()
+    for module in MODULES:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        while True:
+            data, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
+            if not data:
+                return
+            pid = fork_orphan()
+            if pid == 0:
+                requests.close()
+                break
+            for file in files:
+                os.close(file)
+            requests.sendall(b"%d\n" % pid)
+    become(json.loads(data), files)
+
+
+def fork_orphan() -> int:
+    """Fork a process whose parent, one in between, has ended; returns its id here, and 0 in it."""
+    readable, writable = os.pipe()
+    between = os.fork()
+    if between == 0:
+        pid = os.fork()
+        if pid == 0:
+            os.close(readable)
+            os.close(writable)
+            return 0
+        os.write(writable, b"%d" % pid)
+        os._exit(0)
+    os.waitpid(between, 0)
+    pid = int(os.read(readable, 32))
+    os.close(readable)
+    os.close(writable)
+    return pid
+
+
+def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
+    """Be the process that was asked for."""
+    if request["has_session"]:
+        os.setsid()
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+    for file in files:
+        os.close(file)
+    sys.stdin = sys.__stdin__ = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = ["kraftlog", *request["arguments"]]
+    runpy.run_module("kraftlog", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main()
