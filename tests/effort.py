@@ -11,7 +11,7 @@ Case = TypeVar("Case")
 ALL_CASES: Final = "KRAFTLOG_ALL_CASES"
 """The environment variable that `make slow` sets."""
 
-PART: Final = 4
+PART: Final = 8
 """`make test` tries one case in so many."""
 
 EXAMPLES_MIN: Final = 10
