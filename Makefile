@@ -25,6 +25,8 @@ $(PACKAGES): requirements.lock
 $(INSTALLED): $(PACKAGES) pyproject.toml $(RECORD_LOOP)
 	$(BIN)/uv pip install --quiet --system-certs --python $(BIN)/python --no-deps --reinstall-package kraftlog -e .
 	$(BIN)/python -m compileall -q -j 0 $(ROOMS)  # a command starts in 0.18 s, not 0.3, also where Python may not write
+	@$(BIN)/python -c 'from kraftlog.kafka.record_reader import loop; loop.is_compiled or print("note: brokers read" \
+		" records in Python, which is slower: there is no C compiler or no Python.h (apt-get install gcc python3-dev)")'
 	@touch $@
 
 # Each process of pytest would compile all tests for itself, in its own way, which takes 30 s.
@@ -104,3 +106,4 @@ soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slo
 
 clean:  ## everything that was generated or installed
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers
+	rm -f kraftlog/kafka/compiled_record_loop.*
