@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from random import Random
 from typing import Final, cast
 
 from kraftbase.checksum import crc32c
@@ -44,7 +45,7 @@ class BrokenProducer:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._random = world.new_random()
+        self._random = Random(f"broken producer {world.parameters.seed}")  # so that all else happens as without it
         self._made = 0
 
     def start(self) -> None:
