@@ -9,8 +9,9 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import has_right_crc, read_header
 from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.produced_records import RECORD_ERRORS_MAX, RecordsRefused
+from kraftlog.broker.log.produced_records import RECORD_ERRORS_MAX, NotReadYet, RecordsRefused
 from kraftlog.kafka.record_batch import Compression
+from kraftlog.kafka.record_scan import ScanBudget
 from tests.kraftlog.broker.log.builders import NOW_MS, all_batches, append, batch, open_log, with_field
 from tests.kraftlog.broker.malformed_batches import compressed, rec
 from tests.kraftlog.kafka.test_record_scan import record
@@ -111,3 +112,15 @@ def test_with_validate_records_false_the_header_is_believed() -> None:
     assert read_header(found).max_timestamp_ms == NOW_MS + 9
     with pytest.raises(ApiError, match="base offset is 4"):
         append(log, batch(2, base_offset=4))
+
+
+def test_what_is_read_of_small_batches_counts_for_the_budget_of_their_request() -> None:
+    log, budget = log_with(), ScanBudget(records=30)
+    for spent in (False, True):
+        assert not budget.is_spent
+        try:
+            log.append_as_leader(bytearray(batch(20)), 0, NOW_MS, budget=budget)
+        except NotReadYet as unread:
+            assert spent
+            assert unread.records.read()
+        assert budget.is_spent is spent
