@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.kafka import record_reader
+from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.records import RECORD_BYTES_MIN
 
 SLOW_WORK: Final = 10
@@ -51,7 +52,7 @@ class RecordHeads:
         self.offset_deltas.append(offset_delta)
         self.without_key.append(not has_key)
 
-    def read(self, data: bytes, at: int, limit: int) -> int:
+    def read(self, data: Buffer, at: int, limit: int) -> int:
         """Add at most `limit` records, from a position on; returns where the first one begins that was not added.
 
         That one is not whole, or not valid.

@@ -12,6 +12,10 @@ longer than 63 bytes or more than 63.
 from __future__ import annotations
 
 from array import array
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kraftlog.kafka.notation import Buffer
 
 TWO_BYTES_MAX = 2**14 - 1
 """The largest number of two bytes, before it has its sign."""
@@ -23,7 +27,7 @@ LONG_LAST_SHIFT = 62
 
 
 def read_heads(
-    data: bytes, at: int, row: int, limit: int, timestamps: array[int], offsets: array[int], without_key: bytearray
+    data: Buffer, at: int, row: int, limit: int, timestamps: array[int], offsets: array[int], without_key: bytearray
 ) -> tuple[int, int, int]:
     """Read at most `limit` records from a position on. Each fills one row of the columns, which have room for them.
 
@@ -89,7 +93,7 @@ def read_heads(
     return stop, row, skipped_now
 
 
-def headers_end(data: bytes, at: int) -> int:
+def headers_end(data: Buffer, at: int) -> int:
     """Where the headers end whose count is at a position. Raises IndexError, and ValueError for a wrong length."""
     count, at = read_number(data, at, INT_BYTES_MAX)
     if not 0 <= count <= len(data) - at:
@@ -104,7 +108,7 @@ def headers_end(data: bytes, at: int) -> int:
     return at
 
 
-def read_number(data: bytes, at: int, bytes_max: int) -> tuple[int, int]:
+def read_number(data: Buffer, at: int, bytes_max: int) -> tuple[int, int]:
     """A zigzag varint of 32 or 64 bits, and the position after it. Raises IndexError, ValueError if it has more."""
     byte = data[at]
     half, is_negative, shift, last = (byte & 127) >> 1, byte & 1, 6, at + bytes_max - 1

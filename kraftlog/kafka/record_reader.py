@@ -10,6 +10,7 @@ from importlib.abc import ResourceLoader
 from typing import Final, NamedTuple
 
 from kraftlog.kafka import record_loop
+from kraftlog.kafka.notation import Buffer
 
 COMPILED_MODULE: Final = "kraftlog.kafka.compiled_record_loop"
 """What `hatch_build.py` makes of `record_loop.py` and `record_loop.pxd`, with their CRC in `SOURCE_CRC`."""
@@ -19,7 +20,7 @@ class Loop(NamedTuple):
     """The functions of `record_loop`."""
 
     is_compiled: bool
-    read_heads: Callable[[bytes, int, int, int, array[int], array[int], bytearray], tuple[int, int, int]]
+    read_heads: Callable[[Buffer, int, int, int, array[int], array[int], bytearray], tuple[int, int, int]]
     summarize: Callable[[array[int], array[int], int, int, int], tuple[int, int, int]]
 
     @property

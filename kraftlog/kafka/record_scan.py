@@ -16,6 +16,7 @@ from typing import Final
 from kraftlog.kafka import record_reader
 from kraftlog.kafka.equal_records import read_equal
 from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.kafka.record_stream import SLOW_A_PORTION, RecordStream, malformed, read_one
 
@@ -49,11 +50,13 @@ class ScanBudget:
         return self._records <= 0 or self._pieces <= 0
 
 
-def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
+def scan_records(pieces: Iterator[Buffer], count: int) -> Iterator[RecordHeads]:
     """The heads of all `count` records of a batch, in portions: at least one for each piece, which may be empty.
 
     Raises MalformedBytes where a record contradicts itself, if there are fewer, and if bytes follow the last one.
     """
+    if not record_reader.loop.is_compiled:
+        pieces = map(bytes, pieces)  # of which Python takes single bytes faster than of views
     stream, heads = RecordStream(pieces), RecordHeads(0)
     stream.advance()
     while True:
@@ -76,14 +79,14 @@ def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
         raise MalformedBytes("records", f"bytes follow the last of the {count} records")
 
 
-def _read_whole(data: bytes, at: int, count: int, heads: RecordHeads) -> int:
+def _read_whole(data: Buffer, at: int, count: int, heads: RecordHeads) -> int:
     """Read whole records; returns where the first one begins that is cut off, or not valid."""
     if record_reader.loop.is_compiled:
         return heads.read(data, at, count - heads.end_index)
     run = FIRST_RUN
     while at < len(data) and heads.end_index < count:
         start = heads.end_index
-        at = read_equal(data, at, count - start, heads)
+        at = read_equal(bytes(data), at, count - start, heads)
         run = FIRST_RUN if heads.end_index > start else min(4 * run, LAST_RUN)
         end = min(heads.end_index + run, count)
         at = heads.read(data, at, end - heads.end_index)
