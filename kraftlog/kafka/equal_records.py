@@ -1,6 +1,6 @@
 """Reads many records of the same size and shape at once, by comparing columns of bytes.
 
-It is for Python without the compiled loop (`kraftlog.kafka.record_reader`), where it takes a small part of the time of the loop.
+It is for Python without the compiled loop (`kraftlog.kafka.record_reader`), and several times quicker than the loop.
 """
 
 from __future__ import annotations
