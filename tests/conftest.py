@@ -19,6 +19,8 @@ import pytest
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka import record_reader
+from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
@@ -69,6 +71,16 @@ def databases_are_closed() -> Iterator[None]:
     """Those that the test has made with `tests.statemachine.states.database_of`."""
     yield
     close_databases()
+
+
+@pytest.fixture(params=["compiled", "interpreted"])
+def record_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    """Each of the two loops that read records, which is in use meanwhile."""
+    loop = compiled_loop() if request.param == "compiled" else INTERPRETED
+    if loop is None:
+        pytest.skip("the loop is not compiled; tests/kraftlog/kafka/test_record_reader.py fails if it could be")
+    monkeypatch.setattr(record_reader, "loop", loop)
+    return loop
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+import structlog
+
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.files import join
@@ -72,12 +74,15 @@ from kraftlog.broker.settings import (
     RETENTION_CHECK_INTERVAL,
     BrokerSettings,
 )
+from kraftlog.kafka import record_reader
 from raft.observe import observe
 from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.store.store import MetadataStore
 from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION
+
+logger = structlog.get_logger(__name__)
 
 METADATA_NAME: Final = "metadata.db"
 
@@ -159,6 +164,7 @@ async def _open_logs(
                 new_id=new_id,
             )
 
+    logger.info("records are read", loop=record_reader.loop.name)
     logs = await asyncio.to_thread(opening)
     directory.note_log_directories()
     directory.trust_clean_epoch_of_logs(logs.clean_broker_epoch)

@@ -64,8 +64,10 @@ class InflatedTooLarge(MalformedBytes):
     """The records inflate to more bytes than are allowed."""
 
 
-def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[bytes]:
+def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[Buffer]:
     """The pieces of what is compressed in `data`, none of them empty or larger than `PIECE_BYTES`.
+
+    Those of what is not compressed are views of `data`, if that is one.
 
     Raises MalformedBytes where the bytes are not what the codec writes, or end too early, and InflatedTooLarge before
     it gives more than `bytes_max`.
@@ -89,10 +91,10 @@ def inflate(codec: Compression, data: Buffer, bytes_max: int) -> Iterator[bytes]
         raise MalformedBytes(_name(codec), f"they cannot be inflated: {error}") from None
 
 
-def split(data: Buffer) -> Iterator[bytes]:
-    """Bytes that are not compressed in pieces of `PIECE_BYTES`."""
+def split(data: Buffer) -> Iterator[Buffer]:
+    """Bytes that are not compressed in pieces of `PIECE_BYTES`: of a view these are views, too."""
     for at in range(0, len(data), PIECE_BYTES):
-        yield bytes(data[at : at + PIECE_BYTES])
+        yield data[at : at + PIECE_BYTES]
 
 
 def held_bytes(codec: Compression, data: Buffer) -> int:
@@ -211,7 +213,7 @@ def _lz4_block_bytes(data: Buffer) -> int:
     return _LZ4_BLOCK_BYTES[data[_LZ4_FLAGS_AT + 1] >> 4 & 7]
 
 
-def _inflate_snappy(data: bytes) -> Iterator[bytes]:
+def _inflate_snappy(data: bytes) -> Iterator[Buffer]:
     for block in _snappy_blocks(data):
         _snappy_size(block)
         yield from split(memoryview(cramjam.snappy.decompress_raw(block)))

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftlog.kafka import record_reader
+from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.records import RECORD_BYTES_MIN
+
 SLOW_WORK: Final = 10
 HEADERS_A_SLOW_RECORD: Final = 10
-HEADER_BYTES_A_RECORD: Final = 8
-"""A record that is read one number at a time counts as so many others, and so do so many of its headers; of other
-records so many bytes of headers count as one."""
+LOOKED_BYTES_A_RECORD: Final = 10
+"""A record that is read one number at a time counts as so many others, and so do so many of its headers. Of other
+records so many bytes count as one, apart from those of keys and values."""
+
+
+def _column() -> array[int]:
+    return array("q")
 
 
 @dataclass(slots=True)
 class RecordHeads:
-    """What is known of some records that follow each other."""
+    """What is known of some records that follow each other, in columns."""
 
     first_index: int
     """How many records of the batch are before them."""
-    offset_deltas: list[int] = field(default_factory=list)
-    timestamp_deltas: list[int] = field(default_factory=list)
-    without_key: list[int] = field(default_factory=list)
-    """The indexes, in the batch, of those that have no key."""
+    timestamp_deltas: array[int] = field(default_factory=_column)
+    offset_deltas: array[int] = field(default_factory=_column)
+    without_key: bytearray = field(default_factory=bytearray)
+    """1 for each record that has no key, 0 for others."""
     slow_count: int = 0
     """How many were read one number at a time; `HEADERS_A_SLOW_RECORD` headers count as one."""
-    header_bytes: int = 0
-    """The bytes of the headers of the other records."""
+    looked_bytes: int = 0
+    """The bytes of the other records, apart from keys and values."""
 
     @property
     def end_index(self) -> int:
@@ -35,11 +44,39 @@ class RecordHeads:
     @property
     def work(self) -> int:
         """How much work it was to read them; one for a record."""
-        return len(self.offset_deltas) + SLOW_WORK * self.slow_count + self.header_bytes // HEADER_BYTES_A_RECORD
+        return max(len(self.offset_deltas), self.looked_bytes // LOOKED_BYTES_A_RECORD) + SLOW_WORK * self.slow_count
 
     def add(self, offset_delta: int, timestamp_delta: int, *, has_key: bool) -> None:
         """Add the next record."""
-        if not has_key:
-            self.without_key.append(self.end_index)
-        self.offset_deltas.append(offset_delta)
         self.timestamp_deltas.append(timestamp_delta)
+        self.offset_deltas.append(offset_delta)
+        self.without_key.append(not has_key)
+
+    def read(self, data: Buffer, at: int, limit: int) -> int:
+        """Add at most `limit` records, from a position on; returns where the first one begins that was not added.
+
+        That one is not whole, or not valid.
+        """
+        row = len(self.offset_deltas)
+        limit = min(limit, (len(data) - at) // RECORD_BYTES_MIN)
+        if limit <= 0:
+            return at
+        zeros = bytes(limit * self.offset_deltas.itemsize)
+        self.timestamp_deltas.frombytes(zeros)
+        self.offset_deltas.frombytes(zeros)
+        self.without_key.extend(bytes(limit))
+        stop, end_row, skipped = record_reader.loop.read_heads(
+            data, at, row, limit, self.timestamp_deltas, self.offset_deltas, self.without_key
+        )
+        if end_row < row + limit:
+            del self.timestamp_deltas[end_row:], self.offset_deltas[end_row:], self.without_key[end_row:]
+        self.looked_bytes += stop - at - skipped
+        return stop
+
+    def summary(self) -> tuple[int, int, int]:
+        """Of at least one record: the smallest and the largest timestamp delta, and the first row whose offset delta is
+        not the record's index, or -1.
+        """
+        return record_reader.loop.summarize(
+            self.timestamp_deltas, self.offset_deltas, 0, len(self.offset_deltas), self.first_index
+        )

@@ -3,11 +3,9 @@
 A record's layout is in `kraftlog.kafka.records`. That its parts fill its length exactly is checked, as Kafka's
 consumers do; its key, value and headers are skipped.
 
-Three ways to read records, from the quickest to the most general, each of which stops before what it does not know:
-
-- `read_equal`: many records of the same size and shape at once, by comparing columns of bytes;
-- `read_run`: records whose numbers have one byte or two, in a loop without a call;
-- `read_one`: any record, one number at a time. It finds what is wrong with one that is not valid.
+Whole records are read by the loop of `kraftlog.kafka.record_loop`, which stops before one that is cut off at the end of
+a piece, or not valid. `read_one` reads that one, a number at a time, and says what is wrong with it. Where the loop is
+not compiled, `read_equal` goes before it.
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from kraftlog.kafka import record_reader
+from kraftlog.kafka.equal_records import read_equal
 from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_heads import RecordHeads
-from kraftlog.kafka.record_runs import read_equal, read_run
 from kraftlog.kafka.record_stream import SLOW_A_PORTION, RecordStream, malformed, read_one
 
 FIRST_RUN: Final = 2
@@ -50,15 +50,17 @@ class ScanBudget:
         return self._records <= 0 or self._pieces <= 0
 
 
-def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
+def scan_records(pieces: Iterator[Buffer], count: int) -> Iterator[RecordHeads]:
     """The heads of all `count` records of a batch, in portions: at least one for each piece, which may be empty.
 
     Raises MalformedBytes where a record contradicts itself, if there are fewer, and if bytes follow the last one.
     """
-    stream, run, heads = RecordStream(pieces), FIRST_RUN, RecordHeads(0)
+    if not record_reader.loop.is_compiled:
+        pieces = map(bytes, pieces)  # of which Python takes single bytes faster than of views
+    stream, heads = RecordStream(pieces), RecordHeads(0)
     stream.advance()
     while True:
-        stream.at, run = _read_runs(stream.data, stream.at, count, run, heads)
+        stream.at = _read_whole(stream.data, stream.at, count, heads)
         if heads.end_index == count:
             break
         if stream.at == len(stream.data):
@@ -77,29 +79,17 @@ def scan_records(pieces: Iterator[bytes], count: int) -> Iterator[RecordHeads]:
         raise MalformedBytes("records", f"bytes follow the last of the {count} records")
 
 
-def scan_common(data: bytes, count: int) -> RecordHeads | None:
-    """The heads of all `count` records of a batch, if `data` has these and no more, and all are of the common kinds.
-
-    It takes half the time of `scan_records`, where what is done once for a batch counts more than the records.
-    """
-    heads = RecordHeads(0)
-    at, _ = _read_runs(data, 0, count, FIRST_RUN, heads)
-    return heads if at == len(data) and len(heads.offset_deltas) == count else None
-
-
-def _read_runs(data: bytes, at: int, count: int, run: int, heads: RecordHeads) -> tuple[int, int]:
-    """Read records up to one that must be read by itself; returns where that is, and how many to try behind it."""
-    offsets = heads.offset_deltas
-    count -= heads.first_index
-    while at < len(data):
-        start = len(offsets)
-        at = read_equal(data, at, count - start, heads)
-        end = len(offsets)
-        if end == count:
+def _read_whole(data: Buffer, at: int, count: int, heads: RecordHeads) -> int:
+    """Read whole records; returns where the first one begins that is cut off, or not valid."""
+    if record_reader.loop.is_compiled:
+        return heads.read(data, at, count - heads.end_index)
+    run = FIRST_RUN
+    while at < len(data) and heads.end_index < count:
+        start = heads.end_index
+        at = read_equal(bytes(data), at, count - start, heads)
+        run = FIRST_RUN if heads.end_index > start else min(4 * run, LAST_RUN)
+        end = min(heads.end_index + run, count)
+        at = heads.read(data, at, end - heads.end_index)
+        if heads.end_index < end:
             break
-        run = FIRST_RUN if end > start else min(4 * run, LAST_RUN)
-        end += min(run, count - end)
-        at = read_run(data, at, end - len(offsets), heads)
-        if len(offsets) < end or end == count:
-            break
-    return at, run
+    return at

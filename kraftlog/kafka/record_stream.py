@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from typing import Final
 
 from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.primitives import read_signed_varlong
 from kraftlog.kafka.record_heads import HEADERS_A_SLOW_RECORD, RecordHeads
 
@@ -28,8 +29,8 @@ class RecordStream:
 
     __slots__ = ("_passed", "_pieces", "at", "data", "taken")
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.data = b""
+    def __init__(self, pieces: Iterator[Buffer]) -> None:
+        self.data: Buffer = b""
         """The present piece, and before it what was not read of the last one."""
         self.at = 0
         """The position in `data`."""
@@ -49,7 +50,7 @@ class RecordStream:
         if piece is None:
             return False
         self._passed += self.at
-        self.data = self.data[self.at :] + piece if self.at < len(self.data) else piece
+        self.data = bytes(self.data[self.at :]) + piece if self.at < len(self.data) else piece
         self.at = 0
         self.taken += 1
         return True

@@ -14,6 +14,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.uuids import random_cluster_id
+from kraftlog.kafka import record_reader
 from kraftlog.local.cluster import LocalCluster
 from raft.storage.directory import META_NAME
 from tests.kraftlog.command_line import Finished, Run, command, environment, kraftlog
@@ -142,3 +143,10 @@ def test_no_quorum(tmp_path: Path) -> None:
                 up.send_signal(signal.SIGINT)
                 output, errors = up.communicate(timeout=WAIT_SECONDS)
     assert (up.returncode, output, errors) == (0, "Broker 76 has shut down.\n", "")
+
+
+def test_the_log_says_which_loop_reads_records(voter: LocalCluster, tmp_path: Path) -> None:
+    with BrokerProcess(addresses(voter), 78, tmp_path / "broker", "--log-level", "info").running() as broker:
+        lines = [line for line in broker.said.read_text().splitlines() if "records are read" in line]
+    assert len(lines) == 1
+    assert record_reader.loop.name in lines[0]

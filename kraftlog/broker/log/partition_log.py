@@ -36,7 +36,7 @@ from kraftlog.broker.log.loading import LoadedLog
 from kraftlog.broker.log.log_host import LogHost
 from kraftlog.broker.log.log_reader import LogReader
 from kraftlog.broker.log.old_log import OldLog
-from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords, newest_if_common
+from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords
 from kraftlog.broker.log.producer_history import ProducerHistory, read_marker
 from kraftlog.broker.log.producer_states import EndMarker, Origin
 from kraftlog.broker.log.retention import NOTHING, Deletable, deletable
@@ -211,9 +211,6 @@ class PartitionLog:
         if records is None:
             if not self.config.validates_records:
                 return header.max_timestamp_ms
-            newest_ms = newest_if_common(data, header, self.config, now_ms, budget)
-            if newest_ms is not None:
-                return newest_ms
             records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
         if not records.read(budget):
             raise NotReadYet(records)

@@ -18,12 +18,10 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_heads import RecordHeads
-from kraftlog.kafka.record_scan import ScanBudget, scan_common
+from kraftlog.kafka.record_scan import ScanBudget
 
 EXPANSION_MAX: Final = 1_000
 """Records that inflate to more than this many times max.message.bytes are refused."""
-COMMON_BYTES_MAX: Final = 80 * 1024
-"""Larger batches take long enough without what is done once for a batch."""
 RECORD_ERRORS_MAX: Final = 1_000
 """So many records are named in an answer; Kafka names all."""
 
@@ -52,29 +50,6 @@ class NotReadYet(Exception):
     def __init__(self, records: ProducedRecords) -> None:
         super().__init__("the records are not all read yet")
         self.records = records
-
-
-def newest_if_common(
-    data: Buffer, header: BatchHeader, config: PartitionLogConfig, now_ms: int, budget: ScanBudget | None
-) -> int | None:
-    """The largest timestamp of the records of a small batch that is not compressed, if nothing is wrong with them.
-
-    It is None if `ProducedRecords` must read them: that takes twice the time for such a batch, and finds all else.
-    """
-    if header.compression or header.size_bytes > COMMON_BYTES_MAX or (budget is not None and budget.is_spent):
-        return None
-    count = header.record_count
-    heads = scan_common(bytes(data[BATCH_BYTES_MIN : header.size_bytes]), count)
-    if heads is None:
-        return None
-    if budget is not None:
-        budget.spend(heads.work)
-    newest_ms = header.base_timestamp_ms + max(heads.timestamp_deltas)
-    oldest_ms = header.base_timestamp_ms + min(heads.timestamp_deltas)
-    lowest_ms, highest_ms = _limits(header, config, now_ms)
-    if oldest_ms < lowest_ms or newest_ms > highest_ms or (config.is_compacted and heads.without_key):
-        return None
-    return max(newest_ms, NO_TIMESTAMP) if heads.offset_deltas == list(range(count)) else None
 
 
 def _limits(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> tuple[int, int]:
@@ -138,25 +113,23 @@ class ProducedRecords:
         self._records.close()
 
     def _check(self, heads: RecordHeads) -> None:
-        first, count = heads.first_index, len(heads.offset_deltas)
-        if not count:
+        if not heads.offset_deltas:
             return
-        if heads.offset_deltas != list(range(first, first + count)):
-            index = next(index for index, delta in enumerate(heads.offset_deltas) if delta != first + index)
-            raise MalformedBytes(
-                f"records[{first + index}]", f"its offset delta is {heads.offset_deltas[index]}, not {first + index}"
-            )
-        base_ms = self._base_timestamp_ms
-        newest_ms, oldest_ms = base_ms + max(heads.timestamp_deltas), base_ms + min(heads.timestamp_deltas)
+        oldest_delta, newest_delta, row = heads.summary()
+        if row >= 0:
+            index = heads.first_index + row
+            raise MalformedBytes(f"records[{index}]", f"its offset delta is {heads.offset_deltas[row]}, not {index}")
+        oldest_ms, newest_ms = self._base_timestamp_ms + oldest_delta, self._base_timestamp_ms + newest_delta
         self.max_timestamp_ms = max(self.max_timestamp_ms, newest_ms)
-        without_key = heads.without_key if self._is_compacted else ()
-        if without_key or newest_ms > self._newest_ms or oldest_ms < self._oldest_ms:
-            self._find_errors(heads, set(without_key))
+        is_without_key = self._is_compacted and 1 in heads.without_key
+        if is_without_key or newest_ms > self._newest_ms or oldest_ms < self._oldest_ms:
+            self._find_errors(heads)
 
-    def _find_errors(self, heads: RecordHeads, without_key: set[int]) -> None:
-        for index, delta in enumerate(heads.timestamp_deltas, heads.first_index):
+    def _find_errors(self, heads: RecordHeads) -> None:
+        rows = zip(heads.timestamp_deltas, heads.without_key, strict=True)
+        for index, (delta, is_without_key) in enumerate(rows, heads.first_index):
             timestamp_ms = self._base_timestamp_ms + delta
-            if index in without_key:
+            if is_without_key and self._is_compacted:
                 self._add(index, lambda: "has no key, and the topic's cleanup.policy has compact")
             elif timestamp_ms != NO_TIMESTAMP and not self._oldest_ms <= timestamp_ms <= self._newest_ms:
                 self._has_timestamp_error = True

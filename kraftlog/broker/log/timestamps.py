@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
 from kraftlog.broker.log.batch_records import BatchRecords, InflationMemory
@@ -135,7 +135,7 @@ def _first_not_older(
 def _newest(header: BatchHeader, heads: RecordHeads, start_offset: int) -> FoundRecord | None:
     """The first of the newest records of a portion."""
     first = start_offset - header.base_offset
-    timestamps = heads.timestamp_deltas
+    timestamps: Sequence[int] = heads.timestamp_deltas
     if min(heads.offset_deltas, default=first) < first:
         timestamps = [
             delta if heads.offset_deltas[index] >= first else _NEVER
@@ -153,7 +153,7 @@ def _newest_ms(header: BatchHeader, heads: RecordHeads) -> int:
     """The largest timestamp; below every other if there is no record."""
     if header.has_append_time:
         return header.max_timestamp_ms
-    return header.base_timestamp_ms + max(heads.timestamp_deltas, default=_NEVER)
+    return header.base_timestamp_ms + (heads.summary()[1] if heads.timestamp_deltas else _NEVER)
 
 
 def _record(header: BatchHeader, heads: RecordHeads, index: int) -> FoundRecord:

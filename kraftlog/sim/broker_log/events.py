@@ -34,6 +34,7 @@ REQUIRED: Final = (
     "produce: UNKNOWN_TOPIC_OR_PARTITION",
     "produce: OUT_OF_ORDER_SEQUENCE_NUMBER",
     "produce: INVALID_TIMESTAMP",
+    "produce: INVALID_RECORD",
     "produce: UNKNOWN_TOPIC_ID",
     "produce: acks=0 refused",
     "produce: sent again",

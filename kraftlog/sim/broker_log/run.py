@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftlog.sim.broker_log.broken_producer import BrokenProducer
 from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.events import missing_events
 from kraftlog.sim.broker_log.faults import Faults
@@ -46,6 +47,7 @@ def _run(world: World) -> None:
         TransactionalProducer(world, FIRST_TRANSACTIONAL_ID, names[0], 0).start()
     Administrator(world).start()
     Faults(world).start()
+    BrokenProducer(world).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)
     world.is_quiet = True
     world.kills_at_start = False

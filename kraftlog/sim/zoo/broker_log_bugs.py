@@ -28,6 +28,7 @@ from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.broker.log.retention import RetentionClock
 from kraftlog.broker.log.segment import Segment
 from kraftlog.broker.partitions.partition import Partition
+from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.sim.zoo.mutation import WORLD_OF_BROKER_LOG, instead, mutation
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -264,3 +265,28 @@ def missing_log_made_anew() -> list[Any]:
 def aborted_index_believed() -> list[Any]:
     """One changed bit, and readers of committed records get aborted ones."""
     return [instead(loading, "remove_wrong_indexes", lambda handles, directory, names, checksums: None)]
+
+
+@mutation("batches are appended without a look at their records", "DB-84", world=LOG)
+def records_not_read() -> list[Any]:
+    """What no consumer can read is acknowledged, and stops every consumer."""
+    return [instead(PartitionLog, "_newest_of", lambda self, data, header, *_: header.max_timestamp_ms)]
+
+
+@mutation("the offsets of records are not compared with their header", "DB-84", world=LOG)
+def offsets_of_records_believed() -> list[Any]:
+    """Readers get records with the offsets of others."""
+    summary = RecordHeads.summary
+    return [instead(RecordHeads, "summary", lambda self: (*summary(self)[:2], -1))]
+
+
+@mutation("a batch gets the timestamp of its oldest record", "DB-84", world=LOG)
+def oldest_timestamp_taken() -> list[Any]:
+    """A search by time finds nothing in it, and retention deletes it too early."""
+
+    def summary(self: RecordHeads) -> tuple[int, int, int]:
+        oldest, _, misplaced = found(self)
+        return oldest, oldest, misplaced
+
+    found = RecordHeads.summary
+    return [instead(RecordHeads, "summary", summary)]

@@ -16,6 +16,8 @@ from kraftlog.kafka.record_scan import ScanBudget, scan_records
 from kraftlog.kafka.records import Record, encode_record, read_records
 from tests.effort import examples
 
+pytestmark = pytest.mark.usefixtures("record_loop")
+
 BASE_MS = 1_000
 
 
@@ -43,9 +45,10 @@ def scan(data: bytes, count: int, sizes: Iterator[int] | None = None) -> Scanned
     for heads in scan_records(pieces, count):
         assert heads.first_index == len(found.offsets)
         assert len(heads.offset_deltas) == len(heads.timestamp_deltas)
+        assert len(heads.without_key) == len(heads.timestamp_deltas)
+        found.without_key.extend(index for index, is_one in enumerate(heads.without_key, heads.first_index) if is_one)
         found.offsets.extend(heads.offset_deltas)
         found.timestamps.extend(heads.timestamp_deltas)
-        found.without_key.extend(heads.without_key)
     return found
 
 

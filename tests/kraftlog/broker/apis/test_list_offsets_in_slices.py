@@ -25,6 +25,8 @@ from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import NOW_MS, append, batch
 from tests.kraftlog.broker.malformed_batches import compressed, rec
 
+pytestmark = pytest.mark.usefixtures("record_loop")
+
 MANY = 6 * RECORDS_A_TURN
 LATER_MS = NOW_MS + 5
 NAMED_TUPLE = "<string>"

@@ -28,6 +28,8 @@ from tests.kraftlog.broker.malformed_batches import compressed, rec
 from tests.kraftlog.kafka.test_record_scan import record
 from tests.statemachine.builders import an_id
 
+pytestmark = pytest.mark.usefixtures("record_loop")
+
 MANY = 5 * RECORDS_A_TURN
 COMPRESSED = [codec for codec in Compression if codec]
 

@@ -17,6 +17,8 @@ from kraftlog.kafka.record_heads import RecordHeads
 from tests.kraftlog.kafka.test_codecs import lz4_frame, raw_snappy, zstd_with_window
 from tests.kraftlog.kafka.test_record_scan import record
 
+pytestmark = pytest.mark.usefixtures("record_loop")
+
 ENOUGH = 1024**3
 MANY = 3_000
 COMPRESSED = [codec for codec in Compression if codec]

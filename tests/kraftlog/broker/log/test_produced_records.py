@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import has_right_crc, read_header
 from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.produced_records import RECORD_ERRORS_MAX, ProducedRecords, RecordsRefused, newest_if_common
+from kraftlog.broker.log.produced_records import RECORD_ERRORS_MAX, NotReadYet, RecordsRefused
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_scan import ScanBudget
-from kraftlog.kafka.records import Record
-from tests.effort import examples
 from tests.kraftlog.broker.log.builders import NOW_MS, all_batches, append, batch, open_log, with_field
-from tests.kraftlog.broker.malformed_batches import compressed, rec, with_body
-from tests.kraftlog.kafka.test_record_scan import BASE_MS, body_of, record, some_records
+from tests.kraftlog.broker.malformed_batches import compressed, rec
+from tests.kraftlog.kafka.test_record_scan import record
+
+pytestmark = pytest.mark.usefixtures("record_loop")
 
 MAX_TIMESTAMP_AT = 35
 CODECS = list(Compression)
@@ -117,38 +114,13 @@ def test_with_validate_records_false_the_header_is_believed() -> None:
         append(log, batch(2, base_offset=4))
 
 
-def test_small_batches_are_read_the_short_way_only_if_the_long_way_finds_the_same() -> None:
-    taken = 0
-    for seed in range(examples(400)):
-        chance = random.Random(seed)
-        small = [one for one in some_records(chance) if len(one.key or b"") + len(one.value or b"") < 1_000][:60]
-        records = [one._replace(offset=index) for index, one in enumerate(small)] or [Record(0, BASE_MS, None, None)]
-        if chance.random() < 0.2:
-            records[-1] = records[-1]._replace(offset=chance.randrange(90))
-        body = bytearray(body_of(records))
-        if chance.random() < 0.3:
-            body[chance.randrange(len(body))] = chance.randrange(256)
-        data = with_body(bytes(body), len(records), base_ms=BASE_MS)
-        config = PartitionLogConfig(
-            is_compacted=chance.random() < 0.2, has_log_append_time=chance.random() < 0.2,
-            timestamp_after_max_ms=chance.choice((10, 10_000, 2**60)),
-            timestamp_before_max_ms=chance.choice((10, 2**60)),
-        )  # fmt: skip
-        header = read_header(data)
-        budget = ScanBudget()
-        found_ms = newest_if_common(data, header, config, BASE_MS, budget)
-        if found_ms is None:
-            continue
-        taken += 1
-        long_way = ProducedRecords(data, header, config, BASE_MS, InflationMemory())
-        assert long_way.read()
-        assert long_way.max_timestamp_ms == found_ms, seed
-    assert taken > examples(400) / 10
-
-
-def test_small_batches_spend_the_budget_of_their_request() -> None:
-    data, config = batch(20), PartitionLogConfig()
-    header, budget = read_header(data), ScanBudget(records=30)
-    assert newest_if_common(data, header, config, NOW_MS, budget) is not None
-    assert newest_if_common(data, header, config, NOW_MS, budget) is not None
-    assert newest_if_common(data, header, config, NOW_MS, budget) is None
+def test_what_is_read_of_small_batches_counts_for_the_budget_of_their_request() -> None:
+    log, budget = log_with(), ScanBudget(records=30)
+    for spent in (False, True):
+        assert not budget.is_spent
+        try:
+            log.append_as_leader(bytearray(batch(20)), 0, NOW_MS, budget=budget)
+        except NotReadYet as unread:
+            assert spent
+            assert unread.records.read()
+        assert budget.is_spent is spent

@@ -42,6 +42,7 @@ QUICK = [
     "records are deleted before the new start is written",
     "a flush forgets the segments before the last one",
     "a log ends where its index does",
+    "batches are appended without a look at their records",
     "a follower counts before it has flushed",
     "a leader shrinks the ISR without the controller",
     "a new leader does not know the producers",

@@ -1,14 +1,12 @@
-"""Reads many records at once whose numbers have one byte or two, as almost all have.
+"""Reads many records of the same size and shape at once, by comparing columns of bytes.
 
-Both ways stop before a record that is not whole, not valid, or of another kind: `kraftlog.kafka.record_stream` reads
-that one.
+It is for Python without the compiled loop (`kraftlog.kafka.record_reader`), and several times quicker than the loop.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.kafka.primitives import read_signed_varlong, read_varint
 from kraftlog.kafka.record_heads import RecordHeads
 
 EQUAL_MIN: Final = 8
@@ -16,97 +14,6 @@ EQUAL_MIN: Final = 8
 
 _TWO_BYTES: Final = 2**14 - 1
 """The largest number of two bytes, before it has its sign."""
-
-
-def read_run(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
-    """Read whole records whose lengths have one byte or two; returns where the first other one begins.
-
-    There is hardly a call in it, as it runs for each record that differs.
-    """
-    offsets, timestamps, size = heads.offset_deltas, heads.timestamp_deltas, len(data)
-    read, start = len(offsets), at
-    try:
-        for _ in range(limit):
-            start = at
-            length = data[at]
-            at += 1
-            if length > 127:
-                length += (data[at] << 7) - 128
-                at += 1
-            end = at + (length >> 1)
-            if length & 1 or length > _TWO_BYTES or end > size:
-                break
-            timestamp = data[at + 1]  # behind the attributes
-            at += 2
-            if timestamp > 127:
-                timestamp += (data[at] << 7) - 128
-                at += 1
-                if timestamp > _TWO_BYTES:
-                    timestamp, at = _unsigned(data, at - 2)
-            offset = data[at]
-            at += 1
-            if offset > 127:
-                offset += (data[at] << 7) - 128
-                at += 1
-                if offset > _TWO_BYTES:
-                    offset, at = read_varint(data, at - 2)
-            key = data[at]
-            if key != 1:
-                if key > 127:
-                    at += 1
-                    key += (data[at] << 7) - 128
-                if key & 1 or key > _TWO_BYTES:
-                    break
-                at += key >> 1
-            at += 1
-            value = data[at]
-            if value != 1:
-                if value > 127:
-                    at += 1
-                    value += (data[at] << 7) - 128
-                if value & 1 or value > _TWO_BYTES:
-                    break
-                at += value >> 1
-            at += 1
-            headers = data[at]
-            at += 1
-            if headers:
-                heads.header_bytes += end - at
-                at = _headers_end(data, at, headers)
-            if at != end:
-                break
-            if key == 1:
-                heads.without_key.append(heads.first_index + len(offsets))
-            offsets.append(offset)
-            timestamps.append(timestamp)
-        else:
-            start = at
-    except (IndexError, ValueError):  # it is not whole, or not valid
-        pass
-    offsets[read:] = [(number >> 1) ^ -(number & 1) for number in offsets[read:]]
-    timestamps[read:] = [(number >> 1) ^ -(number & 1) for number in timestamps[read:]]
-    return start
-
-
-def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """A number of any size before it has its sign, and the position after it. Raises IndexError and ValueError."""
-    value, at = read_signed_varlong(data, at)
-    return (value << 1) ^ (value >> 63), at
-
-
-def _headers_end(data: bytes, at: int, count: int) -> int:
-    """Where headers end whose lengths have one byte each; -1 if they are others. Of each, `count` has two."""
-    if count & 1 or count > 127:
-        return -1
-    for part in range(count):  # a name, then a value, which may be null
-        length = data[at]
-        if length == 1 and part & 1:
-            at += 1
-        elif length > 127 or length & 1:
-            return -1
-        else:
-            at += (length >> 1) + 1
-    return at
 
 
 def read_equal(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
@@ -136,11 +43,9 @@ def read_equal(data: bytes, at: int, limit: int, heads: RecordHeads) -> int:
     timestamps = _timestamps(low, b"" if offset_at - timestamp_at == 1 else data[timestamp_at + 1 : stop : size])
     if not is_ascending or timestamps is None:
         return at
-    if is_without_key:
-        index = heads.end_index
-        heads.without_key.extend(range(index, index + count))
-    heads.offset_deltas.extend(range(offset, end_offset))
     heads.timestamp_deltas.extend(timestamps)
+    heads.offset_deltas.extend(range(offset, end_offset))
+    heads.without_key.extend((b"\1" if is_without_key else b"\0") * count)
     return stop
 
 
