@@ -284,7 +284,7 @@ SETTINGS: Final = (
         "controller",
         "broker_fence_by_evidence_enable",
         true_or_false,
-        "Whether a broker is fenced before that when its connection is reset and its listeners refuse connections.",
+        "Whether a broker is fenced before that when its connection has ended and its listeners refuse others.",
     ),
     Setting(
         "auto.leader.rebalance.enable",

@@ -67,11 +67,11 @@ class DeadBrokers:
         now_ms = self._context.runtime.now_ms()
         self._carry_out(self._evidence.heartbeat(stream, broker.broker_id, broker.broker_epoch, endpoints, now_ms))
 
-    def stream_ended(self, stream: int, *, was_reset: bool) -> None:
-        """A stream has ended: reset by the other side, or in any other way."""
+    def stream_ended(self, stream: int, *, by_peer: bool) -> None:
+        """A stream has ended: closed or broken at the other side, or ended by this node."""
         if self._connect is not None:
             now_ms = self._context.runtime.now_ms()
-            self._carry_out(self._evidence.stream_ended(stream, now_ms, was_reset=was_reset))
+            self._carry_out(self._evidence.stream_ended(stream, now_ms, by_peer=by_peer))
 
     def _carry_out(self, probe: Probe | None) -> None:
         if probe is not None:

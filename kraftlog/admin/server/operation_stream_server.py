@@ -126,9 +126,9 @@ class OperationStreamServer:
         self._results_went.set()
         return taken
 
-    def ended(self, *, was_reset: bool) -> None:
-        """Note that the stream has ended: reset by the client's side, or in any other way."""
-        self._controller.dead_brokers.stream_ended(self._number, was_reset=was_reset)
+    def ended(self, *, by_peer: bool) -> None:
+        """Note that the stream has ended: closed or broken at the client's side, or ended by this node."""
+        self._controller.dead_brokers.stream_ended(self._number, by_peer=by_peer)
 
     async def _submit(self, operations: Sequence[admin_pb2.Operation]) -> None:
         """Returns when all are on their way; if the stream ends before, the others are not taken."""

@@ -2,7 +2,8 @@
 
 The evidence is about one incarnation, its broker epoch. There are two parts, and both are needed:
 
-1. The last stream that carried its heartbeats was reset: its process closed the socket, or something between did.
+1. The last stream that carried its heartbeats has ended at its side. The kernel closes the sockets of a process that
+   ends. gRPC does not always tell whether a stream was closed or reset, so both count.
 2. From then on its listeners refuse every connection for 100 ms in a row: nothing listens there.
 
 A heartbeat of that incarnation, over whatever stream, ends the suspicion. So do a connection that is accepted, and
@@ -35,7 +36,7 @@ INTERVAL_MS: Final = 30
 """Between two connections to a broker under suspicion."""
 
 SUSPICION_MS: Final = 1_000
-"""How long after its stream was reset a broker is under suspicion, at most."""
+"""How long after its stream has ended a broker is under suspicion, at most."""
 
 LOOK_AGAIN_MS: Final = 10_000
 """How long a broker whose listeners did not accept a connection is left alone: they may be out of reach from here."""
@@ -131,8 +132,8 @@ class BrokerEvidence:
             return None
         return self._order(broker_id, present, endpoints, now_ms)
 
-    def stream_ended(self, stream: int, now_ms: float, *, was_reset: bool) -> Probe | None:
-        """A stream has ended: reset by the other side, or in any other way, which is no evidence."""
+    def stream_ended(self, stream: int, now_ms: float, *, by_peer: bool) -> Probe | None:
+        """A stream has ended: closed or broken at the other side, or ended by this node, which is no evidence."""
         carried = self._streams.pop(stream, None)
         if carried is None or carried.broker_id is None:
             return None
@@ -142,7 +143,7 @@ class BrokerEvidence:
         present.streams.discard(stream)
         if present.streams:
             return None
-        if not was_reset or not present.accepting:
+        if not by_peer or not present.accepting:
             self._forget_if_idle(carried.broker_id)
             return None
         present.suspicion = _Suspicion(now_ms + SUSPICION_MS)

@@ -70,7 +70,7 @@ def beat(bench: Bench, broker_id: int, stream: int = STREAM, epoch: int | None =
 
 async def is_fenced(bench: Bench, time: HandTime, listeners: Listeners) -> bool:
     """Whether broker 1 is, some seconds after its stream was reset."""
-    bench.controller.dead_brokers.stream_ended(STREAM, was_reset=True)
+    bench.controller.dead_brokers.stream_ended(STREAM, by_peer=True)
     for _ in range(100):
         time.advance(30)
         await turns()
@@ -82,7 +82,7 @@ async def test_a_dead_broker_is_fenced_and_its_partitions_get_other_leaders(
 ) -> None:
     listeners.reply = Reply.REFUSED
     began_ms = time.now_ms()
-    bench.controller.dead_brokers.stream_ended(STREAM, was_reset=True)
+    bench.controller.dead_brokers.stream_ended(STREAM, by_peer=True)
     while not brokers(bench)[1].fenced:
         assert time.now_ms() - began_ms < 200
         time.advance(10)
@@ -115,7 +115,7 @@ async def test_a_heartbeat_that_arrives_before_the_fence_prevents_it(
     bench: Bench, time: HandTime, listeners: Listeners
 ) -> None:
     listeners.reply = Reply.REFUSED
-    bench.controller.dead_brokers.stream_ended(STREAM, was_reset=True)
+    bench.controller.dead_brokers.stream_ended(STREAM, by_peer=True)
     for _ in range(40):
         time.advance(10)
         if bench.controller.dead_brokers._evidence.has_ended(1, brokers(bench)[1].broker_epoch, time.now_ms()):
@@ -132,7 +132,7 @@ async def test_evidence_about_an_older_incarnation_does_not_fence_the_newer_one(
 ) -> None:
     listeners.reply = Reply.REFUSED
     await bench.done(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=1)))
-    bench.controller.dead_brokers.stream_ended(STREAM, was_reset=True)
+    bench.controller.dead_brokers.stream_ended(STREAM, by_peer=True)
     time.advance(60)
     older = brokers(bench)[1].broker_epoch
     await bench.done(register(1, incarnation=77))
@@ -160,7 +160,7 @@ async def test_a_controller_that_stops_being_active_fences_nothing(
     bench: Bench, time: HandTime, listeners: Listeners
 ) -> None:
     listeners.reply, listeners.held = Reply.REFUSED, []
-    bench.controller.dead_brokers.stream_ended(STREAM, was_reset=True)
+    bench.controller.dead_brokers.stream_ended(STREAM, by_peer=True)
     time.advance(10)
     bench.controller.renounce()
     end_offset = bench.log.log_end_offset

@@ -40,8 +40,8 @@ class Bench:
     def beat(self, stream: int = 1, broker_id: int = 5, epoch: int = EPOCH, at: Sequence[Endpoint] = (INNER,)) -> None:
         self.carry_out(self.evidence.heartbeat(stream, broker_id, epoch, tuple(at), self.now_ms))
 
-    def end(self, stream: int = 1, *, was_reset: bool = True) -> None:
-        self.carry_out(self.evidence.stream_ended(stream, self.now_ms, was_reset=was_reset))
+    def end(self, stream: int = 1, *, by_peer: bool = True) -> None:
+        self.carry_out(self.evidence.stream_ended(stream, self.now_ms, by_peer=by_peer))
 
     def carry_out(self, probe: Probe | None) -> None:
         """Until nothing more is to be asked."""
@@ -74,7 +74,7 @@ def dying(at_ms: float = 0.0) -> Callable[[Endpoint, float], Reply]:
     return reply
 
 
-def test_a_reset_stream_and_refusals_in_a_row_are_evidence() -> None:
+def test_a_stream_that_ended_and_refusals_in_a_row_are_evidence() -> None:
     bench = Bench(dying())
     bench.beat()
     began_ms = bench.now_ms
@@ -95,10 +95,10 @@ def test_refusals_with_an_open_stream_are_none() -> None:
     assert bench.has_ended()
 
 
-def test_a_stream_that_was_not_reset_is_none() -> None:
+def test_a_stream_that_this_node_ended_is_none() -> None:
     bench = Bench(dying())
     bench.beat()
-    bench.end(was_reset=False)
+    bench.end(by_peer=False)
     assert not bench.has_ended()
 
 
@@ -143,7 +143,7 @@ def test_a_refusal_that_took_long_is_of_a_moment_ago() -> None:
 def test_two_refusals_are_too_few_however_late_the_controller_is() -> None:
     bench = Bench(dying())
     bench.beat()
-    probe = bench.evidence.stream_ended(1, bench.now_ms, was_reset=True)
+    probe = bench.evidence.stream_ended(1, bench.now_ms, by_peer=True)
     assert probe is not None
     for late_ms in (0.0, 10 * REFUSED_MS):
         bench.now_ms += late_ms
@@ -156,7 +156,7 @@ def test_two_refusals_are_too_few_however_late_the_controller_is() -> None:
 def test_a_heartbeat_ends_the_suspicion_over_any_stream() -> None:
     bench = Bench(dying())
     bench.beat()
-    probe = bench.evidence.stream_ended(1, bench.now_ms, was_reset=True)
+    probe = bench.evidence.stream_ended(1, bench.now_ms, by_peer=True)
     assert probe is not None
     bench.one(probe)
     bench.replies = dying()
@@ -252,7 +252,7 @@ def test_nothing_is_kept_of_streams_that_ended() -> None:
     for stream in range(20):
         bench.beat(stream, broker_id=stream % 3, epoch=stream)
     for stream in range(20):
-        bench.end(stream, was_reset=False)
+        bench.end(stream, by_peer=False)
     assert not bench.evidence._streams
     assert not bench.evidence._incarnations
 
@@ -263,7 +263,7 @@ def test_only_a_row_of_refusals_is_evidence(replies: list[tuple[int, Reply]]) ->
     """Whatever the replies and their delays: the last 100 ms were refused, four times at least."""
     bench = Bench(dying())
     bench.beat()
-    probe = bench.evidence.stream_ended(1, bench.now_ms, was_reset=True)
+    probe = bench.evidence.stream_ended(1, bench.now_ms, by_peer=True)
     row: list[float] = []
     for delay_ms, reply in replies:
         if probe is None:
