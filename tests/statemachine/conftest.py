@@ -109,7 +109,9 @@ async def memory_bench(
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
-    controller = Controller(log, store, machine, runtime=runtime, random=random.Random(seed), config=config, connect=connect)
+    controller = Controller(
+        log, store, machine, runtime=runtime, random=random.Random(seed), config=config, connect=connect
+    )
     log.register(machine, start_offset=store.applied_end_offset)
     try:
         yield Bench(log, store, machine, controller, faults)
