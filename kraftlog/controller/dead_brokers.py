@@ -16,6 +16,7 @@ from kraftlog.controller.broker_control import fence_dead
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.rules.broker_evidence import BrokerEvidence, Endpoints, Probe
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest
+from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
 
 Replies: TypeAlias = Mapping[Endpoint, Reply]
@@ -23,6 +24,13 @@ Connect: TypeAlias = Callable[[Endpoints, Callable[[Replies], None]], None]
 """Connects to each endpoint, closes the connections, and calls back once with the replies, later."""
 
 logger = structlog.get_logger(__name__)
+
+
+def log_fenced(broker: RegisterBrokerRecord) -> None:
+    """Log that a broker was fenced by evidence."""
+    logger.warning(
+        "the process of a broker has ended: it is fenced", broker_id=broker.broker_id, epoch=broker.broker_epoch
+    )
 
 
 class ActiveController(Protocol):
@@ -47,6 +55,8 @@ class DeadBrokers:
     """For one controller. Used on its event loop only."""
 
     def __init__(self, controller: ActiveController, context: DecisionContext, connect: Connect | None) -> None:
+        self.on_fenced: Callable[[RegisterBrokerRecord], None] = log_fenced
+        """Called with the registration that is fenced by evidence."""
         self._controller = controller
         self._context = context
         self._connect: Final = connect if context.config.broker_fence_by_evidence_enable else None
@@ -96,6 +106,7 @@ class DeadBrokers:
         if not self._evidence.has_ended(broker_id, broker_epoch, self._context.runtime.now_ms()):
             return
         self._evidence.forget(broker_id)
+        broker = self._controller.state.broker(broker_id)
         decision = fence_dead(self._controller.state, broker_id, broker_epoch, self._context)
-        if decision.records and self._controller.carry_out(decision):
-            logger.warning("the process of a broker has ended: it is fenced", broker_id=broker_id, epoch=broker_epoch)
+        if broker is not None and decision.records and self._controller.carry_out(decision):
+            self.on_fenced(broker)
