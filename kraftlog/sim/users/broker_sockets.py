@@ -86,7 +86,8 @@ class BrokerListener:
         cluster, random = self._cluster, self._random
         links = ((self._broker_id, node_id), (node_id, self._broker_id))
         if any(link in cluster.network.cut_since_us for link in links):
-            return Reply.UNKNOWN, random.choice([random.randrange(5 * MICROSECONDS_PER_MS), UNANSWERED_US_MAX])
+            is_told = random.random() < 0.8
+            return Reply.UNKNOWN, random.randrange(5 * MICROSECONDS_PER_MS) if is_told else UNANSWERED_US_MAX
         is_refused = self._is_out_of_reach or self.is_refused or not self._is_there()
         reply = Reply.REFUSED if is_refused else Reply.ACCEPTED
         return reply, sum(random.randint(*cluster.network.conditions.delay_us) for _ in links)
