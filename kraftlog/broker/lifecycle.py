@@ -136,6 +136,8 @@ class BrokerLifecycle:
         self._is_leaving = self._waits_for_another = self._waits_for_nodes = False
         for event in (self._is_registered, self._is_unfenced, self._may_go, self._wakes):
             event.clear()
+        # At once, since the controller may wonder whether this process has ended (CT-65).
+        self._client.when_disconnected(self.tell_now)
         self._task = asyncio.create_task(self._live())
 
     async def __aenter__(self) -> BrokerLifecycle:

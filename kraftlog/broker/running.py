@@ -86,6 +86,10 @@ logger = structlog.get_logger(__name__)
 
 METADATA_NAME: Final = "metadata.db"
 
+DOUBT_MS: Final = 500
+"""For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
+within that time the controller fences it if its process has ended (CT-65)."""
+
 STOP_TIMEOUT_MS: Final = 10_000
 """How long its controlled shutdown may take. Without a majority no controller answers: then it just ends."""
 
@@ -264,6 +268,11 @@ def _fetchers(broker: Broker, runtime: AsyncioRuntime) -> ReplicaFetchers:
         timeout_ms=fetch.wait_max_ms + settings.whole(REPLICA_SOCKET_TIMEOUT),
         on_fatal=broker.fail,
     )
+
+    def gone(broker_id: int) -> None:
+        broker.cluster.doubt(broker_id)
+        runtime.call_later(DOUBT_MS, functools.partial(broker.cluster.trust, broker_id))
+
     return ReplicaFetchers(
         Follower(
             broker_id=settings.broker_id,
@@ -274,6 +283,8 @@ def _fetchers(broker: Broker, runtime: AsyncioRuntime) -> ReplicaFetchers:
             settings=fetch,
             throttle=broker.configs,
             quota=ReplicationQuota(runtime.now_ms()),
+            on_gone=gone,
+            on_back=broker.cluster.trust,
         )
     )
 

@@ -280,6 +280,13 @@ SETTINGS: Final = (
         "A broker that sends no heartbeat for this long is fenced.",
     ),
     Setting(
+        "broker.fence.by.evidence.enable",
+        "controller",
+        "broker_fence_by_evidence_enable",
+        true_or_false,
+        "Whether a broker is fenced before that when its connection has ended and its listeners refuse others.",
+    ),
+    Setting(
         "auto.leader.rebalance.enable",
         "controller",
         "auto_leader_rebalance_enable",

@@ -140,6 +140,15 @@ def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext)
     return decision._replace(on_appended=on_appended)
 
 
+def fence_dead(state: MetadataState, broker_id: int, broker_epoch: int, context: DecisionContext) -> Decision:
+    """A broker whose process has ended is fenced, unless it is fenced or has registered again meanwhile (CT-65)."""
+    broker = state.broker(broker_id)
+    if broker is None or not _is_unfenced(state, broker_id, broker_epoch):
+        return Decision([])
+    records = [fence_record(broker, state.metadata_version)]
+    return _removal([broker_id], records, OperationResult(), leader_and_isr_updates(state, broker_id), context)
+
+
 # Why the fence comes first. Consider brokers 1, 2 and 3 and 1,000 partitions that all three have in sync and broker 1
 # leads. Broker 1 falls silent, and the controller appends:
 #

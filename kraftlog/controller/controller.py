@@ -26,6 +26,7 @@ from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftbase.said_once import SaidOnce
 from kraftlog.controller.broker_control import note_contact
 from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.dead_brokers import Connect, DeadBrokers
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.dispatch import decide
 from kraftlog.controller.metadata_log import MetadataLog
@@ -81,8 +82,12 @@ class Controller:
         random: Random,
         config: ControllerConfig | None = None,
         on_bug: Callable[..., None] = log_bug,
+        connect: Connect | None = None,
     ) -> None:
-        """`on_bug` is called as `log_bug` is, when a decision meets a bug of this program; the controller goes on."""
+        """`on_bug` is called as `log_bug` is, when a decision meets a bug of this program; the controller goes on.
+
+        `connect` finds out what listeners of brokers reply; without it a dead broker keeps its session.
+        """
         self.on_bug = on_bug
         self._log = log
         self._machine = machine
@@ -103,6 +108,7 @@ class Controller:
             mutation_quotas=quotas,
         )
         self._periodic_tasks = PeriodicTasks(self, self._context)
+        self.dead_brokers: Final = DeadBrokers(self, self._context, connect)
         self._pending = PendingOperations(log, machine, runtime)
         self._paged_writes = PagedWrites(self, self._pending, runtime)
         self._waits = SaidOnce()
@@ -311,6 +317,7 @@ class Controller:
             self._log.resign(leader_and_epoch.epoch)
             return
         self.schedule()
+        self.dead_brokers.clear()
         self._periodic_tasks.start()
 
     def shut_down(self) -> None:
@@ -348,6 +355,7 @@ class Controller:
         logger.info("controller no longer active", epoch=self._epoch, waiting=len(self._pending))
         self._epoch = None
         self._periodic_tasks.stop()
+        self.dead_brokers.clear()
         self._paged_writes.drop()
         self._overlay.clear()
         self.last_append = None

@@ -14,6 +14,8 @@ class ControllerConfig:
 
     broker_session_timeout_ms: int = 9_000
     """broker.session.timeout.ms: a broker that sends no heartbeat for this long is fenced (CT-30)."""
+    broker_fence_by_evidence_enable: bool = True
+    """broker.fence.by.evidence.enable: whether a broker is fenced before that when its process has ended (CT-65)."""
     leader_imbalance_check_interval_seconds: int = 300
     """leader.imbalance.check.interval.seconds: how often leadership returns to the preferred replicas (CT-19)."""
     auto_leader_rebalance_enable: bool = True

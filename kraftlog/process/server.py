@@ -23,6 +23,7 @@ from kraftlog.admin.server.snapshot_service import SnapshotServicer
 from kraftlog.config.config import NodeConfig
 from kraftlog.controller.controller import Controller
 from kraftlog.process.controller_registration import ControllerRegistration, registration_of
+from kraftlog.process.listener_probe import ListenerProbe
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, snapshot_pb2, snapshot_pb2_grpc
 from raft.client import RaftClient
 from raft.core.types import OffsetAndEpoch, ReplicaKey
@@ -133,6 +134,7 @@ async def running_node(
         key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
         for subscriber in subscribers:
             metadata.machine.subscribe(subscriber)
+        probe = ListenerProbe()
         async with hosted_node(
             directory,
             endpoint=config.advertised_endpoint,
@@ -146,7 +148,7 @@ async def running_node(
             log_start=config.log_start,
             limits=config.service,
             state=_hosted_state(metadata, on_may_rebuild),
-            add_services=partial(_add_metadata_services, config, metadata, publishers),
+            add_services=partial(_add_metadata_services, config, metadata, publishers, probe),
             on_listener_fault=partial(_on_listener_fault, metadata.machine, on_listener_fault),
             observer=DecisionLog() if config.log_level == "debug" else None,
         ) as node:
@@ -154,6 +156,7 @@ async def running_node(
                 async with _registering(config, voters, key, metadata), _scrubbing(config, metadata, node):
                     yield node
             finally:
+                await probe.close()
                 await awaited(lambda on_done: metadata.generator.close(partial(on_done, None)))
 
 
@@ -260,6 +263,7 @@ def _add_metadata_services(
     config: NodeConfig,
     metadata: _Metadata,
     publishers: Sequence[MetadataPublisher],
+    probe: ListenerProbe,
     server: grpc.aio.Server,
     node: Node,
 ) -> Sequence[str]:
@@ -273,6 +277,7 @@ def _add_metadata_services(
         runtime=AsyncioRuntime(),
         random=random.Random(),  # noqa: S311 (no secret)
         config=config.controller,
+        connect=probe.connect,
     )
     machine.subscribe(FetchVersionGate(metadata.store, client.allow_fetch_version))
     machine.set_state_digest_callback(client.report_state_digest)

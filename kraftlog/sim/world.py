@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from kraftbase.endpoint import Endpoint, Reply
 from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.invariants.catalogue import Checker
 from kraftlog.sim.marks import Marks
@@ -61,6 +62,11 @@ class World(Cluster):
         for batch in self.committed[self._oracle_position :]:
             self.oracle.committed(committed_writes(batch), batch.end_offset)
         self._oracle_position = len(self.committed)
+
+    def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
+        """What the listener of a broker replies, and after how many microseconds."""
+        broker = next(broker for broker in self.brokers if broker.host == endpoint.host)
+        return broker.listener.reply_to(node_id)
 
     def start_users(self) -> None:
         """Let clients, brokers and the administrator begin."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, TypeAlias
 
-from kraftbase.endpoint import Endpoint
+from kraftbase.endpoint import Endpoint, Reply
 
 PATIENCE_SECONDS: Final = 0.25
 """A machine that is there answers within a round trip. One that does not answer has refused nothing."""
@@ -15,26 +16,36 @@ PATIENCE_SECONDS: Final = 0.25
 _NO_WAY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
 """Of an address of a kind that this machine does not have, such as ::1 in many containers."""
 
+LookUp: TypeAlias = Callable[..., Awaitable[Iterable[tuple[Any, Any, int, str, tuple[Any, ...]]]]]
+"""As `getaddrinfo` of an event loop."""
+
 
 async def refuses_connections(endpoint: Endpoint) -> bool:
-    """Whether every address of `endpoint` that can be reached refuses a connection: nothing listens there.
+    """Whether every address of `endpoint` that can be reached refuses a connection: nothing listens there."""
+    return await reply_of(endpoint) is Reply.REFUSED
 
-    False if one is accepted, if there is no answer in time, or if the name is unknown. The kernel takes connections for
-    a process that is stopped or busy, as many as its backlog takes, and drops the others: it refuses none.
+
+async def reply_of(endpoint: Endpoint, look_up: LookUp | None = None) -> Reply:
+    """What the addresses of `endpoint` reply to a connection, which is closed at once.
+
+    REFUSED if every address that can be reached refuses it, ACCEPTED if one accepts it. UNKNOWN if there is no answer
+    in time, or the name is unknown. The kernel takes connections for a process that is stopped or busy, as many as its
+    backlog takes, and drops the others: it refuses none. Without `look_up` the event loop looks the name up.
     """
     loop = asyncio.get_running_loop()
+    look_up = look_up or loop.getaddrinfo
     refusals = 0
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
-            found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            found = await look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
             for family, kind, protocol, _, address in found:
                 code = await _connect(loop, socket.socket(family, kind, protocol), address)
                 if code not in (errno.ECONNREFUSED, *_NO_WAY):
-                    return False
+                    return Reply.UNKNOWN if code else Reply.ACCEPTED
                 refusals += code == errno.ECONNREFUSED
     except (OSError, UnicodeError):  # a time-out is an OSError; a name that no resolver takes is a UnicodeError
-        return False
-    return refusals > 0
+        return Reply.UNKNOWN
+    return Reply.REFUSED if refusals else Reply.UNKNOWN
 
 
 async def _connect(

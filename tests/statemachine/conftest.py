@@ -17,6 +17,7 @@ import pytest_asyncio
 from kraftbase.errors import ErrorCode
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.dead_brokers import Connect
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from raft.core.types import Offset
 from raft.shell.runtime import AsyncioRuntime, Runtime, awaited
@@ -100,6 +101,7 @@ async def memory_bench(
     seed: int = 1,
     config: ControllerConfig | None = None,
     runtime: Runtime | None = None,
+    connect: Connect | None = None,
 ) -> AsyncIterator[Bench]:
     """A controller over a log in memory that this node does not lead yet."""
     faults: list[BaseException] = []
@@ -107,7 +109,9 @@ async def memory_bench(
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
-    controller = Controller(log, store, machine, runtime=runtime, random=random.Random(seed), config=config)
+    controller = Controller(
+        log, store, machine, runtime=runtime, random=random.Random(seed), config=config, connect=connect
+    )
     log.register(machine, start_offset=store.applied_end_offset)
     try:
         yield Bench(log, store, machine, controller, faults)

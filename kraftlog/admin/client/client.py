@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -90,6 +90,10 @@ class AdminClient:
         """Close every connection; pending calls, and all later ones, end with an error."""
         await self._sender.close()
         await self._reader.close()
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever the stream to the leader ends without this client's doing."""
+        self._sender.on_disconnected = callback
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
@@ -36,6 +36,8 @@ class OperationSender:
         """Why the last search for the leader failed."""
         self._connecting: asyncio.Task[OperationStream] | None = None
         self._is_closed = False
+        self.on_disconnected: Callable[[], None] = lambda: None
+        """Called when the stream that is in use has ended, for no wish of this side."""
 
     async def close(self) -> None:
         """Close every stream; pending operations, and all later ones, end with an error."""
@@ -109,6 +111,7 @@ class OperationSender:
         try:
             endpoint = await self._finder.find()
             self._stream = await OperationStream.open(endpoint, open_channel(endpoint), self._client_id)
+            self._stream.when_finished(self._finished)
         except NotSent as error:
             self._last_failure = error
             raise
@@ -123,6 +126,10 @@ class OperationSender:
         self._finder.learn(leader)
         if stream is self._stream:
             self._retire_stream()
+
+    def _finished(self, stream: OperationStream) -> None:
+        if stream is self._stream and not self._is_closed:
+            self.on_disconnected()
 
     def _retire_stream(self) -> None:
         self._retired = {stream for stream in self._retired if not stream.is_finished}

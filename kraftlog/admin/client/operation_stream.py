@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -127,6 +127,10 @@ class OperationStream:
     def is_finished(self) -> bool:
         """Whether no further answer will arrive on it."""
         return self._receiving.done()
+
+    def when_finished(self, callback: Callable[[OperationStream], None]) -> None:
+        """Have `callback` called when no further answer will arrive on it."""
+        self._receiving.add_done_callback(lambda _: callback(self))
 
     async def execute(self, operation: admin_pb2.Operation, timeout_ms: int) -> admin_pb2.OperationResult:
         """The node's answer to `operation`, an error included. The node has `timeout_ms` for it.

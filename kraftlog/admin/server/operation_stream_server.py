@@ -9,6 +9,7 @@ the others are not read meanwhile, so gRPC keeps no more of each than its window
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -45,6 +46,9 @@ LARGE_BATCH_SECONDS_MAX: Final = 30.0
 """How long one may take. A stream that takes longer ends: others may wait for its place."""
 
 
+_numbers = itertools.count(1)
+
+
 class OperationStreamServer:
     """See the module."""
 
@@ -56,6 +60,7 @@ class OperationStreamServer:
     ) -> None:
         """`room` returns how many answers may wait to be taken; `large_batches` has the places of all streams."""
         self._controller = controller
+        self._number = next(_numbers)
         self._room = room
         self._large_batches = large_batches or asyncio.Semaphore(LARGE_BATCHES_MAX)
         self._unread_bytes = 0
@@ -121,9 +126,16 @@ class OperationStreamServer:
         self._results_went.set()
         return taken
 
+    def ended(self, *, by_peer: bool) -> None:
+        """Note that the stream has ended: closed or broken at the client's side, or ended by this node."""
+        self._controller.dead_brokers.stream_ended(self._number, by_peer=by_peer)
+
     async def _submit(self, operations: Sequence[admin_pb2.Operation]) -> None:
         """Returns when all are on their way; if the stream ends before, the others are not taken."""
         self._all_taken.clear()
+        for operation in operations:
+            if operation.HasField("broker_heartbeat"):
+                self._controller.dead_brokers.heartbeat(self._number, operation.broker_heartbeat)
         submission = self._controller.submit(operations, self._put, self._all_taken.set)
         try:
             await self._all_taken.wait()

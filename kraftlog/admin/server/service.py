@@ -80,11 +80,16 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
             self._controller, lambda: RESULTS_MAX // self._operation_streams, self._large_batches
         )
         reading = asyncio.create_task(operations.read(request_iterator))
+        by_peer = True
         try:
             while results := await operations.take():
                 yield admin_pb2.OperationResultBatch(results=results)
             await reading
+        except ApiError:
+            by_peer = False
+            raise
         finally:
+            operations.ended(by_peer=by_peer)
             self._operation_streams -= 1
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)

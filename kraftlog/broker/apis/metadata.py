@@ -170,6 +170,8 @@ class MetadataApi:
 
 def _leader(cluster: ClusterView, record: PartitionRecord, listener_name: str) -> tuple[int, ErrorCode]:
     """The leader of a partition as clients of a listener are told it, and the error that goes with it."""
+    if record.leader in cluster.doubted:
+        return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
     if cluster.is_reachable(record.leader, listener_name):
         return record.leader, ErrorCode.NONE
     is_alive = cluster.is_alive(record.leader)

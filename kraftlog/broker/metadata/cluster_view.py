@@ -57,10 +57,23 @@ class ClusterView:
         """What is applied: everything below."""
         self.version = 0
         """Another number after each change of a topic, a partition or a broker."""
+        self.doubted: set[int] = set()
+        """Brokers whose processes may have ended a moment ago; clients are to ask again for what they lead (DB-95)."""
         self._metadata: sqlite3.Connection | None = None
         self._topics: dict[str, TopicView] = {}
         self._names: dict[bytes, str] = {}
         self._kept_partitions = 0
+
+    def doubt(self, broker_id: int) -> None:
+        """The broker has closed its connection to this one."""
+        self.doubted.add(broker_id)
+        self.version += 1
+
+    def trust(self, broker_id: int) -> None:
+        """The broker answers again, or the time is over in which its end would have been noticed."""
+        if broker_id in self.doubted:
+            self.doubted.discard(broker_id)
+            self.version += 1
 
     # --- changes ------------------------------------------------------------------------------------------------------
 

@@ -80,6 +80,10 @@ class Follower:
     settings: FetchSettings
     throttle: FollowerThrottle
     quota: ReplicationQuota
+    on_gone: Callable[[int], None] = lambda broker_id: None
+    """Called when a broker has closed its connection, or refuses another: its process may have ended."""
+    on_back: Callable[[int], None] = lambda broker_id: None
+    """Called when it answers again."""
 
 
 class ReplicaFetcher:
@@ -268,7 +272,7 @@ class ReplicaFetcher:
     def _answered(self, answer: Message | ApiError) -> None:
         self._is_in_flight = False
         if isinstance(answer, ApiError):
-            self._lost(str(answer))
+            self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
             return
         try:
             self._use(cast(FetchResponse, answer))
@@ -292,6 +296,7 @@ class ReplicaFetcher:
         if self._is_unreachable:
             self._is_unreachable = False
             logger.info("a leader answers again", leader=self.source_id)
+            self._follower.on_back(self.source_id)
         self._is_busy = True
         try:
             for topic in response.responses:
@@ -402,14 +407,18 @@ class ReplicaFetcher:
         self._touch(followed.key)
         return True
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, reason: str, *, may_be_gone: bool = False) -> None:
         """The broker does not answer, or not as it must: connect again after a pause."""
+        pause_ms = self._settings.backoff_ms
         if not self._is_unreachable:
             self._is_unreachable = True
             logger.warning("a leader does not answer; trying again", leader=self.source_id, reason=reason)
+            if may_be_gone:
+                self._follower.on_gone(self.source_id)
+                pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
         self._disconnect()
         self._failed_ms = self._runtime.now_ms()
-        self._retry_timer = self._runtime.call_later(self._settings.backoff_ms, self._retry)
+        self._retry_timer = self._runtime.call_later(pause_ms, self._retry)
 
     def _retry_sooner(self) -> None:
         """A leader epoch has begun, so the broker lives."""

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from kraftbase.endpoint import Endpoint
+from kraftbase.endpoint import Endpoint, Reply
 from kraftbase.errors import FlushFailed, KraftlogError, OutOfSpace
 from kraftbase.files.files import join
 from kraftbase.uuids import uuid_to_text
@@ -166,6 +166,10 @@ class Cluster(Observed):
             machine.view.durable_snapshots.refresh(files, f"{DIRECTORY}/{SNAPSHOTS_NAME}")
             if machine.view.has_damaged_snapshots and _has_whole_snapshots(machine.view):
                 machine.view.has_damaged_snapshots = False
+
+    def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
+        """What a listener of a broker replies to a connection of a node, and when: here there are no brokers."""
+        return Reply.UNKNOWN, 0
 
     # --- processes ----------------------------------------------------------------------------------------------------
 

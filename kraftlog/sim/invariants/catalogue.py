@@ -22,6 +22,7 @@ from kraftlog.sim.invariants.key_offsets import KeyOffsets
 from kraftlog.sim.invariants.leader_completeness import LeaderCompleteness
 from kraftlog.sim.invariants.leader_kept import LeaderIsKept
 from kraftlog.sim.invariants.listener_contract import ListenerContract
+from kraftlog.sim.invariants.live_brokers import LiveBrokersKeepTheirSession
 from kraftlog.sim.invariants.log_matching import LogMatching
 from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
 from kraftlog.sim.invariants.maximal_isr import LeadersKnowTheirIsr
@@ -101,6 +102,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
     PartitionEpochs,
     BrokerEpochs,
     LeadersKnowTheirIsr,
+    LiveBrokersKeepTheirSession,
     RowsAreTheLog,
     AcknowledgedMetadata,
     InSyncLead,
@@ -113,7 +115,7 @@ ALL: Final[tuple[type[Invariant], ...]] = (
 )
 """In the order in which they run. The first one keeps the committed log that the others use."""
 
-STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries", "asked", "answers")
+STEP_FIELDS: Final = ("is_news", "disk_changed", "started", "replies", "deliveries", "asked", "answers", "fenced")
 """The fields that distinguish steps, besides the classes of events and actions, for `looks_at`."""
 
 _Kind: TypeAlias = tuple[bool, int, tuple[type, ...], tuple[type, ...]]
@@ -141,6 +143,8 @@ class Checker:
             fields |= 32
         if step.answers:
             fields |= 64
+        if step.fenced:
+            fields |= 128
         kind = (
             bool(self._world.brokers),
             fields,

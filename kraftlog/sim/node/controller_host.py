@@ -18,16 +18,19 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
+from kraftlog.controller.dead_brokers import Replies
 from kraftlog.controller.rules import pages
+from kraftlog.controller.rules.broker_evidence import Endpoints
 from kraftlog.sim.node.read_service import ReadService
 from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import Environment, SteppedProcess
 from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.node.watcher import Watcher
-from kraftlog.sim.observation.service import Answered, Asked
+from kraftlog.sim.observation.service import Answered, Asked, FencedByEvidence
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
-from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, Operation, OperationResult
+from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from raft.core.events import FetchVersionAllowed, ResignRequested
 from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
 from raft.shell.appends import OnSettled, PendingAppends
@@ -138,7 +141,9 @@ class ControllerHost:
                 metadata_max_idle_interval_ms=brokers.idle_interval_ms,
             ),
             on_bug=self._found_bug,
+            connect=self._connect,
         )
+        self.controller.dead_brokers.on_fenced = self._fenced
         if process.machine.new_random().random() < WATCHED_SHARE:
             state_machine.install_publisher(Watcher(process))
         state_machine.subscribe(FetchVersionGate(store, self._allow_fetch_version))
@@ -172,6 +177,33 @@ class ControllerHost:
 
         if self.controller is not None:
             self.controller.submit([operation], answer)
+
+    def heartbeat_came(self, stream: int, heartbeat: BrokerHeartbeatRequest) -> None:
+        """A broker's stream carries a heartbeat, which is handled next."""
+        if self.controller is not None:
+            self.controller.dead_brokers.heartbeat(stream, heartbeat)
+
+    def stream_ended(self, stream: int) -> None:
+        """A broker's stream has ended at its side."""
+        if self.controller is not None:
+            self.controller.dead_brokers.stream_ended(stream, by_peer=True)
+
+    def _connect(self, endpoints: Endpoints, on_replies: Callable[[Replies], None]) -> None:
+        """Connect to a broker's listeners; the slowest reply counts."""
+        process = self._process
+        environment, node_id = process.environment, process.machine.node_id
+        found = {endpoint: environment.reply_to_connection(node_id, endpoint) for endpoint in endpoints}
+        delay_us = max(delay_us for _, delay_us in found.values())
+        replies = {endpoint: reply for endpoint, (reply, _) in found.items()}
+        process.after(process.stalled_us + delay_us, "connections", lambda: on_replies(replies))
+
+    def _fenced(self, broker: RegisterBrokerRecord) -> None:
+        machine = self._process.machine
+        is_clock_right = machine.clock.rate <= 1 and not machine.view.has_leapt
+        self._process.environment.marks.hit("a broker was fenced by evidence")
+        self._process.step.fenced.append(
+            FencedByEvidence(broker.broker_id, broker.incarnation_id, is_clock_right=is_clock_right)
+        )
 
     def append_completed(self, append_id: int, error: ApiError | None) -> bool:
         """An append is settled; False if it is not the controller's."""

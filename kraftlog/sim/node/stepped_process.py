@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from kraftbase.endpoint import Endpoint
+from kraftbase.endpoint import Endpoint, Reply
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.hardware import Hardware
 from kraftlog.sim.observation.step import Step
@@ -75,6 +75,9 @@ class Environment(Protocol):
 
     def start_over(self, process: SteppedProcess) -> None:
         """A process wants to end and to be started again."""
+
+    def reply_to_connection(self, node_id: int, endpoint: Endpoint) -> tuple[Reply, int]:
+        """What a listener of a broker replies to a connection of a node, and after how many microseconds."""
 
     def send_request(self, source: SteppedProcess, send: Send) -> None:
         """Send a replica's request."""

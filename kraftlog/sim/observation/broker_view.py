@@ -43,6 +43,10 @@ class BrokerView(Protocol):
         """Whether it will be heard from again."""
 
     @property
+    def running_incarnation(self) -> bytes | None:
+        """The incarnation of its process, also if that hangs; None if there is none."""
+
+    @property
     def epoch(self) -> int | None:
         """Of its registration; None: it has not heard of one."""
 

@@ -36,6 +36,16 @@ class Answered:
     """Whether the state machine had stopped for good then."""
 
 
+@dataclass(frozen=True, slots=True)
+class FencedByEvidence:
+    """A broker that a controller has fenced because its process has ended, as it says (CT-65)."""
+
+    broker_id: int
+    incarnation_id: bytes
+    is_clock_right: bool
+    """Whether the node's clock runs no faster than the world's, and has not leapt: evidence is a matter of 100 ms."""
+
+
 @dataclass(slots=True)
 class Watched:
     """What a publisher of a process knows: the topics that it was shown, with the changes since."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.sim.observation.node_view import STATE_MACHINE, Ends, NodeView
-from kraftlog.sim.observation.service import Answered, Asked
+from kraftlog.sim.observation.service import Answered, Asked, FencedByEvidence
 from raft.core.actions import Action
 from raft.core.events import Event
 from raft.core.messages import Request, Response
@@ -47,6 +47,8 @@ class Step:
     """What its admin service was asked for."""
     answers: list[Answered] = field(default_factory=list)
     """What its admin service answered."""
+    fenced: list[FencedByEvidence] = field(default_factory=list)
+    """Brokers that its controller fenced because their processes have ended, as it says."""
     ends: Ends | Offset = NOTHING
     """`NodeView.ends` after it."""
     is_news: bool = False
@@ -63,5 +65,5 @@ class Step:
         """Whether nothing happened: a timer found nothing to do."""
         return not (
             self.events or self.actions or self.replies or self.deliveries or self.asked or self.answers
-            or self.disk_changed or self.started or self.ended
+            or self.fenced or self.disk_changed or self.started or self.ended
         )  # fmt: skip

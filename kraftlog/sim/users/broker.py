@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -17,8 +18,10 @@ from kraftbase.errors import ErrorCode
 from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.model.keys import Key
 from kraftlog.sim.model.metadata import MetadataModel, Partition
+from kraftlog.sim.node.process import Process
 from kraftlog.sim.observation.broker_view import Led
 from kraftlog.sim.observation.call import Call
+from kraftlog.sim.users.broker_sockets import CLOSED_US_MAX, BrokerListener, Streams
 from kraftlog.sim.users.isr_proposals import propose_isr
 from kraftlog.sim.users.rpc import RpcClient
 from kraftlog.sim.users.tiering import Tiering
@@ -38,6 +41,12 @@ FIRST_BROKER_ID: Final = 201
 
 RETRY_MS: Final = 300
 """How long a broker waits that is not yet in the state that it wants."""
+
+RECONNECT_US: Final = (CLOSED_US_MAX, 50 * MICROSECONDS_PER_MS)
+"""How long it takes a broker to connect again."""
+
+REFUSED_US_MAX: Final = 70 * MICROSECONDS_PER_MS
+"""How long a listener refuses connections for a moment."""
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -76,6 +85,10 @@ class Broker:
         self._tiering = Tiering(self, cluster.remote_storage, random)
         self._log_dir = random.randbytes(16)
         self._incarnation = b""
+        self.host = f"broker-{broker_id}"
+        others = Random(f"sockets {random.getrandbits(32)}")
+        self._streams = Streams(cluster, broker_id, others)
+        self.listener = BrokerListener(cluster, broker_id, others, lambda: self.state is not BrokerState.DOWN)
         self._clean_epoch: int | None = None
         """What it found of its last clean shutdown."""
         self._is_fenced = True
@@ -110,6 +123,12 @@ class Broker:
             self.start()
         elif self.state is BrokerState.UP and self._random.random() < 0.2:
             self.state = BrokerState.DOWN
+            self._streams.end()
+
+    @property
+    def running_incarnation(self) -> bytes | None:
+        """The incarnation of its process, also if that hangs; None if there is none."""
+        return None if self.state is BrokerState.DOWN else self._incarnation
 
     @property
     def is_up(self) -> bool:
@@ -136,17 +155,28 @@ class Broker:
         random, marks = self._random, self._cluster.marks
         session_ms = self._parameters.session_timeout_ms
         duration_ms = random.choice([0.1, 0.5, 1.2, 3.0, 12.0]) * session_ms
-        match random.randrange(4):
+        match random.randrange(6):
             case 0:
                 marks.hit("a broker vanished")
-                self._end(duration_ms)
+                self._end(random.choice([duration_ms, random.randrange(10, 400)]))
+            case 4:
+                self._lose_connections()
+                self._plan_outage()
+            case 5:
+                marks.hit("a broker's listener refused connections")
+                self.listener.refuse(int(duration_ms * MICROSECONDS_PER_MS))
+                self._plan_outage()
             case 1:
                 marks.hit("a broker hung")
                 self.state = BrokerState.HANGING
                 self._number += 1
+                if random.random() < 0.5:
+                    self._cluster.event_queue.after(int(duration_ms * 500), partial(self._given_up, self._streams))
                 self._after(duration_ms, self._resume)
             case 2:
                 marks.hit("a broker was cut off")
+                if random.random() < 0.5 and not self.listener.is_refused:
+                    self._streams.break_all()
                 self._cut_off(duration_ms)
                 self._plan_outage()
             case _:
@@ -157,6 +187,8 @@ class Broker:
     def _end(self, downtime_ms: float) -> None:
         """The process has ended; another one will start."""
         self.state = BrokerState.DOWN
+        self._streams.end()
+        self._streams = Streams(self._cluster, self.broker_id, self._random)
         self._number += 1
         self.epoch = None
         self.led.clear()
@@ -184,6 +216,34 @@ class Broker:
             int(duration_ms * MICROSECONDS_PER_MS), lambda: self._cluster.network.heal_links(cut)
         )
 
+    # Consider a middlebox that is restarted: it resets the connections to nodes, and refuses new ones to the broker's
+    # listener. The broker learns of it as soon as the nodes do, and connects again.
+    def _lose_connections(self) -> None:
+        told, epoch, random = self._streams.break_all(), self.epoch, self._random
+        if not told or epoch is None:
+            return
+        self._cluster.marks.hit("a broker's connections were reset")
+        self.listener.refuse(random.choice([random.randrange(REFUSED_US_MAX), 1_000 * MICROSECONDS_PER_MS]))
+        for process in told:
+            process.after(random.randrange(*RECONNECT_US), "heartbeat again", self._connect_again(process, epoch))
+
+    def _given_up(self, streams: Streams) -> None:
+        """Nodes end the streams of a broker that does not answer their pings. With a listener that refuses connections
+        at the same time it could not be told from a dead one."""
+        if streams is self._streams and not self.listener.is_refused:
+            streams.break_all()
+
+    def _connect_again(self, process: Process, epoch: int) -> Callable[[], None]:
+        heartbeat = BrokerHeartbeatRequest(
+            broker_id=self.broker_id, broker_epoch=epoch, current_metadata_offset=self.metadata.end_offset
+        )
+
+        def arrive() -> None:
+            self._streams.carry(process, heartbeat)
+            process.controller_host.handle(Operation(broker_heartbeat=heartbeat), lambda result, end_offset: None)
+
+        return arrive
+
     # --- registration and heartbeats ----------------------------------------------------------------------------------
 
     def _tick(self) -> None:
@@ -204,7 +264,7 @@ class Broker:
             broker_id=self.broker_id,
             cluster_id=self._cluster.cluster_id,
             incarnation_id=self._incarnation,
-            listeners=[BrokerEndpoint(name="PLAINTEXT", host=f"broker-{self.broker_id}", port=9092)],
+            listeners=[BrokerEndpoint(name="PLAINTEXT", host=self.host, port=9092)],
             rack=f"rack-{self.broker_id % 2}",
             log_dirs=[self._log_dir],
             features=[
@@ -233,7 +293,8 @@ class Broker:
             if self.epoch == epoch:
                 self._heartbeat_answered(call)
 
-        self.request(Operation(broker_heartbeat=request), answered)
+        streams = self._streams
+        self.request(Operation(broker_heartbeat=request), answered, lambda process: streams.carry(process, request))
 
     def _heartbeat_answered(self, call: Call) -> None:
         if call.result is None:
@@ -257,7 +318,12 @@ class Broker:
     def _timeout_ms(self) -> int:
         return self._random.choice([500, 2_000, 10_000])
 
-    def request(self, operation: Operation, on_answer: Callable[[Call], None]) -> None:
+    def request(
+        self,
+        operation: Operation,
+        on_answer: Callable[[Call], None],
+        on_arrival: Callable[[Process], None] = lambda process: None,
+    ) -> None:
         """Send an operation to the controller; the answer is ignored if the incarnation has ended meanwhile."""
         number = self._number
 
@@ -266,7 +332,7 @@ class Broker:
             if number == self._number:
                 on_answer(call)
 
-        self._rpc.call(operation, self._timeout_ms(), answered)
+        self._rpc.call(operation, self._timeout_ms(), answered, on_arrival)
 
     def mark(self, name: str) -> None:
         """Something happened to it that must happen somewhere in a sweep."""

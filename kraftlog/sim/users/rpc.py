@@ -7,6 +7,7 @@ from random import Random
 
 from kraftbase.errors import ErrorCode
 from kraftlog.sim.cluster.cluster import Cluster
+from kraftlog.sim.node.process import Process
 from kraftlog.sim.observation.call import Call
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
@@ -28,8 +29,17 @@ class RpcClient:
         self._leader_id: int | None = None
         self._count = 0
 
-    def call(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> Call:
-        """Send an operation; it has an answer within `timeout_ms`, or never."""
+    def call(
+        self,
+        operation: Operation,
+        timeout_ms: int,
+        on_result: OnResult,
+        on_arrival: Callable[[Process], None] = lambda process: None,
+    ) -> Call:
+        """Send an operation; it has an answer within `timeout_ms`, or never.
+
+        `on_arrival` is called in a step of the process that takes it, before it does.
+        """
         cluster = self._cluster
         self._count += 1
         operation.correlation_id, operation.timeout_ms = self._count, timeout_ms
@@ -46,7 +56,12 @@ class RpcClient:
                 self._leader_id = None
             elif self._may_repeat or not has_arrived:
                 process = machine.process
-                process.run(label, lambda: process.controller_host.handle(operation, respond))
+
+                def take() -> None:
+                    on_arrival(process)
+                    process.controller_host.handle(operation, respond)
+
+                process.run(label, take)
             has_arrived = True
 
         def respond(result: OperationResult, applied_end_offset: int) -> None:

@@ -95,6 +95,21 @@ async def test_it_lives_on_when_the_leader_changes(tmp_path: Path) -> None:
         assert not life.is_fenced
 
 
+async def test_ct65_a_heartbeat_follows_at_once_when_the_connection_to_the_controller_breaks(tmp_path: Path) -> None:
+    """The controller takes it for dead otherwise, if its listener is not reached."""
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=600_000)
+        async with life:
+            await life.unfenced()
+            heartbeats = cluster.nodes[1].controller._context.heartbeats
+            before_ms = heartbeats.last_contact_ms(1)
+            stream = client._sender._stream
+            assert stream is not None
+            stream._call.cancel()
+            await until(lambda: heartbeats.last_contact_ms(1) != before_ms)
+            assert client._sender._stream is not stream
+
+
 async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
     """Its log directory has the same id as before: replicas that are assigned to another are not online."""
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:

@@ -17,6 +17,7 @@ from kraftlog.sim.replication.parameters import FAULT_KINDS as REPLICATION_KINDS
 from kraftlog.sim.zoo import (
     broker_log_bugs,
     controller_bugs,
+    evidence_bugs,
     partition_replication_bugs,
     snapshot_bugs,
     state_machine_bugs,
@@ -26,11 +27,12 @@ from kraftlog.sim.zoo.mutation import MUTATIONS
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS, CONTROLLER_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS = (
+SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
     for module in (
         snapshot_bugs,
         controller_bugs,
+        evidence_bugs,
         state_machine_bugs,
         broker_log_bugs,
         partition_replication_bugs,
@@ -45,6 +47,7 @@ def test_it_counts_right() -> None:
     assert f"There are {len(NAMES)}: " in PAGE
     assert f"and these {len(SNAPSHOT_BUGS)} of snapshots" in PAGE
     assert f"And these {len(CONTROLLER_BUGS)} of the controller" in PAGE
+    assert f"And these {len(EVIDENCE_BUGS)} of the evidence" in PAGE
     assert f"And these {len(UPPER_HALF_BUGS)} of the upper half" in PAGE
     assert f"And these {len(LOG_BUGS)} of a broker's log" in PAGE
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
@@ -67,7 +70,7 @@ def test_its_table_of_bugs_is_the_zoos() -> None:
     told = [(name, origin) for name, origin, _, _ in rows]
     assert told == [
         (name, MUTATIONS[name].origin)
-        for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *UPPER_HALF_BUGS, *LOG_BUGS, *REPLICATION_BUGS)
+        for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *EVIDENCE_BUGS, *UPPER_HALF_BUGS, *LOG_BUGS, *REPLICATION_BUGS)
     ]
     numbers = {int(number) for _, _, number, _ in rows if number.isdigit()}
     assert numbers <= {kind.number for kind in ALL} | AT_THE_END | {*NUMBERS, *REPLICATION_NUMBERS}

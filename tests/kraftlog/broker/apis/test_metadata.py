@@ -90,6 +90,17 @@ def test_leaders_and_the_reasons_why_there_are_none(world: BrokerWorld, version:
     ]
 
 
+def test_db95_a_leader_that_has_closed_its_connection_is_not_named_until_it_answers_again(world: BrokerWorld) -> None:
+    before = partitions(world, 13)
+    assert before[0].leader_id == 2
+    world.cluster.doubt(2)
+    doubted = partitions(world, 13)
+    assert (doubted[0].leader_id, doubted[0].error_code) == (-1, ErrorCode.LEADER_NOT_AVAILABLE)
+    assert doubted[1:] == before[1:]
+    world.cluster.trust(2)
+    assert partitions(world, 13) == before
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_replicas_that_clients_cannot_reach_are_offline_and_in_version_0_left_out(
     world: BrokerWorld, version: int

@@ -193,7 +193,7 @@ class Member:
             Follower(
                 broker_id=self.broker_id, broker_epoch=lambda: self.broker_id, logs=self.logs, runtime=runtime,
                 connector=self, settings=self.cluster.settings, throttle=self.configs,
-                quota=ReplicationQuota(runtime.now_ms()),
+                quota=ReplicationQuota(runtime.now_ms()), on_gone=self.view.doubt, on_back=self.view.trust,
             )
         )  # fmt: skip
         self.partitions.followers = self.fetchers

@@ -8,6 +8,7 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.files import read_whole
+from kraftlog.broker.replication.replica_fetcher import RECONNECT_MS_MIN
 from kraftlog.kafka.messages.fetch import PartitionData
 from kraftlog.kafka.messages.list_offsets import ListOffsetsRequest
 from tests.kraftlog.broker.broker_world import registration, topic
@@ -259,6 +260,17 @@ def test_a_leader_that_is_gone_disturbs_no_other(tmp_path: Path) -> None:
     before = len(cluster.fetches(C, A))
     cluster.settle(5 * BACKOFF_MS)
     assert 4 <= len(cluster.fetches(C, A)) - before <= 6
+
+
+def test_db95_a_leader_that_closes_its_connection_is_doubted_until_it_answers_again(tmp_path: Path) -> None:
+    cluster = two_brokers(tmp_path)
+    cluster.settle(WAIT_MS)
+    assert not cluster[B].view.doubted
+    cluster[A].kill()
+    assert cluster[B].view.doubted == {A}
+    cluster[A].start()
+    cluster.settle(RECONNECT_MS_MIN + WAIT_MS)  # sooner than after the usual pause
+    assert not cluster[B].view.doubted
 
 
 def test_after_a_restart_of_the_leader_a_new_session_begins(tmp_path: Path) -> None:

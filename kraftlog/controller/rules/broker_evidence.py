@@ -1,0 +1,227 @@
+"""Whether a broker's process has ended, by evidence: a broker that is killed need not wait out its session (CT-65).
+
+The evidence is about one incarnation, its broker epoch. There are two parts, and both are needed:
+
+1. The last stream that carried its heartbeats has ended at its side. The kernel closes the sockets of a process that
+   ends. gRPC does not always tell whether a stream was closed or reset, so both count.
+2. From then on its listeners refuse every connection for 100 ms in a row: nothing listens there.
+
+A heartbeat of that incarnation, over whatever stream, ends the suspicion. So do a connection that is accepted, and
+anything else but a refusal: they begin the row again, and after a second without a whole row the session decides.
+
+A refusal counts only at a listener that has accepted a connection since the stream began. Consider a broker that
+advertises localhost to its clients: on the controller's machine nothing listens there, which says nothing of the
+broker.
+
+A stream that carries heartbeats of several brokers is no process of a broker: its end says nothing.
+
+Times are arguments: monotonic, in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kraftbase.endpoint import Endpoint, Reply
+
+REFUSED_MS: Final = 100
+"""How long a broker's listeners must refuse every connection: a firewall that is loaded again refuses for less."""
+
+REFUSALS_MIN: Final = 4
+"""How many connections must be refused in that time: two would also fit a controller that was late in between."""
+
+INTERVAL_MS: Final = 30
+"""Between two connections to a broker under suspicion."""
+
+SUSPICION_MS: Final = 1_000
+"""How long after its stream has ended a broker is under suspicion, at most."""
+
+LOOK_AGAIN_MS: Final = 10_000
+"""How long a broker whose listeners did not accept a connection is left alone: they may be out of reach from here."""
+
+SLOT_MS: Final = 10
+"""The least time between two orders to connect, of all brokers together: a registration is only a claim."""
+
+ENDPOINTS_MAX: Final = 4
+"""How many of a broker's listeners are looked at: the first ones."""
+
+Endpoints = tuple[Endpoint, ...]
+
+
+class Probe(NamedTuple):
+    """An order: connect to `endpoints` at `at_ms`, and report each one's reply."""
+
+    broker_id: int
+    broker_epoch: int
+    endpoints: Endpoints
+    at_ms: float
+    number: int
+
+
+@dataclass(slots=True)
+class _Suspicion:
+    until_ms: float
+    refused_since_ms: float | None = None
+    refusals: int = 0
+
+
+@dataclass(slots=True)
+class _Incarnation:
+    """A broker with an open stream, or under suspicion."""
+
+    broker_epoch: int
+    endpoints: Endpoints
+    streams: set[int] = field(default_factory=set)
+    accepting: Endpoints = ()
+    """The listeners that have accepted a connection."""
+    look_at_ms: float = float("-inf")
+    """When its listeners may be looked at again."""
+    probe_number: int | None = None
+    """Of the order that is not reported yet."""
+    suspicion: _Suspicion | None = None
+
+
+class _Carried(NamedTuple):
+    """Whose heartbeats a stream carries; a `broker_id` of None: those of several brokers."""
+
+    broker_id: int | None
+    broker_epoch: int
+
+
+class BrokerEvidence:
+    """What the active controller knows of the streams and listeners of brokers. Its size follows the open streams."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, _Carried] = {}
+        self._incarnations: dict[int, _Incarnation] = {}
+        """By broker id."""
+        self._probes = 0
+        self._next_slot_ms = float("-inf")
+
+    def clear(self) -> None:
+        """The controller is not active, or begins to be: it has no evidence."""
+        self._streams.clear()
+        self._incarnations.clear()
+
+    # --- streams ------------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, stream: int, broker_id: int, broker_epoch: int, endpoints: Endpoints, now_ms: float
+    ) -> Probe | None:
+        """A heartbeat of the present incarnation of a broker arrived over `stream`; returns what to do first.
+
+        `endpoints` are the listeners of its registration.
+        """
+        self._carries(stream, broker_id, broker_epoch)
+        present = self._incarnations.get(broker_id)
+        if present is not None and present.broker_epoch == broker_epoch and present.suspicion is not None:
+            present.suspicion = present.probe_number = None
+            self._forget_if_idle(broker_id)
+        if self._streams[stream].broker_id is None:
+            return None
+        endpoints = endpoints[:ENDPOINTS_MAX]
+        present = self._incarnations.get(broker_id)
+        if present is None or present.broker_epoch != broker_epoch:
+            present = self._incarnations[broker_id] = _Incarnation(broker_epoch, endpoints)
+        if present.endpoints != endpoints:  # the same incarnation has registered again, with other listeners
+            present = self._incarnations[broker_id] = _Incarnation(broker_epoch, endpoints, present.streams)
+        present.streams.add(stream)
+        if present.accepting or present.probe_number is not None or now_ms < present.look_at_ms or not endpoints:
+            return None
+        return self._order(broker_id, present, endpoints, now_ms)
+
+    def stream_ended(self, stream: int, now_ms: float, *, by_peer: bool) -> Probe | None:
+        """A stream has ended: closed or broken at the other side, or ended by this node, which is no evidence."""
+        carried = self._streams.pop(stream, None)
+        if carried is None or carried.broker_id is None:
+            return None
+        present = self._incarnations.get(carried.broker_id)
+        if present is None or stream not in present.streams:
+            return None  # it carried an older incarnation
+        present.streams.discard(stream)
+        if present.streams:
+            return None
+        if not by_peer or not present.accepting:
+            self._forget_if_idle(carried.broker_id)
+            return None
+        present.suspicion = _Suspicion(now_ms + SUSPICION_MS)
+        return self._order(carried.broker_id, present, present.accepting, now_ms)
+
+    def _carries(self, stream: int, broker_id: int, broker_epoch: int) -> None:
+        before = self._streams.get(stream)
+        if before == (broker_id, broker_epoch) or (before is not None and before.broker_id is None):
+            return
+        self._streams[stream] = _Carried(broker_id, broker_epoch)
+        if before is None or before.broker_id is None:
+            return
+        present = self._incarnations.get(before.broker_id)
+        if present is not None:
+            present.streams.discard(stream)
+            self._forget_if_idle(before.broker_id)
+        if before.broker_id != broker_id:
+            self._streams[stream] = _Carried(None, broker_epoch)
+
+    # --- listeners ----------------------------------------------------------------------------------------------------
+
+    def is_wanted(self, probe: Probe) -> bool:
+        """Whether an order still is to be carried out, or its report of use."""
+        present = self._incarnations.get(probe.broker_id)
+        return present is not None and present.probe_number == probe.number
+
+    def replied(self, probe: Probe, replies: Mapping[Endpoint, Reply], began_ms: float, now_ms: float) -> Probe | None:
+        """The report on an order that was begun at `began_ms`; returns the next one. See `has_ended`."""
+        present = self._incarnations.get(probe.broker_id)
+        if present is None or present.probe_number != probe.number:
+            return None
+        present.probe_number = None
+        suspicion = present.suspicion
+        if suspicion is None:
+            accepted = (endpoint for endpoint, reply in replies.items() if reply is Reply.ACCEPTED)
+            present.accepting = tuple(accepted)
+            present.look_at_ms = now_ms + LOOK_AGAIN_MS
+            return None
+        if any(replies.get(endpoint) is not Reply.REFUSED for endpoint in present.accepting):
+            suspicion.refused_since_ms, suspicion.refusals = None, 0
+        else:
+            # A refusal that took long, as over a far link, begins a row of its own: it may be about a moment ago.
+            if suspicion.refused_since_ms is None or now_ms - began_ms >= REFUSED_MS:
+                suspicion.refused_since_ms, suspicion.refusals = began_ms, 0
+            suspicion.refusals += 1
+            if self.has_ended(probe.broker_id, probe.broker_epoch, now_ms):
+                return None
+        if now_ms >= suspicion.until_ms:
+            present.suspicion = None
+            self._forget_if_idle(probe.broker_id)
+            return None
+        return self._order(probe.broker_id, present, present.accepting, now_ms + INTERVAL_MS)
+
+    def has_ended(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
+        """Whether the process of that incarnation has ended, as far as the evidence goes."""
+        present = self._incarnations.get(broker_id)
+        suspicion = None if present is None or present.broker_epoch != broker_epoch else present.suspicion
+        return (
+            suspicion is not None
+            and suspicion.refused_since_ms is not None
+            and suspicion.refusals >= REFUSALS_MIN
+            and now_ms - suspicion.refused_since_ms >= REFUSED_MS
+        )
+
+    def forget(self, broker_id: int) -> None:
+        """Nothing follows from the evidence about the broker any longer, until its next stream."""
+        self._incarnations.pop(broker_id, None)
+
+    # --- both ---------------------------------------------------------------------------------------------------------
+
+    def _order(self, broker_id: int, present: _Incarnation, endpoints: Endpoints, at_ms: float) -> Probe:
+        self._probes += 1
+        present.probe_number = self._probes
+        at_ms = max(at_ms, self._next_slot_ms)
+        self._next_slot_ms = at_ms + SLOT_MS
+        return Probe(broker_id, present.broker_epoch, endpoints, at_ms, self._probes)
+
+    def _forget_if_idle(self, broker_id: int) -> None:
+        present = self._incarnations.get(broker_id)
+        if present is not None and not present.streams and present.suspicion is None:
+            del self._incarnations[broker_id]

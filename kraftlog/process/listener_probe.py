@@ -1,0 +1,64 @@
+"""What the listeners of brokers reply to a connection of this node, for the controller (CT-65).
+
+The addresses are claims of whoever registered. `kraftlog.controller.rules.broker_evidence` bounds how often this is
+asked; here is a bound on what is open: names that are looked up slowly must not hold up the threads of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from kraftbase.endpoint import Endpoint, Reply
+from raft.rpc.closed_ports import reply_of
+
+LOOKS_MAX: Final = 16
+"""How many brokers are looked at a time; of a further one every reply is unknown."""
+
+LOOKUPS_MAX: Final = 3
+"""How many names are looked up at a time. A look-up that hangs goes on in its thread when nothing waits for it, and the
+event loop has as few as four of them."""
+
+
+class ListenerProbe:
+    """For one event loop. Close it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._lookups: set[asyncio.Future[Any]] = set()
+
+    def connect(self, endpoints: tuple[Endpoint, ...], on_replies: Callable[[Mapping[Endpoint, Reply]], None]) -> None:
+        """Connect to each of the endpoints, and call back later with their replies."""
+        loop = asyncio.get_running_loop()
+        if len(self._tasks) >= LOOKS_MAX:
+            loop.call_soon(on_replies, {})
+            return
+        task = loop.create_task(self._look(endpoints, on_replies))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up what is not answered; nothing is called back."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _look(
+        self, endpoints: tuple[Endpoint, ...], on_replies: Callable[[Mapping[Endpoint, Reply]], None]
+    ) -> None:
+        replies = await asyncio.gather(*(reply_of(endpoint, self._look_up) for endpoint in endpoints))
+        on_replies(dict(zip(endpoints, replies, strict=True)))
+
+    async def _look_up(self, *name: Any, **options: Any) -> Any:
+        if len(self._lookups) >= LOOKUPS_MAX:
+            raise OSError("too many names are looked up")
+        lookup = asyncio.ensure_future(asyncio.get_running_loop().getaddrinfo(*name, **options))
+        self._lookups.add(lookup)
+        lookup.add_done_callback(self._looked_up)
+        return await asyncio.shield(lookup)
+
+    def _looked_up(self, lookup: asyncio.Future[Any]) -> None:
+        self._lookups.discard(lookup)
+        if not lookup.cancelled():
+            lookup.exception()  # nothing may wait for it any longer
