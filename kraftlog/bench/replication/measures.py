@@ -6,8 +6,6 @@ from typing import Final
 
 from kraftlog.bench.broker.measure import COST, Judged, Measure, Measures, limited, moved, one_record
 
-SESSION_TIMEOUT_SECONDS: Final = 9.0
-"""`broker.session.timeout.ms`, the default of both."""
 LAG_TIME_MAX_SECONDS: Final = 4.0
 """`replica.lag.time.max.ms` of both where a follower is stopped: less than the session, which would end first."""
 
@@ -23,7 +21,7 @@ MEASURES: Final[Measures] = {
     "one-record": _ONE_RECORD,
     "one-record-flushed": _ONE_RECORD,
     "leader-killed": (
-        limited(SESSION_TIMEOUT_SECONDS + 1, "all_again_seconds", "all partitions produce again", "s", 2),
+        limited(1.5, "all_again_seconds", "all partitions produce again", "s", 2),
         _SLOWEST,
         _ERRORS,
     ),

@@ -63,7 +63,7 @@ def test_the_bounds_are_those_that_were_agreed() -> None:
     assert bounds["produce-10-flushed", "megabytes_per_second"] == (Judged.RATIO, True, 1.0)
     assert bounds["one-record", "acknowledged_ms_p50"] == (Judged.RATIO, False, 0.8)
     assert bounds["one-record-flushed", "acknowledged_ms_p99"] == (Judged.RATIO, False, 0.8)
-    assert bounds["leader-killed", "all_again_seconds"] == (Judged.VALUE, False, 10.0)
+    assert bounds["leader-killed", "all_again_seconds"] == (Judged.VALUE, False, 1.5)
     assert bounds["controlled-shutdown", "slowest_ms"] == (Judged.VALUE, False, 500)
     assert bounds["controlled-shutdown", "errors"] == (Judged.VALUE, False, 0)
     assert bounds["catch-up", "to_consume"] == (Judged.VALUE, True, 0.8)

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster: what clients learn of the cluster."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster: what clients learn of the cluster (DB-95)."""
 
 from __future__ import annotations
 
