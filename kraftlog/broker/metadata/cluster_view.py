@@ -58,7 +58,7 @@ class ClusterView:
         self.version = 0
         """Another number after each change of a topic, a partition or a broker."""
         self.doubted: set[int] = set()
-        """Brokers whose processes may have ended a moment ago; clients are to ask again for what they lead (DB-95)."""
+        """Brokers whose processes may have ended a moment ago; clients are to ask again for what they lead (DB-98)."""
         self._metadata: sqlite3.Connection | None = None
         self._topics: dict[str, TopicView] = {}
         self._names: dict[bytes, str] = {}

@@ -1,4 +1,4 @@
-"""Metadata, DescribeTopicPartitions and DescribeCluster: what clients learn of the cluster (DB-95)."""
+"""Metadata, DescribeTopicPartitions and DescribeCluster: what clients learn of the cluster (DB-98)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_leaders_and_the_reasons_why_there_are_none(world: BrokerWorld, version:
     ]
 
 
-def test_db95_a_leader_that_has_closed_its_connection_is_not_named_until_it_answers_again(world: BrokerWorld) -> None:
+def test_db98_a_leader_that_has_closed_its_connection_is_not_named_until_it_answers_again(world: BrokerWorld) -> None:
     before = partitions(world, 13)
     assert before[0].leader_id == 2
     world.cluster.doubt(2)

@@ -262,7 +262,7 @@ def test_a_leader_that_is_gone_disturbs_no_other(tmp_path: Path) -> None:
     assert 4 <= len(cluster.fetches(C, A)) - before <= 6
 
 
-def test_db95_a_leader_that_closes_its_connection_is_doubted_until_it_answers_again(tmp_path: Path) -> None:
+def test_db98_a_leader_that_closes_its_connection_is_doubted_until_it_answers_again(tmp_path: Path) -> None:
     cluster = two_brokers(tmp_path)
     cluster.settle(WAIT_MS)
     assert not cluster[B].view.doubted
