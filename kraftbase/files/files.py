@@ -116,6 +116,10 @@ class FileSystem(Protocol):
         """Make the directory and its missing parents. Their names are durable when it returns."""
         ...
 
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        ...
+
     def rename(self, old_path: str, new_path: str) -> None:
         """Rename a file within its directory; it replaces any file of the new name, atomically for readers."""
         ...
@@ -127,12 +131,12 @@ class FileSystem(Protocol):
     def rename_directory(self, old_path: str, new_path: str) -> None:
         """Rename a directory within its parent, with all that is in it; nothing may have the new name.
 
-        Durable when it returns. Open files stay usable.
+        The name is durable after `fsync_directory` of the parent. Open files stay usable.
         """
         ...
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory, which must be empty. Durable when it returns."""
+        """Remove a directory, which must be empty. Durable after `fsync_directory` of its parent."""
         ...
 
     def fsync_directory(self, path: str) -> None:

@@ -1,8 +1,8 @@
 """A file system in memory that loses unsynced data in a crash, for tests and the simulator.
 
 The model: a file is its durable content and the changes made since its last sync, in order. A directory is its durable
-names and the changes to them since its last sync, in order. `crash` keeps the durable part and, if asked to, some of
-the rest; everything that was open before is unusable after it.
+names and the changes to them since its last sync, in order; the same holds for the names of the directories in it.
+`crash` keeps the durable part and, if asked to, some of the rest; everything that was open before is unusable after it.
 
 Faults: `space_limit` makes writes fail for lack of space, `failing_syncs` makes syncs of those paths fail,
 `failing_reads` makes reads of those paths fail, `damage` changes bytes, and `before_operation` is called before every
@@ -134,6 +134,16 @@ class _Directory:
         self.sync()
 
 
+@dataclass(slots=True, eq=False)
+class _NameChange:
+    """A directory was made (no old path), renamed, or removed (no new path), and its parent was not synced since."""
+
+    parent: str
+    new_path: str | None
+    old_path: str | None
+    removed: _Directory | None = None
+
+
 class DurableFile:
     """The durable bytes of a file, for reading only, and where they have changed since the last question."""
 
@@ -170,6 +180,7 @@ class MemoryFileSystem:
         self.before_operation: Callable[[str, str], None] | None = None
         """Called with the operation's name and path before every change and sync."""
         self._directories: dict[str, _Directory] = {".": _Directory(), "/": _Directory()}
+        self._unsynced_names: list[_NameChange] = []
         self._locks: dict[str, MemoryLock] = {}
         self._life = 0
         self.durable_version = 0
@@ -186,10 +197,32 @@ class MemoryFileSystem:
         self.durable_version += 1
         self._life += 1
         self._locks.clear()
+        self._lose_names(random)
         for directory in self._directories.values():
             directory.crash(random)
             for content in directory.current.values():
                 kept_unsynced_bytes = content.crash(kept_unsynced_bytes, random, sector_bytes)
+
+    def _lose_names(self, random: Random | None) -> None:
+        """Undo changes to the names of directories that were not synced, the last one first.
+
+        With `random` a number of the first ones in each parent stays: a journal keeps their order.
+        """
+        lost: list[_NameChange] = []
+        for parent in {change.parent: None for change in self._unsynced_names}:
+            changes = [change for change in self._unsynced_names if change.parent == parent]
+            kept = random.randint(0, len(changes)) if random is not None else 0
+            lost += changes[kept:]
+        for change in [change for change in reversed(self._unsynced_names) if change in lost]:
+            if change.old_path is None and change.new_path is not None:
+                inside = f"{change.new_path}/"
+                for path in [path for path in self._directories if path == change.new_path or path.startswith(inside)]:
+                    del self._directories[path]
+            elif change.new_path is None and change.old_path is not None and change.removed is not None:
+                self._directories[change.old_path] = change.removed
+            elif change.new_path is not None and change.old_path is not None:
+                self._move_directory(change.new_path, change.old_path)
+        self._unsynced_names.clear()
 
     def end_process(self) -> None:
         """End the process that has files open; nothing is lost, and nothing more is durable than before."""
@@ -262,6 +295,17 @@ class MemoryFileSystem:
         self.make_directories(parent_directory(path))
         self._begin("make_directories", path)
         self._directories[path] = _Directory()
+        self._unsynced_names = [change for change in self._unsynced_names if change.parent != parent_directory(path)]
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        if self.exists(path):
+            raise StorageError(f"cannot make the directory {path}: it exists")
+        if parent_directory(path) not in self._directories:
+            raise StorageError(f"cannot make the directory {path}: there is no such directory to make it in")
+        self._begin("make_directory", path)
+        self._directories[path] = _Directory()
+        self._unsynced_names.append(_NameChange(parent_directory(path), path, None))
 
     def rename(self, old_path: str, new_path: str) -> None:
         """Rename a file within its directory; it replaces any file of the new name."""
@@ -282,24 +326,29 @@ class MemoryFileSystem:
         directory.change({name: None})
 
     def rename_directory(self, old_path: str, new_path: str) -> None:
-        """Rename a directory within its parent, durably."""
+        """Rename a directory within its parent. Durable after `fsync_directory` of the parent."""
         if parent_directory(new_path) != parent_directory(old_path) or self.exists(new_path):
             raise StorageError(f"cannot rename {old_path}: {new_path} exists, or is in another directory")
         if old_path not in self._directories:
             raise StorageError(f"cannot rename {old_path}: there is no such directory")
-        self._begin_sync("rename_directory", old_path)
+        self._begin("rename_directory", old_path)
+        self._move_directory(old_path, new_path)
+        self._unsynced_names.append(_NameChange(parent_directory(old_path), new_path, old_path))
+
+    def _move_directory(self, old_path: str, new_path: str) -> None:
         self.durable_version += 1
         inside = f"{old_path}/"
         for path in [path for path in self._directories if path == old_path or path.startswith(inside)]:
             self._directories[new_path + path[len(old_path) :]] = self._directories.pop(path)
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory, durably."""
+        """Remove an empty directory. Durable after `fsync_directory` of its parent."""
         if path not in self._directories or self.list_directory(path):
             raise StorageError(f"cannot remove {path}: there is no such directory, or it is not empty")
-        self._begin_sync("remove_directory", path)
+        self._begin("remove_directory", path)
         self.durable_version += 1
-        del self._directories[path]
+        removed = self._directories.pop(path)
+        self._unsynced_names.append(_NameChange(parent_directory(path), None, path, removed))
 
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""
@@ -308,6 +357,7 @@ class MemoryFileSystem:
         self._begin_sync("fsync_directory", path)
         self.durable_version += 1
         self._directories[path].sync()
+        self._unsynced_names = [change for change in self._unsynced_names if change.parent != path]
 
     def space(self, path: str) -> Space:
         """The room below `space_limit`; a lot without one."""

@@ -165,6 +165,13 @@ class PosixFileSystem:
             Path(path).mkdir(mode=DIRECTORY_MODE, exist_ok=True)
         self.fsync_directory(parent_directory(path))
 
+    def make_directory(self, path: str) -> None:
+        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        try:
+            os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 (as in `exists`)
+        except OSError as error:
+            raise _translated(error, path, "make the directory") from error
+
     def rename(self, old_path: str, new_path: str) -> None:
         """Rename a file; it replaces any file of the new name."""
         with _errors_of(old_path, "rename"):
@@ -176,18 +183,16 @@ class PosixFileSystem:
             Path(path).unlink()
 
     def rename_directory(self, old_path: str, new_path: str) -> None:
-        """Rename a directory within its parent, durably."""
+        """Rename a directory within its parent. Durable after `fsync_directory` of the parent."""
         if parent_directory(new_path) != parent_directory(old_path) or self.exists(new_path):
             raise StorageError(f"cannot rename {old_path}: {new_path} exists, or is in another directory")
         with _errors_of(old_path, "rename"):
             Path(old_path).rename(new_path)
-        self.fsync_directory(parent_directory(old_path))
 
     def remove_directory(self, path: str) -> None:
-        """Remove an empty directory, durably."""
+        """Remove an empty directory. Durable after `fsync_directory` of its parent."""
         with _errors_of(path, "remove"):
             Path(path).rmdir()
-        self.fsync_directory(parent_directory(path))
 
     def fsync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Raises FlushFailed."""

@@ -116,7 +116,8 @@ class Broker:
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
         parts = (self.cluster, self.configs, self.quotas, self.partitions, self.registration)
-        self._publisher = InOrder(parts, is_taken_over.set, self.fail)
+        self.partitions.on_failed = self.fail
+        self._publisher = InOrder(parts, lambda: self.partitions.when_level(is_taken_over.set), self.fail)
         self.machine.install_publisher(self._publisher)
         await is_taken_over.wait()
 
@@ -124,6 +125,7 @@ class Broker:
         """Carry out no change of the metadata any more."""
         if self._publisher is not None:
             self._publisher.stop()
+        self.partitions.stop()
 
     # --- log directories ----------------------------------------------------------------------------------------------
 

@@ -267,6 +267,10 @@ class UnchangedFiles:
     def make_directories(self, path: str) -> None:
         """Does nothing: the directory exists, or listing it is an error."""
 
+    def make_directory(self, path: str) -> None:
+        """Refused."""
+        _refuse_change(path)
+
     def fsync_directory(self, path: str) -> None:
         """Does nothing: no name has changed."""
 

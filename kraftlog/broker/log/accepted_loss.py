@@ -69,14 +69,15 @@ class DamagedFiles:
     def damage(self) -> str:
         """What a start finds; empty if it finds nothing. Reads every segment."""
         if self._entry is not None and not self._files.exists(self._directory):
-            return "its directory is missing"
+            return "" if self._entry.is_new else "its directory is missing"
         if self._set_aside:
             return f"the segment at offset {min(self._set_aside)} was set aside"
         sizes = {offset: self._handles.get(self._path(offset)).size() for offset in self._whole}
         missing = "" if self._entry is None else missing_segments(self._entry, sizes)
         if missing:
             return missing
-        known = Known() if self._entry is None else Known(recovery_point=self._entry.recovery_point, entry=self._entry)
+        recovery_point = 0 if self._entry is None else max(0, self._entry.recovery_point)
+        known = Known(recovery_point=recovery_point, entry=self._entry)
         invalid = next(filter(self._has_invalid_bytes, self.base_offsets[:-1]), None)
         if invalid is None and self.base_offsets and self._has_valid_behind_invalid(self.base_offsets[-1]):
             invalid = self.base_offsets[-1]

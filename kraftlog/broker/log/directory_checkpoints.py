@@ -1,11 +1,12 @@
 """The checkpoint files of one log directory: recovery points, log start offsets and high watermarks, as Kafka has them.
 
-What is in memory is what the files have. What could not be written, for want of room, is written the next time.
+What is in memory is what the files have, but for lines of logs that are gone. What could not be written, for want of
+room, is written the next time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import structlog
 
@@ -32,6 +33,7 @@ class DirectoryCheckpoints:
         self.high_watermarks: Offsets = {}
         """What of each log is committed."""
         self._outdated: set[str] = set()  # names of files with lines of logs that are gone
+        self._urgent: set[str] = set()  # of these, the files with lines that are not 0
         self._files = files
         self._directory = directory
 
@@ -59,21 +61,24 @@ class DirectoryCheckpoints:
         path = join(self._directory, name)
         return decode_offsets(read_whole(self._files, path), path) if self._files.exists(path) else {}
 
-    def forget(self, partition: TopicPartition) -> None:
-        """Remove what is known of a partition that is not there, or no longer is.
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what is known of partitions that are not there, or no longer are; `write_outdated` is to follow.
 
         A line with 0 says what no line says: it goes when the file is written again.
         """
-        if self.recovery_points.get(partition, 0):
-            self.save_recovery_points(_without(self.recovery_points, partition))
-        elif self.recovery_points.pop(partition, None) is not None:
-            self._outdated.add(RECOVERY_POINTS_NAME)
-        if self.log_starts.get(partition, 0):
-            self.save_log_starts(_without(self.log_starts, partition))
-        elif self.log_starts.pop(partition, None) is not None:
-            self._outdated.add(LOG_STARTS_NAME)
-        if self.high_watermarks.get(partition, 0):
-            self.save_high_watermarks(_without(self.high_watermarks, partition))
+        gone = set(partitions)
+        for name, offsets in self._by_name().items():
+            if any(offsets.get(partition, 0) for partition in gone):
+                self._urgent.add(name)
+            if not gone.isdisjoint(offsets):
+                self._set(name, {key: offset for key, offset in offsets.items() if key not in gone})
+                self._outdated.add(name)
+
+    def write_outdated(self) -> None:
+        """Write the files that have offsets of logs which are gone. Raises StorageError, FlushFailed."""
+        for name, offsets in self._by_name().items():
+            if name in self._urgent:
+                self._write(name, offsets)
 
     def lower(self, partition: TopicPartition, offset: int) -> None:
         """A log is known to be flushed, and committed, up to here only."""
@@ -96,25 +101,38 @@ class DirectoryCheckpoints:
     def save_recovery_points(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file, if it changes."""
         if offsets != self.recovery_points or RECOVERY_POINTS_NAME in self._outdated:
-            self._write(RECOVERY_POINTS_NAME, offsets)
-            self.recovery_points = dict(offsets)
+            self._save(RECOVERY_POINTS_NAME, offsets)
 
     def save_log_starts(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file, if it changes."""
         if offsets != self.log_starts or LOG_STARTS_NAME in self._outdated:
-            self._write(LOG_STARTS_NAME, offsets)
-            self.log_starts = dict(offsets)
+            self._save(LOG_STARTS_NAME, offsets)
 
     def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file, if it changes."""
-        if offsets != self.high_watermarks:
-            self._write(HIGH_WATERMARKS_NAME, offsets)
-            self.high_watermarks = dict(offsets)
+        if offsets != self.high_watermarks or HIGH_WATERMARKS_NAME in self._outdated:
+            self._save(HIGH_WATERMARKS_NAME, offsets)
+
+    def _save(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write(name, offsets)
+        self._set(name, dict(offsets))
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         write_new_file(self._files, join(self._directory, name), encode_offsets(offsets))
         self._outdated.discard(name)
+        self._urgent.discard(name)
 
+    def _by_name(self) -> dict[str, Offsets]:
+        return {
+            RECOVERY_POINTS_NAME: self.recovery_points,
+            LOG_STARTS_NAME: self.log_starts,
+            HIGH_WATERMARKS_NAME: self.high_watermarks,
+        }
 
-def _without(offsets: Offsets, partition: TopicPartition) -> Offsets:
-    return {key: offset for key, offset in offsets.items() if key != partition}
+    def _set(self, name: str, offsets: Offsets) -> None:
+        if name == RECOVERY_POINTS_NAME:
+            self.recovery_points = offsets
+        elif name == LOG_STARTS_NAME:
+            self.log_starts = offsets
+        else:
+            self.high_watermarks = offsets

@@ -21,9 +21,16 @@ from kraftlog.broker.log.damage import DamagedLog
 from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata, encode_partition_metadata
-from kraftlog.broker.log.formats.inventory import LogEntry, entry_below, starting_at, starting_over, without_below
+from kraftlog.broker.log.formats.inventory import (
+    LogEntry,
+    entry_below,
+    new_entry,
+    starting_at,
+    starting_over,
+    without_below,
+)
 from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, PARTITION_METADATA_NAME, directory_name
-from kraftlog.broker.log.inventory import Inventory, encode_clean_shutdown
+from kraftlog.broker.log.inventory import Inventory, decode_clean_shutdown, encode_clean_shutdown
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -36,6 +43,11 @@ class RecordedLog(Protocol):
     partition: TopicPartition
     log_start_offset: int
     high_watermark: int
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        ...
 
     @property
     def recovery_point_to_save(self) -> int:
@@ -86,6 +98,12 @@ class DirectoryRecords:
         return records
 
     @property
+    def clean_broker_epoch(self) -> int | None:
+        """The broker's epoch at its clean shutdown, if that was the last one; to be read before `start` (KIP-966)."""
+        path = join(self._path, CLEAN_SHUTDOWN_NAME)
+        return decode_clean_shutdown(read_whole(self._files, path)) if self._files.exists(path) else None
+
+    @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """What of each log was committed at the last checkpoint."""
         return self._checkpoints.high_watermarks
@@ -118,7 +136,10 @@ class DirectoryRecords:
         if entry is None:
             return checkpointed
         found = replace(
-            checkpointed, recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry
+            checkpointed,
+            recovery_point=max(0, entry.recovery_point),
+            log_start_offset=entry.log_start_offset,
+            entry=entry,
         )
         if replace(checkpointed, entry=entry) == found:
             return found
@@ -253,6 +274,22 @@ class DirectoryRecords:
         self.note(logs.values())
         self.save_high_watermarks({key: log.high_watermark for key, log in logs.items() if log.high_watermark})
 
+    def lower_high_watermarks(
+        self, logs: Mapping[TopicPartition, RecordedLog], damaged: Collection[TopicPartition]
+    ) -> None:
+        """Take what a crash has taken from the logs from the checkpoint, too (DB-24).
+
+        Consider one of 10, and a log that ends at 6 after the power was lost: it gets two other records, and the power
+        is lost again. These are not committed.
+        """
+        kept = {}
+        for partition, offset in self.high_watermarks.items():
+            log = logs.get(partition)
+            if log is not None or partition in damaged:
+                kept[partition] = offset if log is None else min(offset, log.log_end_offset)
+        with contextlib.suppress(OutOfSpace):  # nor is there room for other records, and then for a checkpoint
+            self.save_high_watermarks(kept)
+
     def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write the file of high watermarks, if it changes."""
         self._checkpoints.save_high_watermarks(offsets)
@@ -320,17 +357,39 @@ class DirectoryRecords:
             self._noted.pop(partition, None)
             self._inventory.save({partition: change(entry)})
 
-    def about_to_go(self, partition: TopicPartition) -> None:
-        """The log is about to be deleted or set aside; without room in the inventory it goes all the same.
+    def expect(self, topic_ids: Mapping[TopicPartition, UUID], *, is_synced: bool = True) -> None:
+        """Logs are about to be made: a crash may take their directories, which the next start makes again (DB-95).
+
+        Without `is_synced` that is durable after `sync`.
+        """
+        self._inventory.save({key: new_entry(value) for key, value in topic_ids.items()}, is_synced=is_synced)
+
+    def is_expected(self, partition: TopicPartition, topic_id: UUID) -> bool:
+        """Whether the inventory has a log of that topic that is about to be made."""
+        entry = self._inventory.entries.get(partition)
+        return entry is not None and entry.is_new and entry.topic_id == topic_id
+
+    def made(self, log: RecordedLog, topic_id: UUID) -> None:
+        """A log is there that was expected."""
+        self.topic_ids[log.partition] = topic_id
+        self._noted[log.partition] = log.inventory_key
+
+    def sync(self) -> None:
+        """Make the inventory durable, in any thread."""
+        self._inventory.sync()
+
+    def about_to_go(self, partitions: Collection[TopicPartition], *, is_synced: bool = True) -> None:
+        """Logs are about to be deleted or set aside; without room in the inventory they go all the same.
 
         The entry goes first: consider a replica that is reassigned away and back, and a kill in between. An entry for
         which there was no room has that log taken for damaged after such a kill, which loses nothing.
         """
-        self._disputed.pop(partition, None)
-        self._noted.pop(partition, None)
-        self.topic_ids.pop(partition, None)
+        for partition in partitions:
+            self._disputed.pop(partition, None)
+            self._noted.pop(partition, None)
+            self.topic_ids.pop(partition, None)
         try:
-            self._inventory.save({partition: None})
+            self._inventory.save(dict.fromkeys(partitions), is_synced=is_synced)
         except OutOfSpace as error:
             logger.warning("an inventory still has a log that is gone", path=self._path, reason=str(error))
 
@@ -352,6 +411,10 @@ class DirectoryRecords:
         self._checkpoints.accepted(partition, start_offset, recovery_point)
         return Known(recovery_point=recovery_point, log_start_offset=start_offset)
 
-    def forget_checkpoints(self, partition: TopicPartition) -> None:
-        """The log is gone."""
-        self._checkpoints.forget(partition)
+    def forget_checkpoints(self, partitions: Iterable[TopicPartition]) -> None:
+        """Logs are gone. The files are to be written with `write_outdated_checkpoints`."""
+        self._checkpoints.forget(partitions)
+
+    def write_outdated_checkpoints(self) -> None:
+        """Write the checkpoint files that have offsets of logs which are gone."""
+        self._checkpoints.write_outdated()

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from kraftbase.checks import check
 from kraftbase.errors import OutOfSpace
+from kraftbase.files.files import join, parent_directory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.epoch_file import write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.flushes import PendingFlush
+from kraftlog.broker.log.formats.names import PARTITION_METADATA_NAME
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.producer_history import ProducerHistory
 from kraftlog.broker.log.segment import Segment
@@ -26,9 +28,11 @@ class Durability:
 
     def __init__(
         self, handles: FileHandles, directory: str, segments: SegmentList, epochs: LeaderEpochs,
-        producers: ProducerHistory, epochs_are_saved_below: int, now_ms: int,
+        producers: ProducerHistory, epochs_are_saved_below: int, now_ms: int, *, is_new: bool = False,
     ) -> None:  # fmt: skip
         """Of a log that was just opened: what a start has read is durable, but for what a full disk had no room for."""
+        self.is_new = is_new
+        """Whether nothing of it was ever flushed: a crash may take its directory, which a start makes again (DB-95)."""
         self.recovery_point = segments.last.end_offset
         """Everything below is durable."""
         self._handles = handles
@@ -70,6 +74,19 @@ class Durability:
         """The first offset of a segment that a crash leaves; those before it are closed, and flushed."""
         unflushed = [segment.base_offset for segment in self._unflushed[:1]]
         return min([self._named_base_offset, *unflushed])
+
+    def sync_names(self) -> None:
+        """Make the names of a new log's directory and files durable. Raises FlushFailed, StorageError."""
+        files = self._handles.files
+        self._handles.get(self._metadata_path).fsync()
+        files.fsync_directory(self._directory)
+        files.fsync_directory(parent_directory(self._directory))
+        self.is_new = False
+        self.names_are_durable()
+
+    @property
+    def _metadata_path(self) -> str:
+        return join(self._directory, PARTITION_METADATA_NAME)
 
     def names_are_durable(self) -> None:
         """The directory has just been synced."""
@@ -171,11 +188,12 @@ class Durability:
         paths = [path for segment in self._unflushed for path in segment.paths if exists(path)]
         paths.append(self._segments.last.path)
         paths += sorted(self._producers.unflushed)
+        paths += [self._metadata_path] if self.is_new else []
         self._flushing_producer_files = set(self._producers.unflushed)
         self._producers.unflushed.clear()
         self._pending = PendingFlush(
             self._handles, self._directory, paths, self._segments.last.end_offset, tuple(self._unflushed),
-            has_new_names=self._has_new_names,
+            has_new_names=self._has_new_names, is_of_new_log=self.is_new,
         )  # fmt: skip
         self._has_new_names = False
         self._flushing_base_offset = self._segments.last.base_offset
@@ -187,6 +205,7 @@ class Durability:
         check(pending is self._pending, "the flush that is finished is the one under way")
         self._pending = None
         pending.release()
+        self.is_new = self.is_new and pending.parent is None
         self._unflushed = [segment for segment in self._unflushed if segment not in pending.segments]
         self._named_base_offset = self._flushing_base_offset
         self.recovery_point = max(self.recovery_point, min(pending.end_offset, self._segments.last.end_offset))
@@ -217,7 +236,7 @@ class Durability:
 
     def flush_whole(self) -> None:
         """Make everything durable, with what a start could do without. Raises FlushFailed, StorageError."""
-        self._producers.unflushed |= set(self._segments.last.paths)
+        self._producers.unflushed |= set(filter(self._handles.files.exists, self._segments.last.paths))
         self._has_new_names = True
         self._epochs.is_changed = True
         self.flush()

@@ -28,4 +28,4 @@ def read_epochs(files: FileSystem, directory: str) -> list[tuple[int, int]] | No
 def write_epochs(files: FileSystem, directory: str, epochs: LeaderEpochs) -> None:
     """Write the file, durably. Raises StorageError, FlushFailed."""
     write_new_file(files, join(directory, LEADER_EPOCHS_NAME), encode_epochs(epochs.entries()))
-    epochs.is_changed = False
+    epochs.saved()

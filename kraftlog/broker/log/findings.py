@@ -74,7 +74,7 @@ class Known:
 
     @property
     def starts_over(self) -> bool:
-        """Whether the log was starting over: then its files may be any of those before and after."""
+        """Whether the log was starting over, or nothing of it was ever flushed: then its files may be any."""
         return self.entry is not None and self.entry.last_base_offset is None
 
 
@@ -93,7 +93,8 @@ def assess(topic_id: UUID | None, entry: LogEntry | None, files: LogFiles | None
         # Without its own file a log is of the topic that the inventory names: consider a topic that was made again.
         return (Finding.SOUND if files.topic_id == topic_id else Finding.STRAY), ""
     if files is None:
-        return (Finding.NEW, "") if entry is None else (Finding.DAMAGED, "its directory is missing")
+        is_new = entry is None or entry.is_new
+        return (Finding.NEW, "") if is_new else (Finding.DAMAGED, "its directory is missing")
     if entry is None:
         return (Finding.SOUND if files.topic_id in (None, topic_id) else Finding.STRAY), ""
     reason = missing_segments(entry, files.segments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraftbase.errors import FlushFailed, StorageError
+from kraftbase.files.files import parent_directory
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.segment import Segment
 
@@ -14,7 +15,7 @@ class PendingFlush:
 
     def __init__(
         self, handles: FileHandles, directory: str, paths: Sequence[str], end_offset: int,
-        segments: tuple[Segment, ...], *, has_new_names: bool,
+        segments: tuple[Segment, ...], *, has_new_names: bool, is_of_new_log: bool = False,
     ) -> None:  # fmt: skip
         self.end_offset = end_offset
         """The log is durable up to here when `run` has returned; a truncation in the meantime lowers it."""
@@ -27,9 +28,21 @@ class PendingFlush:
         self.is_needed = True
         """False: the log is deleted, and whatever goes wrong does not matter. It may be set at any time."""
         self._has_new_names = has_new_names
+        self.parent = parent_directory(directory) if is_of_new_log else None
+        """The directory in which the name of the log's own directory is to be made durable, too."""
 
     def run(self) -> None:
         """Make it durable. Raises FlushFailed, StorageError."""
+        self.run_but_for_parent()
+        self.sync_parent()
+
+    def sync_parent(self) -> None:
+        """Make the name of a new log's directory durable. Raises FlushFailed, StorageError."""
+        if self.parent is not None:
+            self._handles.files.fsync_directory(self.parent)
+
+    def run_but_for_parent(self) -> None:
+        """As `run`, but `parent` is for the caller to sync: once for many logs. Raises FlushFailed, StorageError."""
         try:
             for file in self._files:
                 file.fdatasync()

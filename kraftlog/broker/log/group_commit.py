@@ -9,7 +9,7 @@ for a failure of the disk nor in the way of the others who wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import structlog
@@ -59,21 +59,28 @@ class LogFlushes:
         self.pending = pending
 
     def run(self) -> None:
-        """Flush one after the other. Raises FlushFailed, StorageError."""
+        """Flush one after the other. Raises FlushFailed, StorageError.
+
+        The directory that the logs are in is synced once, however many of them are new.
+        """
+        parents = {flush.parent: flush for _, flush in self.pending if flush.parent is not None}
         for _, flush in self.pending:
-            flush.run()
+            flush.run_but_for_parent()
+        for flush in parents.values():
+            flush.sync_parent()
 
 
 class GroupCommit:
     """The appends of one directory that wait to be durable.
 
     `on_failure` is called with a StorageError or FlushFailed of a flush; after all but OutOfSpace the directory is not
-    used any more. `on_segments_flushed` is called with a log that has gone on in another segment, when that is durable.
+    used any more. `on_segments_flushed` is called with the logs that were new, or have gone on in another segment, when
+    that is durable, and before those who wait are called back.
     """
 
     def __init__(
         self, runtime: Runtime, on_failure: Callable[[BaseException], object],
-        on_segments_flushed: Callable[[PartitionLog], None],
+        on_segments_flushed: Callable[[Sequence[PartitionLog]], None],
     ) -> None:  # fmt: skip
         self._on_failure = on_failure
         self._on_segments_flushed = on_segments_flushed
@@ -129,15 +136,15 @@ class GroupCommit:
     def finish_flush(self, pending: LogFlushes) -> None:
         """Note that they are flushed."""
         self.flush_count += 1
-        closed = []
+        changed = []
         for log, flush in pending.pending:
-            base_offset = log.durability.durable_base_offset
+            before = (log.durability.durable_base_offset, log.durability.is_new)
             log.durability.finish_flush(flush)
-            if log.durability.durable_base_offset != base_offset:
-                closed.append(log)
+            if (log.durability.durable_base_offset, log.durability.is_new) != before:
+                changed.append(log)
         self._started = None
-        for log in closed:
-            self._on_segments_flushed(log)
+        if changed:
+            self._on_segments_flushed(changed)
 
     def _on_flushed(self, _: None) -> None:
         waiting, self._waiting = self._waiting, []

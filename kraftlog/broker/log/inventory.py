@@ -141,8 +141,11 @@ class Inventory:
         if self._byte_count:
             self._append(encode_registration(broker_epoch))
 
-    def save(self, changes: Mapping[TopicPartition, LogEntry | None]) -> None:
-        """Make changes durable, all of them or none; None takes an entry away. Raises StorageError, FlushFailed."""
+    def save(self, changes: Mapping[TopicPartition, LogEntry | None], *, is_synced: bool = True) -> None:
+        """Make changes durable, all of them or none; None takes an entry away. Raises StorageError, FlushFailed.
+
+        Without `is_synced` they are durable after `sync`, or after any later change that is.
+        """
         lines = b"".join(
             encode_change(partition, self.entries.get(partition), entry) for partition, entry in changes.items()
         )
@@ -158,12 +161,24 @@ class Inventory:
                     raise
             else:
                 return
-        self._append(lines)
+        self._append(lines, is_synced=is_synced)
         for partition, entry in changes.items():
             if entry is None:
                 self.entries.pop(partition, None)
             else:
                 self.entries[partition] = entry
+
+    def sync(self) -> None:
+        """Make durable what was saved, in any thread. Raises StorageError, FlushFailed.
+
+        It has a descriptor of its own: meanwhile the file may be rewritten, which is durable as well, or removed.
+        """
+        if self._files.exists(self._path):
+            file = self._files.open(self._path)
+            try:
+                file.fdatasync()
+            finally:
+                file.close()
 
     def remove(self) -> None:
         """Remove the file, durably: nothing is known. Raises StorageError, FlushFailed."""
@@ -180,7 +195,7 @@ class Inventory:
         self._append(encode_shutdown(broker_epoch))
         self._close()
 
-    def _append(self, lines: bytes) -> None:
+    def _append(self, lines: bytes, *, is_synced: bool = True) -> None:
         file = self._opened()
         try:
             file.write_at(self._byte_count, lines)
@@ -189,7 +204,8 @@ class Inventory:
             with contextlib.suppress(StorageError):
                 file.truncate(self._byte_count)
             raise
-        file.fdatasync()
+        if is_synced:
+            file.fdatasync()
         self._byte_count += len(lines)
 
     def _opened(self) -> File:

@@ -27,12 +27,25 @@ class LeaderEpochs:
     log's end before it appends (DB-68).
     """
 
-    __slots__ = ("_entries", "is_changed")
+    __slots__ = ("_entries", "_saved", "is_changed")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        """`entries`: those of the file on disk."""
         self._entries: list[tuple[int, int]] = list(entries)
+        self._saved = tuple(self._entries)
         self.is_changed = False
-        """Whether the file on disk lacks something; whoever has written the file sets it to False."""
+        """Whether the file on disk may lack something."""
+
+    def saved(self) -> None:
+        """The file on disk has all entries."""
+        self._saved = tuple(self._entries)
+        self.is_changed = False
+
+    def are_saved_below(self, end_offset: int) -> bool:
+        """Whether the file has the epochs of all records of a log that ends there; a start drops the other entries."""
+        return not self.is_changed or [one for one in self._saved if one[1] < end_offset] == [
+            one for one in self._entries if one[1] < end_offset
+        ]
 
     @property
     def latest(self) -> int:

@@ -69,6 +69,8 @@ class LoadedLog:
     """How much was cut from the end, with the segments behind it."""
     names: list[str]
     """The files that were in its directory."""
+    is_new: bool
+    """Whether nothing of it was ever flushed."""
 
 
 class Loader:
@@ -93,6 +95,7 @@ class Loader:
         self._replay_from: int | None = None
         self._torn_bytes = 0
         self._bytes_read = 0
+        self._is_new = known.entry is not None and known.entry.is_new
 
     def load(self) -> LoadedLog:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
@@ -110,11 +113,14 @@ class Loader:
         self._epochs = LeaderEpochs(entries or ())
         self._epochs.is_changed = entries is None and bool(base_offsets)
         first_unflushed = self._first_to_recover(base_offsets)
-        for index, base_offset in enumerate(base_offsets):
+        is_last_empty = first_unflushed >= len(base_offsets) - 1 and self._is_known_to_be_empty(base_offsets)
+        for index, base_offset in enumerate(base_offsets[:-1] if is_last_empty else base_offsets):
             if index < first_unflushed:
                 next_offset = base_offsets[index + 1] if index + 1 < len(base_offsets) else None
                 self._segments.append(self._open_flushed(base_offset, next_offset))
-        if base_offsets[first_unflushed:]:
+        if is_last_empty:
+            self._segments.append(self._open_empty(base_offsets[-1], names))
+        elif base_offsets[first_unflushed:]:
             self._recover(base_offsets[first_unflushed:])
         log_start_offset = self._settle_start()
         end_offset = self._segments[-1].end_offset
@@ -131,7 +137,7 @@ class Loader:
             segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
             high_watermark=high_watermark,
             epochs_are_saved_below=end_offset if self._save_epochs() else min(self._known.recovery_point, end_offset),
-            torn_bytes=self._torn_bytes, names=names,
+            torn_bytes=self._torn_bytes, names=names, is_new=self._is_new,
         )  # fmt: skip
 
     # --- what is there ------------------------------------------------------------------------------------------------
@@ -176,6 +182,21 @@ class Loader:
         return max(0, len(below) - 1)
 
     # --- segments that are flushed ------------------------------------------------------------------------------------
+
+    def _is_known_to_be_empty(self, base_offsets: list[int]) -> bool:
+        """Whether the last segment has nothing, as the inventory says: there is nothing to read, nor to sync."""
+        entry = self._known.entry
+        if entry is None or not base_offsets or self._sizes_of(base_offsets[-1:]) != {base_offsets[-1]: 0}:
+            return False
+        base_offset = base_offsets[-1]
+        return entry.is_new or entry.last_base_offset == entry.recovery_point == base_offset
+
+    def _open_empty(self, base_offset: int, names: list[str]) -> Segment:
+        for suffix in SEGMENT_SUFFIXES[:-1]:
+            name = file_name(base_offset, suffix)
+            if name in names:
+                self._handles.remove(join(self._directory, name))
+        return Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
 
     def _open_flushed(self, base_offset: int, next_offset: int | None) -> Segment:
         """A segment whose bytes were flushed: its indexes are used if they can be."""
@@ -259,10 +280,25 @@ class Loader:
             self._close_indexes(segment)
         # What was read may be in the page cache only, and bytes that were cut off may still be on the disk: they would
         # be there again after a loss of power, in the place of what is appended from now on.
-        for segment in self._segments[-len(base_offsets) :]:
-            self._make_durable(segment)
-        self._files.fsync_directory(self._directory)
+        if not self._is_durable(base_offsets):
+            for segment in self._segments[-len(base_offsets) :]:
+                self._make_durable(segment)
+            self._files.fsync_directory(self._directory)
         self._on_progress(RecoveryProgress(self._directory, len(base_offsets), len(base_offsets), self._bytes_read))
+
+    def _is_durable(self, base_offsets: list[int]) -> bool:
+        """Whether all that was read had been flushed, and nothing was cut since: then nothing is synced again (DB-96).
+
+        Its indexes need not be durable, since a start after a crash makes those of the last segment again.
+        """
+        entry, last = self._known.entry, self._segments[-1]
+        return (
+            entry is not None
+            and len(base_offsets) == 1
+            and not self._torn_bytes
+            and (entry.last_base_offset, entry.recovery_point) == (last.base_offset, last.end_offset)
+            and entry.last_batch_checksum == last.last_checksum != 0
+        )
 
     def _has_lost_end(self, segment: Segment, later: list[int]) -> bool:
         """Whether a crash has taken whole batches at the segment's end: offsets are missing that were not flushed.
@@ -350,7 +386,8 @@ class Loader:
             self._epochs.clear()
         if not self._segments:
             self._segments.append(Segment.create(self._handles, self._directory, start_offset, self._now_ms))
-            self._files.fsync_directory(self._directory)
+            if not self._is_new:
+                self._files.fsync_directory(self._directory)
         return max(start_offset, self._segments[0].base_offset)
 
     def _check_last_batch(self) -> None:
@@ -378,7 +415,7 @@ class Loader:
 
         Returns whether there was room.
         """
-        if self._epochs.is_changed:
+        if not self._epochs.are_saved_below(self._segments[-1].end_offset):
             try:
                 write_epochs(self._files, self._directory, self._epochs)
             except OutOfSpace:

@@ -17,7 +17,7 @@ is room.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -25,42 +25,41 @@ from uuid import UUID
 import structlog
 
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
-from kraftbase.files.files import FileSystem, Lock, join, read_whole, write_new_file
+from kraftbase.files.files import FileSystem, Lock, join
 from kraftlog.broker.log.accepted_loss import DamagedFiles
 from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.damage import DamagedLog, DamagedSegment, set_segment_aside
+from kraftlog.broker.log.directory_identity import identify
 from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
-from kraftlog.broker.log.formats.checkpoints import decode_meta, encode_meta, encode_partition_metadata
+from kraftlog.broker.log.formats.checkpoints import (
+    encode_partition_metadata,
+)
+from kraftlog.broker.log.formats.inventory import new_entry
 from kraftlog.broker.log.formats.names import (
-    CLEAN_SHUTDOWN_NAME,
     LOCK_NAME,
-    LOG_SUFFIX,
-    META_NAME,
     PARTITION_METADATA_NAME,
     deleted_directory_name,
     directory_name,
     is_any_stray_directory,
-    is_deleted_directory,
     is_stray_directory,
     partition_in_name,
     stray_directory_name,
 )
 from kraftlog.broker.log.full_disk import FullDisk
 from kraftlog.broker.log.group_commit import GroupCommit, OnDurable
-from kraftlog.broker.log.inventory import decode_clean_shutdown
 from kraftlog.broker.log.loading import Loader, RecoveryProgress
+from kraftlog.broker.log.log_folders import LogFolders
 from kraftlog.broker.log.moved_logs import MovedLog, take_over
 from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.broker.log.slices import SLICE_LINES, Steps, run_at_once, slices
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
-
 
 STRAYS_NAMED: Final = 5
 
@@ -94,9 +93,13 @@ class LogDirectory:
         """Why nothing of the directory is used any more; empty if it is."""
         self.on_lost: Callable[[], object] = lambda: None
         """Called when the directory, or a partition in it, has gone offline."""
+        self.expected: set[TopicPartition] = set()
+        """The partitions whose logs are about to be made here."""
+        self._is_removing = False
         self._full_disk = FullDisk(path)
-        self.commits = GroupCommit(runtime, self.refusal, self.note)
+        self.commits = GroupCommit(runtime, self.refusal, self.note_all)
         self._due_flushes = DueFlushes(runtime, self.commits)
+        self._folders = LogFolders(handles, path, records)
         self._files = files
         self._handles = handles
         self._runtime = runtime
@@ -116,20 +119,12 @@ class LogDirectory:
         if lock is None:
             raise DirectoryError(f"{path} is in use by another process; stop that one first")
         try:
-            directory_id = _identify(files, path, cluster_id, node_id, new_directory_id)
+            directory_id = identify(files, path, cluster_id, node_id, new_directory_id)
             records = DirectoryRecords.read(files, path, directory_id)
         except BaseException:
             lock.close()
             raise
         return cls(files, path, handles, runtime, lock, directory_id, records, inflation or InflationMemory())
-
-    @property
-    def clean_broker_epoch(self) -> int | None:
-        """The broker's epoch at its clean shutdown, if that was the last one; to be read before `load` (KIP-966)."""
-        path = join(self.path, CLEAN_SHUTDOWN_NAME)
-        if not self._files.exists(path):
-            return None
-        return decode_clean_shutdown(read_whole(self._files, path))
 
     # --- logs ---------------------------------------------------------------------------------------------------------
 
@@ -152,22 +147,8 @@ class LogDirectory:
             partition = partition_in_name(name)
             if partition is not None:
                 self._load_one(partition, config_of(partition), now_ms, on_progress)
-        self._lower_high_watermarks()
+        self.records.lower_high_watermarks(self.logs, self.damaged)
         self.records.begin(self.logs)
-
-    def _lower_high_watermarks(self) -> None:
-        """Take what a crash has taken from the logs from the checkpoint, too (DB-24).
-
-        Consider one of 10, and a log that ends at 6 after the power was lost: it gets two other records, and the power
-        is lost again. These are not committed.
-        """
-        kept = {}
-        for partition, offset in self.records.high_watermarks.items():
-            log = self.logs.get(partition)
-            if log is not None or partition in self.damaged:
-                kept[partition] = offset if log is None else min(offset, log.log_end_offset)
-        with contextlib.suppress(OutOfSpace):  # nor is there room for other records, and then for a checkpoint
-            self.records.save_high_watermarks(kept)
 
     def _load_one(
         self, partition: TopicPartition, config: PartitionLogConfig, now_ms: int,
@@ -175,11 +156,13 @@ class LogDirectory:
     ) -> None:  # fmt: skip
         path = join(self.path, directory_name(partition))
         names = self._files.list_directory(path)
-        if PARTITION_METADATA_NAME not in names and not any(name.endswith(LOG_SUFFIX) for name in names):
+        if self._folders.is_unfinished(partition, names):
             return  # it was being made, or deleted
         try:
             known = take_over(self.records, self.records.known(partition, names), self.moved_here.get(partition))
-            self._open_log(partition, known, config, now_ms, on_progress)
+            log = self._open_log(partition, known, config, now_ms, on_progress)
+            if log.log_end_offset > 0:
+                log.establish()  # a start has made its records durable, but not the name of its directory
         except CorruptLog as error:
             self.partition_damaged(partition, error)
             self._damaged_at_start.add(partition)
@@ -198,23 +181,52 @@ class LogDirectory:
     def create_log(
         self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig, now_ms: int, unique: UUID
     ) -> PartitionLog:
-        """Make a partition's log, durably. Raises ApiError(KAFKA_STORAGE_ERROR).
+        """Make a partition's log: no crash takes it, as the inventory has it (DB-95). Raises KAFKA_STORAGE_ERROR.
 
         What is left of a log whose deletion has failed is deleted before, under a name with `unique`.
         """
         self.check_online()
-        path = join(self.path, directory_name(partition))
         try:
-            self._rename(partition, deleted_directory_name(partition, unique))
-            self._files.make_directories(path)
-            write_new_file(self._files, join(path, PARTITION_METADATA_NAME), encode_partition_metadata(topic_id))
-            self.records.topic_ids[partition] = topic_id
-            log = self._open_log(partition, Known(), config, now_ms, _no_progress)
-            with contextlib.suppress(OutOfSpace):  # the log is there, and the next checkpoint notes it
-                self.records.note([log])
-            return log
+            self.records.write_outdated_checkpoints()  # of a deleted log, if there was no room for that then
+            is_expected = self._expect(partition, topic_id)
+            self._folders.make_way(partition, unique)
+            metadata_path = join(join(self.path, directory_name(partition)), PARTITION_METADATA_NAME)
+            self._handles.create(metadata_path).write_at(0, encode_partition_metadata(topic_id))
+            entry = self.records.entry(partition) if is_expected else new_entry(topic_id)
+            log = self._open_log(partition, Known(entry=entry), config, now_ms, _no_progress)
+            self.records.made(log, topic_id)
+            if not is_expected:
+                log.durability.sync_names()
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
+        self.expected.discard(partition)
+        return log
+
+    def _expect(self, partition: TopicPartition, topic_id: UUID) -> bool:
+        """Have the inventory expect a log, durably, unless it does; returns whether there was room for that."""
+        if not self.records.is_expected(partition, topic_id):
+            try:
+                self.records.expect({partition: topic_id})
+            except OutOfSpace:
+                return False  # its own files are synced instead, and the next checkpoint notes it
+        return True
+
+    def expect(self, topic_ids: Mapping[TopicPartition, UUID]) -> Steps:
+        """Have the inventory expect logs, all with one sync (DB-95). An error of the disk takes the directory offline.
+
+        Without room for that each log is made durable by itself.
+        """
+        try:
+            for some in slices(list(topic_ids), SLICE_LINES):
+                self.records.expect({partition: topic_ids[partition] for partition in some}, is_synced=False)
+                yield None
+            yield self.records.sync
+        except OutOfSpace as error:
+            logger.warning("an inventory has no room for new logs", path=self.path, reason=str(error))
+        except (StorageError, FlushFailed) as error:
+            self.refusal(error)
+        else:
+            self.expected |= topic_ids.keys()
 
     def delete_log(self, partition: TopicPartition, unique: UUID, reason: ApiError) -> None:
         """Take a partition's log away, durably; its files are removed by `remove_deleted`, later.
@@ -241,6 +253,20 @@ class LogDirectory:
             raise self.refusal(error) from error
 
     def _take_away(self, partition: TopicPartition, new_name: str, reason: ApiError) -> None:
+        self.retire(partition, reason)
+        run_at_once(self._rename_all({partition: new_name}))
+
+    def delete_logs(self, partitions: Sequence[TopicPartition], new_id: Callable[[], UUID]) -> Steps:
+        """Take the files of retired logs away, all with a few syncs (DB-95); `remove_deleted` removes them later.
+
+        Durable at its end: from then on no crash brings a log back. Raises ApiError(KAFKA_STORAGE_ERROR), and then the
+        files are strays of the next start that finds them.
+        """
+        names = {partition: deleted_directory_name(partition, new_id()) for partition in partitions}
+        yield from self._rename_all(names)
+
+    def retire(self, partition: TopicPartition, reason: ApiError) -> None:
+        """Have no such log from now on; its files are still there. Who waits for its appends gets `reason`."""
         log = self.logs.pop(partition, None)
         self.damaged.pop(partition, None)
         self._damaged_at_start.discard(partition)
@@ -248,38 +274,29 @@ class LogDirectory:
             self.commits.forget(log, reason)
             self._due_flushes.forget(log)
             log.retire(f"{log.directory} was deleted")
+
+    def _rename_all(self, new_names: Mapping[TopicPartition, str]) -> Steps:
+        """As `LogFolders.rename_all`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self.check_online()
         try:
-            self.records.about_to_go(partition)
-            self._rename(partition, new_name)
+            yield from self._folders.rename_all(new_names)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
-    def _rename(self, partition: TopicPartition, new_name: str) -> None:
-        path = join(self.path, directory_name(partition))
-        if self._files.exists(path):
-            for name in self._files.list_directory(path):
-                self._handles.drop(join(path, name))
-            self._files.rename_directory(path, join(self.path, new_name))
-        self.forget(partition)
+    def remove_deleted(self) -> Steps:
+        """Remove the files of deleted partitions, one after the other, in the disk's thread. Does not raise.
 
-    def remove_deleted(self) -> int:
-        """Remove the files of deleted partitions; returns how many partitions it were. Raises KAFKA_STORAGE_ERROR."""
-        self.check_online()
+        That need not be durable: the next start removes what comes back. Nothing of them is open.
+        """
+        if self.offline_reason or self._is_removing:
+            return
+        self._is_removing = True
         try:
-            names = [name for name in self._files.list_directory(self.path) if is_deleted_directory(name)]
-            for name in names:
-                path = join(self.path, name)
-                for file_name in self._files.list_directory(path):
-                    self._handles.remove(join(path, file_name))
-                self._files.remove_directory(path)
+            yield from self._folders.remove_deleted()
         except (StorageError, FlushFailed) as error:
-            raise self.refusal(error) from error
-        return len(names)
-
-    def forget(self, partition: TopicPartition) -> None:
-        """Remove the checkpoints of a partition that is not there, or not any more. Raises StorageError."""
-        self.records.forget_checkpoints(partition)
+            self.refusal(error)
+        finally:
+            self._is_removing = False
 
     def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
@@ -319,9 +336,12 @@ class LogDirectory:
 
     def note(self, log: RecordedLog) -> None:
         """The log's files are as they shall be: note which they are. Deals with an error of the disk."""
+        self.note_all([log])
+
+    def note_all(self, logs: Sequence[RecordedLog]) -> None:
+        """As `note`, with one sync for all."""
         try:
-            if self.logs.get(log.partition) is log:
-                self.records.note([log])
+            self.records.note([log for log in logs if self.logs.get(log.partition) is log])
         except (StorageError, FlushFailed) as error:
             self.refusal(error)
 
@@ -392,17 +412,19 @@ class LogDirectory:
         if finding is Finding.DAMAGED:
             self._damaged_at_start.add(partition)
             self.partition_damaged(partition, DamagedLog(join(self.path, directory_name(partition)), reason))
-        else:
-            self.forget_missing(partition)
+        elif topic_id is None or not self.records.is_expected(partition, topic_id):
+            self.forget_missing([partition])
         return finding
 
-    def forget_missing(self, partition: TopicPartition) -> None:
-        """The inventory need not have a log that is not here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        if self.records.entry(partition) is not None:
+    def forget_missing(self, partitions: Sequence[TopicPartition]) -> None:
+        """The inventory need not have logs that are not here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        known = [partition for partition in partitions if self.records.entry(partition) is not None]
+        if known:
             try:
-                self.records.about_to_go(partition)
+                self.records.about_to_go(known)
+                self.records.forget_checkpoints(known)
                 with contextlib.suppress(OutOfSpace):  # a line too many does no harm
-                    self.forget(partition)
+                    self.records.write_outdated_checkpoints()
             except (StorageError, FlushFailed) as error:
                 raise self.refusal(error) from error
 
@@ -426,6 +448,8 @@ class LogDirectory:
             found.mend()
             known = self.records.accepted(partition, found.end_offset, max(found.base_offsets, default=None))
             log = self._open_log(partition, known, config, now_ms, _no_progress)
+            if entry is not None and entry.is_new:
+                log.durability.sync_names()
             log.flush()
             self.records.note([log])
         except (StorageError, FlushFailed) as error:
@@ -474,22 +498,3 @@ class LogDirectory:
         """Release the lock, and nothing else: as if the process had died."""
         self.records.release()
         self._lock.close()
-
-
-def _identify(files: FileSystem, directory: str, cluster_id: str, node_id: int, new_directory_id: UUID) -> UUID:
-    """The id of a directory, which becomes this broker's if it is new. Raises DirectoryError if it is another's."""
-    path = join(directory, META_NAME)
-    if not files.exists(path):
-        write_new_file(files, path, encode_meta(cluster_id, node_id, new_directory_id))
-    try:
-        found_cluster, found_node, directory_id = decode_meta(read_whole(files, path), path)
-    except MalformedBytes as error:
-        raise DirectoryError(f"{error}. Put the file back as it was: it says whose data is in {directory}") from None
-    if found_cluster != cluster_id:
-        raise DirectoryError(
-            f"{directory} is of cluster {found_cluster}, and this broker is of cluster {cluster_id}",
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-        )
-    if found_node != node_id:
-        raise DirectoryError(f"{directory} is of broker {found_node}, and this is broker {node_id}")
-    return directory_id

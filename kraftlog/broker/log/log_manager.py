@@ -26,6 +26,7 @@ from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.registered_epoch import registered_epoch
 from kraftlog.broker.log.retention import RetentionClock
+from kraftlog.broker.log.slices import SLICE_LINES, SlicedWork, Steps, slices
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.ids import is_reserved
@@ -51,7 +52,9 @@ class LogManager:
         """The directories that get no new partitions (KIP-1066)."""
         self.missing = MissingLogs([*(directory.path for directory in directories), *failed])
         self._new_id = new_id
-        self._runtime = runtime
+        self.runtime = runtime
+        """What the work on the logs runs in."""
+        self._removing = SlicedWork(runtime, self._not_removed)
         self._clock = RetentionClock(runtime.wall_clock_ms(), runtime.now_ms())
 
     @classmethod
@@ -124,7 +127,7 @@ class LogManager:
         finding = directory.assess(partition, topic_id)
         if finding is not Finding.STRAY and directory.records.entry(partition) is not None:
             for other in others:
-                other.forget_missing(partition)  # it was moved by hand to where it is, whose inventory has it now
+                other.forget_missing([partition])  # it was moved by hand to where it is, whose inventory has it now
         return finding
 
     def check_is_new(self, partition: TopicPartition, assigned_id: UUID) -> None:
@@ -169,9 +172,9 @@ class LogManager:
         It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
         the one with the fewest logs that is not cordoned.
         """
-        log = self._roomiest(wanted_id).create_log(
-            partition, topic_id, config, self._runtime.wall_clock_ms(), self._new_id()
-        )
+        expecting = [directory for directory in self.online if partition in directory.expected]
+        directory = expecting[0] if expecting else self._roomiest(wanted_id)
+        log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self._new_id())
         self.missing.forget(partition)
         return log
 
@@ -185,17 +188,38 @@ class LogManager:
                 f"none of {len(self.directories) + len(self.failed)} log directories takes a new partition: they are"
                 " offline or cordoned",
             )
-        return min(candidates, key=lambda directory: len(directory.logs) + len(directory.damaged))
+        return min(
+            candidates, key=lambda directory: len(directory.logs) + len(directory.damaged) + len(directory.expected)
+        )
 
-    def delete_log(self, partition: TopicPartition, reason: ApiError) -> None:
-        """Take a partition's log away, durably; the next `maintain` removes its files, or the next start.
+    def forget_expected(self) -> None:
+        """No log is about to be made any more."""
+        for directory in self.directories:
+            directory.expected.clear()
 
-        Who waits for its appends gets `reason`. Raises ApiError(KAFKA_STORAGE_ERROR), and it is not here any more then
-        either; nothing happens if it is not here.
+    def retire_log(self, partition: TopicPartition, reason: ApiError) -> list[LogDirectory]:
+        """Have no log of a partition from now on; returns where its files are, for `LogDirectory.delete_logs`.
+
+        Who waits for its appends gets `reason`.
         """
         self.missing.forget(partition)
-        for directory in self._directories_of(partition):
-            directory.delete_log(partition, self._new_id(), reason)
+        found = self._directories_of(partition)
+        for directory in found:
+            directory.retire(partition, reason)
+        return found
+
+    def delete_logs(self, retired: Mapping[TopicPartition, Sequence[LogDirectory]]) -> Steps:
+        """Take the files of retired logs away, durably, with a few syncs for each directory; a failure is logged."""
+        for directory in self.directories:
+            partitions = [partition for partition, found in retired.items() if directory in found]
+            if partitions:
+                try:
+                    yield from directory.delete_logs(partitions, self._new_id)
+                except ApiError as error:
+                    logger.error(
+                        "partitions were not deleted", path=directory.path, first=directory_name(partitions[0]),
+                        count=len(partitions), reason=str(error),
+                    )  # fmt: skip
 
     def set_damaged_aside(self, partition: TopicPartition) -> None:
         """Keep the files of a damaged log under another name, as those of a stray: its records are elsewhere.
@@ -232,7 +256,7 @@ class LogManager:
             return self.create_log(partition, topic_id, config)
         if directory is None or partition not in directory.damaged:
             return self.log_of(partition)
-        return directory.accept_loss(partition, config, self._runtime.wall_clock_ms())
+        return directory.accept_loss(partition, config, self.runtime.wall_clock_ms())
 
     def set_copies_aside(self, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
         """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
@@ -277,32 +301,40 @@ class LogManager:
         for directory in self._directories_of(partition):
             self._set_stray_aside(directory, partition)
 
-    def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+    def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
         """Set every log aside whose partition has no topic id here, or another one than its files say.
 
         The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. One that
         cannot be renamed is not used any more either; the next start tries again.
         """
         for directory in self.directories:
-            for partition in [*directory.logs, *directory.damaged]:
-                try:
-                    finding = directory.assess(partition, topic_id_of(partition))
-                except ApiError as error:
-                    logger.error("a log is not looked at", log=directory_name(partition), reason=str(error))
-                    continue
-                if finding is Finding.STRAY:
-                    self._set_stray_aside(directory, partition)
+            for some in slices([*directory.logs, *directory.damaged], SLICE_LINES):
+                for partition in some:
+                    self._set_aside_if_stray(directory, partition, topic_id_of(partition))
+                yield None
         self._forget_missing_strays(topic_id_of)
+
+    def _set_aside_if_stray(self, directory: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> None:
+        try:
+            finding = directory.assess(partition, topic_id)
+        except ApiError as error:
+            logger.error("a log is not looked at", log=directory_name(partition), reason=str(error))
+            return
+        if finding is Finding.STRAY:
+            self._set_stray_aside(directory, partition)
 
     def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
         """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
         for directory in self.online:
-            for partition in directory.records.partitions:
-                if self.directory_of(partition) is None and topic_id_of(partition) is None:
-                    try:
-                        directory.forget_missing(partition)
-                    except ApiError as error:
-                        logger.error("a log is not forgotten", log=directory_name(partition), reason=str(error))
+            found = [
+                partition
+                for partition in directory.records.partitions
+                if topic_id_of(partition) is None and self.directory_of(partition) is None
+            ]
+            try:
+                directory.forget_missing(found)
+            except ApiError as error:
+                logger.error("logs are not forgotten", first=directory_name(found[0]), reason=str(error))
 
     def _set_stray_aside(
         self, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None, *, old: bool = False
@@ -347,11 +379,9 @@ class LogManager:
         """
         now_ms = self._retention_now_ms()
         deleted = 0
+        if self._removing.is_idle:
+            self._removing.start(self._remove_deleted(), is_small=False)
         for directory in self.online:
-            try:
-                directory.remove_deleted()
-            except ApiError as error:
-                _warn("deleted partitions are not removed", error, path=directory.path)
             for log in list(directory.logs.values()):
                 if directory.offline_reason:
                     break
@@ -360,9 +390,16 @@ class LogManager:
                     deleted += log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
                     _warn("retention has to wait", error, directory=log.directory)
-                if log.durability.is_flush_due(log.config, self._runtime.wall_clock_ms()):
+                if log.durability.is_flush_due(log.config, self.runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
         return deleted
+
+    def _remove_deleted(self) -> Steps:
+        for directory in self.online:
+            yield from directory.remove_deleted()
+
+    def _not_removed(self, error: BaseException) -> None:
+        logger.error("deleted partitions are not removed", reason=str(error))
 
     def forget_producers(self, expiration_ms: int) -> int:
         """Forget the producers of each log that have appended nothing to it for so long; returns how many (DB-70).
@@ -378,11 +415,11 @@ class LogManager:
     def _retention_now_ms(self) -> int:
         """The time to delete and forget by."""
         was_on_trial = self._clock.is_on_trial
-        now_ms = self._clock.now_ms(self._runtime.wall_clock_ms(), self._runtime.now_ms())
+        now_ms = self._clock.now_ms(self.runtime.wall_clock_ms(), self.runtime.now_ms())
         if self._clock.is_on_trial and not was_on_trial:
             logger.warning(
                 "the clock has jumped ahead: retention by time waits until it has kept to that for an hour",
-                clock_ms=self._runtime.wall_clock_ms(), retention_clock_ms=now_ms,
+                clock_ms=self.runtime.wall_clock_ms(), retention_clock_ms=now_ms,
             )  # fmt: skip
         return now_ms
 
@@ -426,7 +463,7 @@ class LogManager:
 def _clean_epoch(directory: LogDirectory) -> int | None:
     """The broker's epoch at the clean shutdown of a directory, before `load`; one that cannot be read is offline."""
     try:
-        return directory.clean_broker_epoch
+        return directory.records.clean_broker_epoch
     except (StorageError, FlushFailed) as error:
         directory.fail(error)
         return None

@@ -45,9 +45,14 @@ class MovedLog:
     high_watermark: int = 0
 
     @property
+    def log_end_offset(self) -> int:
+        """As far as it is known."""
+        return self.recovery_point_to_save
+
+    @property
     def recovery_point_to_save(self) -> int:
         """From where on a start must read."""
-        return self.entry.recovery_point
+        return max(0, self.entry.recovery_point)
 
     @property
     def inventory_key(self) -> tuple[int, ...]:
@@ -102,7 +107,7 @@ def take_over(records: DirectoryRecords, known: Known, moved: MovedLog | None) -
     with contextlib.suppress(OutOfSpace):  # then the other inventory keeps it
         records.note([moved])
     return replace(
-        known, entry=moved.entry, recovery_point=moved.entry.recovery_point,
+        known, entry=moved.entry, recovery_point=moved.recovery_point_to_save,
         log_start_offset=moved.entry.log_start_offset,
         was_shut_down_cleanly=known.was_shut_down_cleanly and moved.was_shut_down_cleanly,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from kraftlog.broker.log.formats.batch_header import (
     unpack_header,
     writable,
 )
-from kraftlog.broker.log.formats.inventory import ClosedSegment, LogEntry
+from kraftlog.broker.log.formats.inventory import ClosedSegment, LogEntry, new_entry
 from kraftlog.broker.log.health import LogHealth
 from kraftlog.broker.log.leader_epochs import LeaderEpochs
 from kraftlog.broker.log.loading import LoadedLog
@@ -77,7 +77,7 @@ class PartitionLog:
         self._health = LogHealth(partition, host)
         self.durability = Durability(
             handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
-            host.wall_clock_ms(),
+            host.wall_clock_ms(), is_new=loaded.is_new,
         )  # fmt: skip
         """What of it is durable, and the flushes."""
         self.reader = LogReader(
@@ -137,12 +137,14 @@ class PartitionLog:
         """Another value whenever `inventory_entry` may be another one."""
         durability = self.durability
         return (
-            self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
+            durability.is_new, self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
             self._segments.first.base_offset, self.producers.aborted_checksum(self._segments.last),
         )  # fmt: skip
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
         """What is durable of it."""
+        if self.durability.is_new:
+            return new_entry(topic_id)
         last_base_offset = self.durability.durable_base_offset
         segments = self._segments.from_offset(self.log_start_offset)
         closed = tuple(
@@ -313,17 +315,32 @@ class PartitionLog:
     def close(self) -> None:
         """Make everything durable, with indexes and a snapshot of the producers, so that a start reads nothing again.
 
+        Nothing is synced of a log whose records are durable already: a start finds out that an index or a snapshot is
+        wrong, as a loss of power leaves it, and makes the index again, and reads batches from an older snapshot on.
         Raises StorageError, FlushFailed; InvariantViolation while a flush is under way.
         """
         check(self.durability.pending is None, "a log is closed when no flush is under way")
         last = self._segments.last
+        is_durable = self.durability.is_flushed and not self.producers.unflushed
         if self.config.preallocates:
             self._handles.get(last.path).truncate(last.size_bytes)
-        last.close_indexes()
-        self.producers.snapshot(self.log_end_offset)
-        self.durability.flush_whole()
+        if last.size_bytes:
+            last.close_indexes()
+        if self.log_end_offset > self.log_start_offset or self.producers.states.to_entries():
+            self.producers.snapshot(self.log_end_offset)
+        if not (is_durable and self.epochs.are_saved_below(self.log_end_offset)):
+            self.durability.flush_whole()
 
     # --- truncating and deleting --------------------------------------------------------------------------------------
+
+    def establish(self) -> None:
+        """Make the names of a new log durable before its files change in a way that a crash must not undo.
+
+        Raises StorageError, FlushFailed.
+        """
+        if self.durability.is_new:
+            self.durability.sync_names()
+            self._host.note(self)
 
     def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
         """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (R-20)."""
@@ -354,6 +371,7 @@ class PartitionLog:
             if end_offset >= self.log_end_offset:
                 self.epochs.truncate_end(self.log_end_offset)
                 return
+            self.establish()
             if end_offset <= self._segments.first.base_offset:
                 self._start_over(end_offset)
                 self._host.note(self)
@@ -385,6 +403,7 @@ class PartitionLog:
     def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
         # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
         # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
+        self.establish()
         self._host.records.about_to_start_over(self.partition, offset)
         self._segments.start_over(offset, self._host.wall_clock_ms(), old_log)
         self.durability.removed_below(offset)
@@ -426,6 +445,7 @@ class PartitionLog:
             )
         if offset > self.log_start_offset:
             with self._health:
+                self.establish()
                 self._host.records.save_log_start(self.partition, offset)
                 self._advance_start(offset)
         return self.log_start_offset
@@ -445,6 +465,7 @@ class PartitionLog:
                 return found
             if found.segment_count == len(self._segments):
                 self._roll(self.log_end_offset, now_ms)
+            self.establish()
             # The segment that becomes the first one may have been made since the last flush.
             self._handles.files.fsync_directory(self.directory)
             self.durability.names_are_durable()

@@ -1,8 +1,10 @@
 """All partitions of which this broker has replicas, as committed metadata says: a publisher of its state machine.
 
-A change of the metadata is carried out here at once: logs are made, leaders enter their epochs, logs of replicas that
-are not here any more are deleted. What leaves comes before what arrives (R-18): a topic that was deleted and made again
-under its name has its directory by then.
+A change of the metadata is carried out here: logs are made, leaders enter their epochs, logs of replicas that are not
+here any more are deleted. What leaves comes before what arrives (R-18): a topic that was deleted and made again under
+its name has its directory by then. A small change is carried out at once, a large one in slices, and what must be
+durable becomes so in the disk's thread, with a few syncs for all partitions (DB-97). A replica that is new is here when
+no crash can take it: until then it answers nobody, and its leader's followers, or the controller, do not hear of it.
 """
 
 from __future__ import annotations
@@ -17,9 +19,13 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.findings import Finding
+from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log.new_logs import expect_logs, would_be_new
+from kraftlog.broker.log.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, slices
 from kraftlog.broker.partitions.damaged_replicas import Step, next_step
 from kraftlog.broker.partitions.partition import NO_EPOCH, Partition, Replication
+from kraftlog.broker.partitions.pending_changes import Changes, PartitionKey, PendingChanges, keys_of
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.types import NO_LEADER, Offset
 from statemachine.query.partition_descriptions import TopicPartition
@@ -27,7 +33,6 @@ from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.table import SCANNED_ROWS, Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
 from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from statemachine.words.resources import ResourceType
 
 logger = structlog.get_logger(__name__)
 
@@ -66,6 +71,11 @@ class NobodyFollows:
         """Do nothing."""
 
 
+def reraise(error: BaseException) -> None:
+    """Raise it in the callback that it was met in."""
+    raise error
+
+
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
 
@@ -81,6 +91,11 @@ class Partitions:
         self._metadata: sqlite3.Connection | None = None
         self.on_placed: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
         """Called with the directory that a replica is in, which the controller is to be told; LOST if in none."""
+        self.on_failed: Callable[[BaseException], None] = reraise
+        """Called with what keeps a change from being carried out; to be set before the metadata is shown."""
+        self._pending = PendingChanges(replication.broker_id)
+        self._work = SlicedWork(logs.runtime, lambda error: self.on_failed(error))
+        self._when_level: list[Callable[[], None]] = []
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -101,18 +116,8 @@ class Partitions:
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Have exactly the replicas that a whole state says, as on a start; other logs are deleted (DB-86)."""
         self._metadata = metadata
-        found = {(record.topic_id, record.partition_id): record for record in self._assigned(metadata)}
-        for key in [key for key in self._by_id if key not in found]:
-            self._remove(key, is_elsewhere=TOPICS.get(metadata, (key[0],)) is not None)
-        mine = {
-            TopicPartition(name, record.partition_id): UUID(bytes=record.topic_id)
-            for record in found.values()
-            if (name := self._topic_name(record.topic_id)) is not None
-        }
-        self._logs.set_strays_aside(mine.get)
-        for record in found.values():
-            self._set(record, {})
-        self._configure(self)
+        self._pending.replace(keys_of(self._assigned(metadata)))
+        self._begin()
 
     def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
         after: Key | None = None
@@ -126,32 +131,90 @@ class Partitions:
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Carry the changes out."""
-        new_topics = {topic.after.topic_id: topic.after.name for topic in delta.topics if topic.after is not None}
-        mine = [change for change in delta.partitions if self._is_mine(change.before) or self._is_mine(change.after)]
-        for change in mine:
-            if not self._is_mine(change.after) and change.before is not None:
-                key = (change.before.topic_id, change.before.partition_id)
-                self._remove(key, is_elsewhere=change.after is not None)
-        for change in mine:
-            if self._is_mine(change.after) and change.after is not None:
-                self._set(change.after, new_topics)
-        self._on_configs(delta)
-        if delta.brokers:
+        self._pending.add(delta)
+        self._begin()
+
+    def when_level(self, callback: Callable[[], None]) -> None:
+        """Call back when all that the metadata says now is carried out; at once if it is."""
+        if self._work.is_idle:
+            callback()
+        else:
+            self._when_level.append(callback)
+
+    def stop(self) -> None:
+        """Carry nothing more out."""
+        self._work.stop()
+        self._when_level.clear()
+
+    # --- carrying it out ----------------------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        if self._work.is_idle:
+            changes = self._pending.take()
+            is_small = changes.partition_count <= SLICE_PARTITIONS
+            self._work.start(self._carry_out_all(changes), is_small=is_small)
+
+    def _carry_out_all(self, changes: Changes) -> Steps:
+        """These changes, and those that come meanwhile."""
+        yield from self._carry_out(changes)
+        while self._pending:
+            yield from self._carry_out(self._pending.take())
+        waiting, self._when_level = self._when_level, []
+        for callback in waiting:
+            callback()
+
+    def _carry_out(self, changes: Changes) -> Steps:
+        if changes.is_whole:
+            changes.leaving = {
+                key: self._topic_name(key[0]) is not None for key in self._by_id if key not in changes.arriving
+            }
+        yield from self._remove_all(changes.leaving)
+        if changes.is_whole:
+            yield from self._set_strays_aside(changes.arriving)
+        yield from self._expect_new_logs(changes)
+        for some in slices(list(changes.arriving.values()), SLICE_PARTITIONS):
+            for record in some:
+                self._set(record, changes.topic_names)
+            yield None
+        self._logs.forget_expected()
+        yield from self._on_configs(changes)
+        if changes.are_brokers_changed:
             # A follower outside the ISR that is fenced now holds no high watermark back any more (DB-13).
-            for partition in self:
-                partition.raise_high_watermark()
+            for found in slices(list(self), SLICE_LINES):
+                for partition in found:
+                    partition.raise_high_watermark()
+                yield None
 
-    def _is_mine(self, record: PartitionRecord | None) -> bool:
-        return record is not None and self.broker_id in record.replicas
+    def _set_strays_aside(self, records: Mapping[PartitionKey, PartitionRecord]) -> Steps:
+        mine: dict[TopicPartition, UUID] = {}
+        for record in records.values():
+            name = self._topic_name(record.topic_id)
+            if name is not None:
+                mine[TopicPartition(name, record.partition_id)] = UUID(bytes=record.topic_id)
+        yield None
+        yield from self._logs.set_strays_aside(mine.get)
 
-    def _on_configs(self, delta: MetadataDelta) -> None:
-        changed = [record for change in delta.configs if (record := change.after or change.before) is not None]
-        if any(record.resource_type == ResourceType.BROKER for record in changed):
-            self._configure(self)
-            return
-        topics = {record.resource_name for record in changed if record.resource_type == ResourceType.TOPIC}
-        if topics:
-            self._configure(partition for partition in self if partition.name.topic in topics)
+    def _expect_new_logs(self, changes: Changes) -> Steps:
+        """Have the inventories expect the logs that are about to be made."""
+        wanted: dict[TopicPartition, tuple[UUID, UUID]] = {}
+        for key, record in changes.arriving.items():
+            topic = changes.topic_names.get(record.topic_id) or self._topic_name(record.topic_id)
+            if key in self._by_id or topic is None:
+                continue
+            name, topic_id = TopicPartition(topic, record.partition_id), UUID(bytes=record.topic_id)
+            wanted_id = UUID(bytes=self._directory_in(record))
+            if would_be_new(self._logs, name, topic_id, wanted_id):
+                wanted[name] = (topic_id, wanted_id)
+        if len(wanted) > 1:
+            yield from expect_logs(self._logs, wanted)
+
+    def _on_configs(self, changes: Changes) -> Steps:
+        topics = changes.configured_topics
+        if changes.is_broker_configured or topics:
+            found = [one for one in self if changes.is_broker_configured or one.name.topic in topics]
+            for some in slices(found, SLICE_LINES):
+                self._configure(some)
+                yield None
 
     def _configure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
@@ -306,26 +369,32 @@ class Partitions:
 
     def _assigned_directory(self, partition: Partition) -> bytes:
         """The id of the directory of this broker that the metadata has for it."""
-        for replica, directory_id in zip(partition.record.replicas, partition.record.directories, strict=False):
+        return self._directory_in(partition.record)
+
+    def _directory_in(self, record: PartitionRecord) -> bytes:
+        for replica, directory_id in zip(record.replicas, record.directories, strict=False):
             if replica == self.broker_id:
                 return directory_id
         return MIGRATING_DIRECTORY
 
-    def _remove(self, key: tuple[bytes, int], *, is_elsewhere: bool) -> None:
-        partition = self._by_id.pop(key, None)
-        if partition is None:
-            return
-        self._by_name.pop(partition.name, None)
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_elsewhere else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
-        self.followers.unfollow(partition)
-        partition.stop_leading()
-        try:
-            # Also a damaged one, whose log is not open, but whose files are there.
-            self._logs.delete_log(partition.name, gone)
-        except ApiError as error:
-            logger.error("a partition was not deleted", partition=str(partition), reason=str(error))
-        partition.close(gone)
+    def _remove_all(self, leaving: Mapping[PartitionKey, bool]) -> Steps:
+        """Have replicas be here no longer, then delete their logs: also those that are damaged."""
+        retired: dict[TopicPartition, list[LogDirectory]] = {}
+        for keys in slices(list(leaving), SLICE_PARTITIONS):
+            for key in keys:
+                partition = self._by_id.pop(key, None)
+                if partition is None:
+                    continue
+                self._by_name.pop(partition.name, None)
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leaving[key] else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
+                self.followers.unfollow(partition)
+                partition.stop_leading()
+                retired[partition.name] = self._logs.retire_log(partition.name, gone)
+                partition.close(gone)
+            yield None
+        if retired:
+            yield from self._logs.delete_logs(retired)
 
     def check_logs(self) -> None:
         """Take those partitions offline whose log has failed, and tell who waits for them.

@@ -179,6 +179,7 @@ class FilesToDamage:
         self.files.fsync_directory(path)
         if kind == LOG_DELETED:
             self.files.remove_directory(path)
+            self.files.fsync_directory(directory)
         return damage
 
     def _changes(

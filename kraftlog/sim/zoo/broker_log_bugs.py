@@ -90,7 +90,13 @@ def segment_name_not_synced() -> list[Any]:
         for file in self._files:
             file.fdatasync()
 
-    return [instead(PendingFlush, "run", run)]
+    return [instead(PendingFlush, "run_but_for_parent", run)]
+
+
+@mutation("the name of a new log is not synced", "DB-95", world=LOG)
+def log_name_unsynced() -> list[Any]:
+    """The power takes the directory of a log, with the records that were acknowledged in it."""
+    return [instead(PendingFlush, "sync_parent", lambda self: None)]
 
 
 @mutation("a flush forgets the segments before the last one", "our own", world=LOG)
@@ -255,7 +261,7 @@ def missing_log_made_anew() -> list[Any]:
     """Healthy followers start over, as their leader has nothing."""
 
     def assess_missing(self: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> Finding:
-        self.forget_missing(partition)
+        self.forget_missing([partition])
         return Finding.NEW
 
     return [instead(LogDirectory, "assess_missing", assess_missing)]

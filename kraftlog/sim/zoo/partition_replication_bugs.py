@@ -235,7 +235,7 @@ def epochs_not_written() -> list[Any]:
 
     def save_epochs(self: Durability) -> None:
         self._handles.files.fsync_directory(self._directory)  # which the file's writing does
-        self._epochs.is_changed = False
+        self._epochs.saved()
         self._epochs_are_saved_below = None
 
     return [instead(Durability, "save_epochs", save_epochs)]
@@ -333,4 +333,4 @@ def missing_log_taken_for_new() -> list[Any]:
 @mutation("a deleted log stays in the inventory", "DB-89", world=REPLICATION)
 def deleted_log_stays_in_inventory() -> list[Any]:
     """When the replica is assigned again, a new log is taken for a damaged one."""
-    return [instead(DirectoryRecords, "about_to_go", lambda self, partition: None)]
+    return [instead(DirectoryRecords, "about_to_go", lambda self, partitions, is_synced=True: None)]

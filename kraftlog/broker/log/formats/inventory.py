@@ -28,6 +28,9 @@ from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
 VERSION: Final = 1
+NEVER_FLUSHED: Final = -1
+"""As the recovery point of a log."""
+
 _CRC_DIGITS: Final = 8
 _SECTOR_BYTES: Final = 512  # a disk writes one whole or not at all
 
@@ -51,10 +54,11 @@ class LogEntry:
 
     topic_id: UUID
     recovery_point: int
-    """Everything below was flushed."""
+    """Everything below was flushed; -1 if nothing of the log ever was."""
     log_start_offset: int
     last_base_offset: int | None
-    """Where the segment begins that is appended to; None while the log starts over: then its files may be any."""
+    """Where the segment begins that is appended to; None while the log starts over, and while nothing of a new log was
+    flushed: then its files may be any."""
     closed: tuple[ClosedSegment, ...] = ()
     """The flushed segments before that one, without those that end at or below the log start offset."""
     last_aborted_checksum: int = 0
@@ -64,9 +68,22 @@ class LogEntry:
     last_snapshot_checksum: int = 0
     """The CRC in the snapshot of producers at the recovery point; 0 if it is not known."""
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the log was ever flushed: its files, and even its directory, may be missing (DB-95)."""
+        return self.recovery_point == NEVER_FLUSHED
+
+
+def new_entry(topic_id: UUID) -> LogEntry:
+    """The entry of a log that is about to be made."""
+    return LogEntry(topic_id, NEVER_FLUSHED, 0, None)
+
 
 def entry_below(entry: LogEntry, offset: int) -> LogEntry:
-    """What is still true of a log while it is cut to `offset`, or to the batch that has it inside."""
+    """What is still true of a log while it is cut to `offset`, or to the batch that has it inside.
+
+    Without the checksum of the last batch a start syncs the file again: what was cut off may still be on the disk.
+    """
     bases = [*(segment.base_offset for segment in entry.closed), entry.last_base_offset]
     if entry.last_base_offset is None:
         return entry
@@ -74,7 +91,7 @@ def entry_below(entry: LogEntry, offset: int) -> LogEntry:
     closed = () if last_base_offset is None else tuple(s for s in entry.closed if s.base_offset < last_base_offset)
     return replace(
         entry, recovery_point=min(entry.recovery_point, offset), last_base_offset=last_base_offset, closed=closed,
-        last_batch_checksum=entry.last_batch_checksum if entry.recovery_point <= offset else 0,
+        last_batch_checksum=0,
         last_snapshot_checksum=entry.last_snapshot_checksum if entry.recovery_point <= offset else 0,
     )  # fmt: skip
 

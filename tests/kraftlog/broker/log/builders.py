@@ -6,13 +6,16 @@ import struct
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from kraftbase.errors import ApiError
 from kraftbase.files.files import FileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.formats.batch_header import BatchHeader, read_header
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_states import Origin
+from kraftlog.broker.log.slices import run_at_once
 from kraftlog.kafka.control_records import EndTxnMarker
 from kraftlog.kafka.record_batch import CONTROL, encode_batch, read_batches
 from kraftlog.kafka.record_values import ControlType, encode_control_record
@@ -144,6 +147,11 @@ def open_directory(
     )
     directory.load(lambda partition: config or PartitionLogConfig(), now_ms)
     return directory
+
+
+def delete_log(manager: LogManager, partition: TopicPartition, reason: ApiError) -> None:
+    """Delete a partition's log, durably."""
+    run_at_once(manager.delete_logs({partition: manager.retire_log(partition, reason)}))
 
 
 def log_in(directory: LogDirectory, config: PartitionLogConfig | None = None) -> PartitionLog:

@@ -12,7 +12,7 @@ from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.checkpoints import encode_partition_metadata
 from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.log.builders import CLICKS, TOPIC_ID, all_batches, header_of
+from tests.kraftlog.broker.log.builders import CLICKS, TOPIC_ID, all_batches, delete_log, header_of
 from tests.kraftlog.broker.log.test_crashes import kill_after
 from tests.kraftlog.broker.log.test_damaged_starts import (
     CONFIG,
@@ -101,7 +101,7 @@ def test_checkpoints_have_no_lines_of_logs_that_are_gone() -> None:
     other = TopicPartition("orders", 0)
     broker.manager.create_log(other, NEW_ID, CONFIG)
     broker.manager.checkpoint()
-    broker.manager.delete_log(other, GONE)
+    delete_log(broker.manager, other, GONE)
     broker.manager.checkpoint()
     for directory in ("a", "b"):
         for name in (STARTS, RECOVERY_POINTS):

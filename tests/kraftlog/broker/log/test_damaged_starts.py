@@ -17,6 +17,7 @@ from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.checkpoints import encode_partition_metadata
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     CLUSTER_ID,
@@ -26,6 +27,7 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
+    delete_log,
 )
 
 NEW_ID = UUID(int=99)
@@ -70,7 +72,7 @@ class Broker:
     def start(self, topic_id: UUID | None = TOPIC_ID) -> Finding:
         """The finding, in the same order as a broker that has applied its own registration asks for it."""
         self.manager = open_manager(self.files)
-        self.manager.set_strays_aside({}.get if topic_id is None else {CLICKS: topic_id}.get)
+        run_at_once(self.manager.set_strays_aside({}.get if topic_id is None else {CLICKS: topic_id}.get))
         if topic_id is None:
             return Finding.STRAY if self.manager.directory_of(CLICKS) is None else Finding.SOUND
         return self.manager.assess(CLICKS, topic_id)
@@ -301,14 +303,15 @@ def test_db89_a_topic_that_was_made_again_begins_empty(how: str, has_topic_id: b
     assert len(strays) == has_files
     assert broker.manager.create_log(CLICKS, NEW_ID, CONFIG).log_end_offset == 0
     broker.end(how)
-    assert broker.start(NEW_ID) is Finding.SOUND
+    # Nothing of the new log was flushed: a loss of power may take its directory, and it is made again.
+    assert broker.start(NEW_ID) is (Finding.NEW if how == "power" else Finding.SOUND)
 
 
 @pytest.mark.parametrize("how", ENDS)
 def test_db89_a_partition_that_was_reassigned_away_and_back_is_new(how: str) -> None:
     """DB-89."""
     broker = Broker()
-    broker.manager.delete_log(CLICKS, GONE)
+    delete_log(broker.manager, CLICKS, GONE)
     broker.end(how)
     assert broker.start() is Finding.NEW
 
@@ -344,7 +347,7 @@ def test_db89_a_deletion_that_is_killed_half_way_leaves_no_damage(operations: in
 
     broker.files.before_operation = stop
     with suppress(Killed):
-        broker.manager.delete_log(CLICKS, GONE)
+        delete_log(broker.manager, CLICKS, GONE)
         broker.manager.maintain()
     broker.files.before_operation = None
     broker.end("power" if loses_power else "kill")

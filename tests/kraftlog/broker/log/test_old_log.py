@@ -14,6 +14,7 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.batch_header import read_header
 from kraftlog.broker.log.old_log import OldFile
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from kraftlog.kafka.record_batch import read_batches
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -145,7 +146,8 @@ def test_it_goes_with_its_topic() -> None:
     files.end_process()
     directory = open_directory(files, config=CONFIG)
     directory.delete_log(CLICKS, UUID(int=9), ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
-    assert directory.remove_deleted() == 1
+    assert [name for name in files.list_directory("data") if name.endswith("-delete")]
+    run_at_once(directory.remove_deleted())
     assert not [name for name in files.list_directory("data") if name.startswith("clicks")]
 
 

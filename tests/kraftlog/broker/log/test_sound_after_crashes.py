@@ -23,6 +23,7 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     NOW_MS,
@@ -194,7 +195,7 @@ def start_over_before_the_end(world: World) -> None:
 
 def go_and_be_made_again(world: World) -> None:
     world.directory.delete_log(CLICKS, UUID(int=1), GONE)
-    world.directory.remove_deleted()
+    run_at_once(world.directory.remove_deleted())
     world.grow(3)
     world.flush()
 

@@ -217,6 +217,7 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
     names = world.files.list_directory("data")
     assert len([name for name in names if name.endswith("-stray")]) == 1
     world.logs.maintain()
+    world.runtime.run()
     assert not [name for name in world.files.list_directory("data") if name.endswith("-delete")]
 
 

@@ -83,6 +83,7 @@ def test_a_damaged_log_goes_with_its_topic(tmp_path: Path) -> None:
     assert [part.error_code for part in world.fetched()] == [ErrorCode.KAFKA_STORAGE_ERROR]
     world.commit(remove_topic(1))
     world.logs.maintain()
+    world.runtime.run()
     assert [name for name in world.files.list_directory("data") if name.startswith("clicks")] == []
     assert not world.logs.directories[0].damaged
 
