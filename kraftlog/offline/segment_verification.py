@@ -127,7 +127,8 @@ class SegmentVerification:
         report = FileReport(f"{self._shown}/{path.name}", FileStatus.MENDED, next_start=MAKES_INDEX)
         if not path.exists():
             report.found = "missing"
-            return None if suffix == TRANSACTION_INDEX_SUFFIX else report
+            is_empty = self._path.stat().st_size == 0  # its indexes come with its first batch
+            return None if suffix == TRANSACTION_INDEX_SUFFIX or is_empty else report
         data = path.read_bytes()
         if suffix == OFFSET_INDEX_SUFFIX:
             report.problems = self._offset_problems(data)
