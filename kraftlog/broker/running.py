@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
@@ -47,6 +47,7 @@ from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.loop_watch import watch_loop
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
+from kraftlog.broker.network.turns import SLICE_SECONDS
 from kraftlog.broker.partitions.partition import NO_EPOCH
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.replication.isr_changes import IsrChanges
@@ -342,8 +343,18 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
 async def _maintain(broker: Broker) -> None:
     while True:
         await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
-        broker.logs.maintain()
+        await _in_slices(broker.logs.maintain_in_steps())
         broker.partitions.check_logs()
+
+
+async def _in_slices(steps: Iterable[object]) -> None:
+    """Go through the steps of the broker's own work; the loop turns after each `SLICE_SECONDS`."""
+    now = asyncio.get_running_loop().time
+    ends_at = now() + SLICE_SECONDS
+    for _ in steps:
+        if now() >= ends_at:
+            await asyncio.sleep(0)
+            ends_at = now() + SLICE_SECONDS
 
 
 async def _forget_producers(broker: Broker) -> None:

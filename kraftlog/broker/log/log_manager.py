@@ -6,7 +6,7 @@ its caller ends it. The work that is due from time to time is done by `maintain`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 import structlog
@@ -377,22 +377,31 @@ class LogManager:
 
         Kafka looks every `log.retention.check.interval.ms`. An error of a disk takes its directory offline.
         """
+        return sum(self.maintain_in_steps())
+
+    def maintain_in_steps(self) -> Iterator[int]:
+        """The same, with a step for each log, which says how many segments it deleted.
+
+        A log that is emptied is synced several times. Logs may come and go between two steps.
+        """
         now_ms = self._retention_now_ms()
-        deleted = 0
         if self._removing.is_idle:
             self._removing.start(self._remove_deleted(), is_small=False)
         for directory in self.online:
             for log in list(directory.logs.values()):
                 if directory.offline_reason:
                     break
+                if directory.logs.get(log.partition) is not log:
+                    continue
+                deleted = 0
                 try:
                     log.remove_old_log_without_room()
-                    deleted += log.delete_old_segments(now_ms).segment_count
+                    deleted = log.delete_old_segments(now_ms).segment_count
                 except ApiError as error:
                     _warn("retention has to wait", error, directory=log.directory)
                 if log.durability.is_flush_due(log.config, self.runtime.wall_clock_ms()):
                     directory.commits.wait(log, log.log_end_offset, lambda error: None)
-        return deleted
+                yield deleted
 
     def _remove_deleted(self) -> Steps:
         for directory in self.online:

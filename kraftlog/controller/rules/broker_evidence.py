@@ -42,7 +42,15 @@ LOOK_AGAIN_MS: Final = 10_000
 """How long a broker whose listeners did not accept a connection is left alone: they may be out of reach from here."""
 
 SLOT_MS: Final = 10
-"""The least time between two orders to connect, of all brokers together: a registration is only a claim."""
+"""The least time between two orders to connect to brokers under suspicion: a registration is only a claim."""
+
+LOOK_SLOT_MS: Final = 20
+"""The same of other orders, for which no broker under suspicion waits. Fewer than 16 (`listener_probe.LOOKS_MAX`) are
+open at a time then, although each may get no reply for 250 ms."""
+
+SLOTS_AHEAD_MS: Final = LOOK_AGAIN_MS
+"""A look that would have to wait longer is not ordered; the broker's next heartbeat asks again. Otherwise a client that
+opens streams without end would have more and more orders wait."""
 
 ENDPOINTS_MAX: Final = 4
 """How many of a broker's listeners are looked at: the first ones."""
@@ -90,6 +98,20 @@ class _Carried(NamedTuple):
     broker_epoch: int
 
 
+@dataclass(slots=True)
+class _Slots:
+    """When orders are due."""
+
+    interval_ms: int
+    next_ms: float = float("-inf")
+
+    def take(self, at_ms: float) -> float:
+        """The first slot from that time on."""
+        at_ms = max(at_ms, self.next_ms)
+        self.next_ms = at_ms + self.interval_ms
+        return at_ms
+
+
 class BrokerEvidence:
     """What the active controller knows of the streams and listeners of brokers. Its size follows the open streams."""
 
@@ -98,7 +120,8 @@ class BrokerEvidence:
         self._incarnations: dict[int, _Incarnation] = {}
         """By broker id."""
         self._probes = 0
-        self._next_slot_ms = float("-inf")
+        self._looks = _Slots(LOOK_SLOT_MS)
+        self._suspicions = _Slots(SLOT_MS)
 
     def clear(self) -> None:
         """The controller is not active, or begins to be: it has no evidence."""
@@ -130,7 +153,9 @@ class BrokerEvidence:
         present.streams.add(stream)
         if present.accepting or present.probe_number is not None or now_ms < present.look_at_ms or not endpoints:
             return None
-        return self._order(broker_id, present, endpoints, now_ms)
+        if self._looks.next_ms > now_ms + SLOTS_AHEAD_MS:
+            return None
+        return self._order(broker_id, present, endpoints, self._looks.take(now_ms))
 
     def stream_ended(self, stream: int, now_ms: float, *, by_peer: bool) -> Probe | None:
         """A stream has ended: closed or broken at the other side, or ended by this node, which is no evidence."""
@@ -147,7 +172,7 @@ class BrokerEvidence:
             self._forget_if_idle(carried.broker_id)
             return None
         present.suspicion = _Suspicion(now_ms + SUSPICION_MS)
-        return self._order(carried.broker_id, present, present.accepting, now_ms)
+        return self._order(carried.broker_id, present, present.accepting, self._suspicions.take(now_ms))
 
     def _carries(self, stream: int, broker_id: int, broker_epoch: int) -> None:
         before = self._streams.get(stream)
@@ -195,7 +220,8 @@ class BrokerEvidence:
             present.suspicion = None
             self._forget_if_idle(probe.broker_id)
             return None
-        return self._order(probe.broker_id, present, present.accepting, now_ms + INTERVAL_MS)
+        at_ms = self._suspicions.take(now_ms + INTERVAL_MS)
+        return self._order(probe.broker_id, present, present.accepting, at_ms)
 
     def has_ended(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
         """Whether the process of that incarnation has ended, as far as the evidence goes."""
@@ -217,8 +243,6 @@ class BrokerEvidence:
     def _order(self, broker_id: int, present: _Incarnation, endpoints: Endpoints, at_ms: float) -> Probe:
         self._probes += 1
         present.probe_number = self._probes
-        at_ms = max(at_ms, self._next_slot_ms)
-        self._next_slot_ms = at_ms + SLOT_MS
         return Probe(broker_id, present.broker_epoch, endpoints, at_ms, self._probes)
 
     def _forget_if_idle(self, broker_id: int) -> None:

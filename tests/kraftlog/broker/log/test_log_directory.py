@@ -242,7 +242,7 @@ def open_manager(
     paths: tuple[str, ...] = ("a", "b"),
     config: PartitionLogConfig | None = None,
 ) -> LogManager:
-    ids = iter(range(1, 10))
+    ids = iter(range(1, 100))
     return LogManager.open(
         files, paths, runtime, cluster_id=CLUSTER_ID, node_id=1,
         config_of=lambda partition: config or PartitionLogConfig(), new_id=lambda: UUID(int=next(ids)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,10 @@ from kraftbase.endpoint import Endpoint, Reply
 from kraftlog.controller.rules.broker_evidence import (
     INTERVAL_MS,
     LOOK_AGAIN_MS,
+    LOOK_SLOT_MS,
     REFUSED_MS,
     SLOT_MS,
+    SLOTS_AHEAD_MS,
     SUSPICION_MS,
     BrokerEvidence,
     Probe,
@@ -243,8 +246,26 @@ def test_listeners_are_looked_at_seldom_and_connections_are_few_a_second() -> No
         bench.beat(broker_id, broker_id)
     for stream in range(100):
         bench.end(stream)
-    gaps = [later - sooner for sooner, later in zip(bench.asked_at_ms, bench.asked_at_ms[1:], strict=False)]
-    assert min(gaps) >= SLOT_MS
+    looks, suspicions = bench.asked_at_ms[:100], bench.asked_at_ms[100:]
+    assert min(later - sooner for sooner, later in pairwise(looks)) >= LOOK_SLOT_MS
+    assert min(later - sooner for sooner, later in pairwise(suspicions)) >= SLOT_MS
+
+
+def test_streams_without_end_delay_no_suspicion_and_have_few_orders_wait() -> None:
+    bench = Bench(lambda endpoint, _: ACCEPTED)
+    bench.beat(stream=1, broker_id=5)
+    now_ms = bench.now_ms
+    orders = list[Probe]()
+    for stream in range(2, 10_000):
+        probe = bench.evidence.heartbeat(stream, 6, EPOCH, (OUTER,), now_ms)
+        orders.extend([] if probe is None else [probe])
+        bench.evidence.stream_ended(stream, now_ms, by_peer=True)
+    assert len(orders) <= SLOTS_AHEAD_MS / LOOK_SLOT_MS + 2
+    assert not any(bench.evidence.is_wanted(order) for order in orders)
+    bench.replies = lambda endpoint, _: REFUSED
+    bench.end(stream=1)
+    assert bench.has_ended()
+    assert bench.now_ms - now_ms <= 2 * REFUSED_MS
 
 
 def test_nothing_is_kept_of_streams_that_ended() -> None:
