@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
+from kraftlog.broker import lifecycle
 from kraftlog.broker.lifecycle import REQUEST_TIMEOUT_MS, BrokerLifecycle, living_brokers
 from kraftpb.v1 import admin_pb2
 from statemachine.query.descriptions import BrokerDescription
@@ -108,6 +110,26 @@ async def test_ct65_a_heartbeat_follows_at_once_when_the_connection_to_the_contr
             stream._call.cancel()
             await until(lambda: heartbeats.last_contact_ms(1) != before_ms)
             assert client._sender._stream is not stream
+
+
+async def test_ct65_nor_is_it_late_if_one_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consider one that fails as the connection breaks: in the pause before it is tried again the evidence is there."""
+    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
+        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=600_000)
+        async with life:
+            await life.unfenced()
+            monkeypatch.setattr(lifecycle, "RETRY_MS", 600_000)
+            heartbeats = cluster.nodes[1].controller._context.heartbeats
+            for _ in range(2):
+                stream = client._sender._stream
+                assert stream is not None
+                life.tell_now()
+                await until(lambda stream=stream: stream._pending)
+                stream._call.cancel()
+                await until(lambda stream=stream: stream.is_finished)
+                before_ms = heartbeats.last_contact_ms(1)
+                monkeypatch.setattr(life, "_hurried_at", -math.inf)
+                await until(lambda before_ms=before_ms: heartbeats.last_contact_ms(1) != before_ms)
 
 
 async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
