@@ -20,7 +20,7 @@ from tests.paths import ROOT
 
 SEEDS: Final = (
     *(14, 16, 52, 74, 134, 141, 158, 165, 171, 198, 201, 206, 217, 219, 231, 260, 302, 303, 332, 334, 340, 341),
-    *(368, 371),
+    *(368, 371, 381),
 )
 """In these everything happens that can, most of it in two of them at least, and they are short."""
 NEWEST: Final = 6
