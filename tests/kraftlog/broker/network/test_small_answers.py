@@ -41,7 +41,7 @@ LONG_SECONDS: Final = 3_600.0
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What happens in one turn here is in one turn on a slow machine, too: the first request of an API takes longest."""
+    """What happens in one turn here is in one turn on a slow machine, too: first requests take longest."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(connection_module, "SLICE_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(small_answers_module, "WAIT_SECONDS_MAX", LONG_SECONDS)
