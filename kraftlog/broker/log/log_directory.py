@@ -254,7 +254,7 @@ class LogDirectory:
 
     def _take_away(self, partition: TopicPartition, new_name: str, reason: ApiError) -> None:
         self.retire(partition, reason)
-        run_at_once(self._rename_all({partition: new_name}))
+        run_at_once(self._rename_all([partition], lambda _: new_name))
 
     def delete_logs(self, partitions: Sequence[TopicPartition], new_id: Callable[[], UUID]) -> Steps:
         """Take the files of retired logs away, all with a few syncs (DB-95); `remove_deleted` removes them later.
@@ -262,8 +262,7 @@ class LogDirectory:
         Durable at its end: from then on no crash brings a log back. Raises ApiError(KAFKA_STORAGE_ERROR), and then the
         files are strays of the next start that finds them.
         """
-        names = {partition: deleted_directory_name(partition, new_id()) for partition in partitions}
-        yield from self._rename_all(names)
+        yield from self._rename_all(partitions, lambda partition: deleted_directory_name(partition, new_id()))
 
     def retire(self, partition: TopicPartition, reason: ApiError) -> None:
         """Have no such log from now on; its files are still there. Who waits for its appends gets `reason`."""
@@ -275,11 +274,11 @@ class LogDirectory:
             self._due_flushes.forget(log)
             log.retire(f"{log.directory} was deleted")
 
-    def _rename_all(self, new_names: Mapping[TopicPartition, str]) -> Steps:
+    def _rename_all(self, partitions: Sequence[TopicPartition], new_name: Callable[[TopicPartition], str]) -> Steps:
         """As `LogFolders.rename_all`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         self.check_online()
         try:
-            yield from self._folders.rename_all(new_names)
+            yield from self._folders.rename_all(partitions, new_name)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 

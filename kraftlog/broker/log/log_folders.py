@@ -7,7 +7,7 @@ taken it (DB-95). A deleted log's directory is renamed, and its files are remove
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -78,21 +78,21 @@ class LogFolders:
 
     # --- going --------------------------------------------------------------------------------------------------------
 
-    def rename_all(self, new_names: Mapping[TopicPartition, str]) -> Steps:
+    def rename_all(self, partitions: Sequence[TopicPartition], new_name: Callable[[TopicPartition], str]) -> Steps:
         """Note that logs are about to go, then rename their directories, then forget their checkpoints.
 
         Each of the first two is durable before the next: consider a topic that is made again under its name. Its log
         must not find the old directory, nor an entry or a checkpoint of the old log.
         """
-        for some in slices(list(new_names), SLICE_LINES):
+        for some in slices(partitions, SLICE_LINES):
             self._records.about_to_go(some, is_synced=False)
             yield None
         yield self._records.sync
-        for some in slices(list(new_names), SLICE_PARTITIONS):
+        for some in slices(partitions, SLICE_PARTITIONS):
             for partition in some:
-                self._rename(partition, new_names[partition])
+                self._rename(partition, new_name(partition))
             yield None
-        self._records.forget_checkpoints(new_names)
+        self._records.forget_checkpoints(partitions)
         yield partial(self._files.fsync_directory, self._path)
         with contextlib.suppress(OutOfSpace):  # the inventory has what holds, and the next checkpoint writes them
             self._records.write_outdated_checkpoints()

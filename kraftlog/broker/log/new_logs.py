@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.log.slices import Steps
+from kraftlog.broker.log.slices import SLICE_LINES, Steps, slices
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, is_reserved
 
@@ -33,11 +33,13 @@ def expect_logs(logs: LogManager, wanted: Mapping[TopicPartition, tuple[UUID, UU
     expected: dict[UUID, dict[TopicPartition, UUID]] = {}
     counts = {of.directory_id: len(of.logs) + len(of.damaged) for of in logs.online}
     takes_new = [of.directory_id for of in logs.online if of.directory_id not in logs.cordoned]
-    for partition, (topic_id, wanted_id) in wanted.items():
-        if wanted_id not in counts and not takes_new:
-            continue
-        chosen = wanted_id if wanted_id in counts else min(takes_new, key=lambda of: counts[of])
-        counts[chosen] += 1
-        expected.setdefault(chosen, {})[partition] = topic_id
+    for some in slices(list(wanted.items()), SLICE_LINES):
+        for partition, (topic_id, wanted_id) in some:
+            if wanted_id not in counts and not takes_new:
+                continue
+            chosen = wanted_id if wanted_id in counts else min(takes_new, key=lambda of: counts[of])
+            counts[chosen] += 1
+            expected.setdefault(chosen, {})[partition] = topic_id
+        yield None
     for directory in logs.online:
         yield from directory.expect(expected.get(directory.directory_id, {}))

@@ -165,9 +165,9 @@ class Partitions:
 
     def _carry_out(self, changes: Changes) -> Steps:
         if changes.is_whole:
-            changes.leaving = {
-                key: self._topic_name(key[0]) is not None for key in self._by_id if key not in changes.arriving
-            }
+            for keys in slices([key for key in self._by_id if key not in changes.arriving], SLICE_LINES):
+                changes.leaving |= {key: self._topic_name(key[0]) is not None for key in keys}
+                yield None
         yield from self._remove_all(changes.leaving)
         if changes.is_whole:
             yield from self._set_strays_aside(changes.arriving)
@@ -187,24 +187,28 @@ class Partitions:
 
     def _set_strays_aside(self, records: Mapping[PartitionKey, PartitionRecord]) -> Steps:
         mine: dict[TopicPartition, UUID] = {}
-        for record in records.values():
-            name = self._topic_name(record.topic_id)
-            if name is not None:
-                mine[TopicPartition(name, record.partition_id)] = UUID(bytes=record.topic_id)
-        yield None
+        for some in slices(list(records.values()), SLICE_LINES):
+            for record in some:
+                name = self._topic_name(record.topic_id)
+                if name is not None:
+                    mine[TopicPartition(name, record.partition_id)] = UUID(bytes=record.topic_id)
+            yield None
         yield from self._logs.set_strays_aside(mine.get)
 
     def _expect_new_logs(self, changes: Changes) -> Steps:
         """Have the inventories expect the logs that are about to be made."""
         wanted: dict[TopicPartition, tuple[UUID, UUID]] = {}
-        for key, record in changes.arriving.items():
-            topic = changes.topic_names.get(record.topic_id) or self._topic_name(record.topic_id)
-            if key in self._by_id or topic is None:
-                continue
-            name, topic_id = TopicPartition(topic, record.partition_id), UUID(bytes=record.topic_id)
-            wanted_id = UUID(bytes=self._directory_in(record))
-            if would_be_new(self._logs, name, topic_id, wanted_id):
-                wanted[name] = (topic_id, wanted_id)
+        for some in slices([key for key in changes.arriving if key not in self._by_id], SLICE_LINES):
+            for key in some:
+                record = changes.arriving[key]
+                topic = changes.topic_names.get(record.topic_id) or self._topic_name(record.topic_id)
+                if topic is None:
+                    continue
+                name, topic_id = TopicPartition(topic, record.partition_id), UUID(bytes=record.topic_id)
+                wanted_id = UUID(bytes=self._directory_in(record))
+                if would_be_new(self._logs, name, topic_id, wanted_id):
+                    wanted[name] = (topic_id, wanted_id)
+            yield None
         if len(wanted) > 1:
             yield from expect_logs(self._logs, wanted)
 

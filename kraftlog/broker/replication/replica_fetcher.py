@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import SLICE_PARTITIONS
 from kraftlog.broker.replication.delays import Delays
 from kraftlog.broker.replication.fetch_session import FetchSession, PartitionKey
 from kraftlog.broker.replication.followed_partition import FollowedPartition, State, view_of
@@ -106,6 +108,8 @@ class ReplicaFetcher:
         self._is_in_flight = False
         self._flush_count = 0
         """How many logs are being flushed before the next request."""
+        self._cuts: deque[tuple[FollowedPartition, Step]] = deque()
+        """Logs that are cut, or start over, before the next request."""
         self._out_of_range: list[FollowedPartition] = []
         self._question: LeaderOffsets | None = None
         """What the leader is asked before the next request."""
@@ -177,7 +181,7 @@ class ReplicaFetcher:
                         self._prepare(self._followed[key])
         finally:
             self._is_busy = False
-        if self._is_in_flight or self._question or self._flush_count or self._retry_timer:
+        if self._is_in_flight or self._question or self._cuts or self._flush_count or self._retry_timer:
             return
         if self._out_of_range:
             self._ask_offsets()
@@ -304,6 +308,7 @@ class ReplicaFetcher:
                     self._take(PartitionKey(topic.topic_id, data.partition_index), data)
         finally:
             self._is_busy = False
+        self._cut_some()
 
     def _take(self, key: PartitionKey, data: PartitionData) -> None:
         followed, asked = self._followed.get(key), self._session.asked(key)
@@ -316,8 +321,31 @@ class ReplicaFetcher:
             return
         self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
 
-    def _carry_out(self, followed: FollowedPartition, log: PartitionLog, step: Step) -> None:
-        """Do what a partition needs. Nothing that a leader says ends more than the fetching of one partition."""
+    def _cut_some(self) -> None:
+        """Cut logs, some of them in a turn of the loop: each costs several syncs (DB-97)."""
+        self._is_busy = True
+        try:
+            for _ in range(min(SLICE_PARTITIONS, len(self._cuts))):
+                followed, step = self._cuts.popleft()
+                log = followed.partition.log
+                if self._followed.get(followed.key) is followed and followed.state is State.READY and log is not None:
+                    self._carry_out(followed, log, step, is_cut_due=True)
+        finally:
+            self._is_busy = False
+        if self._cuts:
+            self._runtime.call_after_requests(self._cut_more)
+
+    def _cut_more(self) -> None:
+        self._cut_some()
+        self._go()
+
+    def _carry_out(
+        self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False
+    ) -> None:
+        """Do what a partition needs; a cut is done by `_cut_some`.
+
+        Nothing that a leader says ends more than the fetching of one partition.
+        """
         self._touch(followed.key)
         try:
             match step:
@@ -325,6 +353,8 @@ class ReplicaFetcher:
                     if followed.append(step, log, self._runtime.wall_clock_ms()):
                         self._throttled.fetched(followed, len(step.records))
                         self._flush(followed, log)
+                case Truncate() | StartOver() if not is_cut_due:
+                    self._cuts.append((followed, step))
                 case Truncate():
                     self._session.begin_anew()
                     if not followed.truncate(step, log):
@@ -382,6 +412,7 @@ class ReplicaFetcher:
                     self._carry_out(followed, log, step)
         finally:
             self._is_busy = False
+        self._cut_some()
         self._go()
 
     # --- pauses -------------------------------------------------------------------------------------------------------

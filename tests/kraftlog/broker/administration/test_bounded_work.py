@@ -76,13 +76,15 @@ def freed() -> list[int]:
 def calls(monkeypatch: pytest.MonkeyPatch, freed: list[int]) -> Iterator[list[int]]:
     """How many functions the broker has called in each turn of the loop that had something for it.
 
-    So what is done with an answer of the controller counts, and the controller, which is in this process, does not.
+    So what is done with an answer of the controller counts, and the controller, which is in this process, does not. Nor
+    do turns of the test's client count, in which garbage collection may close generators of the broker.
     """
     counts: list[int] = []
     run = asyncio.Handle._run
 
     def counted(handle: asyncio.Handle) -> None:
         profiler, blocks = Profiler(builtins=True), sys.getallocatedblocks()
+        client_turns = Client.turns
         profiler.enable()
         try:
             run(handle)
@@ -90,7 +92,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, freed: list[int]) -> Iterator[list[in
             profiler.disable()
             blocks -= sys.getallocatedblocks()
             stats = profiler.getstats()
-            if of_broker := calls_of(stats, OF_BROKER):
+            if Client.turns == client_turns and (of_broker := calls_of(stats, OF_BROKER)):
                 counts.append(of_broker + calls_of(stats, *OF_MESSAGES))
                 freed.append(blocks)
 
@@ -113,6 +115,9 @@ def calls_of(stats: list[Any], *files: str) -> int:
 class Client:
     """A connection to the broker of the world."""
 
+    turns = 0
+    """How often any client has sent or read something: the turn of the loop in which it did so is the client's."""
+
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
@@ -124,12 +129,14 @@ class Client:
         return cls(*await asyncio.open_connection("127.0.0.1", world.broker.ports["PLAINTEXT"]))
 
     def send(self, request: Message, version: int) -> None:
+        Client.turns += 1
         self.writer.write(b"".join(self._connection.send(request, version)))
 
     async def receive(self) -> Message | None:
         """The next answer; None if the connection is closed."""
         while (response := self._connection.next_event()) is None:
             data = await self._reader.read(1 << 20)
+            Client.turns += 1
             self.answer_bytes += len(data)
             if not data:
                 return None

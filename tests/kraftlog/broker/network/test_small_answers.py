@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
+import pytest
+
+from kraftlog.broker.network import connection as connection_module
+from kraftlog.broker.network import small_answers as small_answers_module
+from kraftlog.broker.network import turns as turns_module
 from kraftlog.broker.network.connection import Connection
 from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.limits import Limits
-from kraftlog.broker.network.small_answers import SMALL_BYTES, WAIT_SECONDS_MAX, WAITING_MAX, SmallAnswers
+from kraftlog.broker.network.small_answers import SMALL_BYTES, WAITING_MAX, SmallAnswers
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.notation import Message
@@ -31,6 +36,15 @@ from tests.kraftlog.broker.network.clients import (
 from tests.statemachine.waiting import until
 
 SMALL = 100
+LONG_SECONDS: Final = 3_600.0
+
+
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens in one turn here is in one turn on a slow machine, too: first requests take longest."""
+    monkeypatch.setattr(turns_module, "TURN_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(connection_module, "SLICE_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(small_answers_module, "WAIT_SECONDS_MAX", LONG_SECONDS)
 
 
 class Notes:
@@ -97,10 +111,10 @@ async def test_what_has_waited_for_long_is_written_when_the_request_in_hand_is_h
     notes = Notes()
     for name in "ab":
         notes.write(name)
-    notes.now += WAIT_SECONDS_MAX / 2
+    notes.now += LONG_SECONDS / 2
     notes.write("parked", 0)
     assert notes.written == ["a", "parked"]
-    notes.now += WAIT_SECONDS_MAX / 2
+    notes.now += LONG_SECONDS / 2
     notes.write("parked", 0)
     assert notes.written == ["a", "parked", "parked", "b"]
 

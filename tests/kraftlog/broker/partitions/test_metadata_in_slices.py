@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kraftbase.errors import FlushFailed
-from kraftlog.broker.log.slices import SLICE_PARTITIONS, SlicedWork, Steps, run_at_once
+from kraftlog.broker.log import log_directory as log_directory_module
+from kraftlog.broker.log.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, run_at_once
+from kraftlog.broker.partitions import partitions as partitions_module
 from kraftlog.broker.partitions.pending_changes import PendingChanges
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from raft.core.types import Offset
@@ -89,6 +93,39 @@ def test_db97_leaders_change_in_slices(tmp_path: Path) -> None:
     assert led() >= COUNT - SLICE_PARTITIONS
     assert max(turns(world, led)) == SLICE_PARTITIONS
     assert led() == 0
+
+
+def test_db97_what_is_new_or_gone_is_found_out_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noting(module: Any, name: str) -> None:
+        function = getattr(module, name)
+
+        def noted(*arguments: Any) -> Any:
+            asked.append(name)
+            return function(*arguments)
+
+        monkeypatch.setattr(module, name, noted)
+
+    noting(partitions_module, "would_be_new")
+    noting(partitions_module.Partitions, "_topic_name")
+    noting(log_directory_module, "deleted_directory_name")
+    world = BrokerWorld(tmp_path, [topic("other", 3)])
+
+    def most_in_a_turn(*records: MetadataRecord) -> Counter[str]:
+        asked.clear()
+        world.commit(*records)
+        found = Counter(asked)
+        while world.runtime.soon:
+            asked.clear()
+            turn(world)
+            found |= Counter(asked)
+        return found
+
+    assert most_in_a_turn(topic("clicks"), *many())["would_be_new"] == SLICE_LINES < COUNT
+    assert most_in_a_turn(removed())["deleted_directory_name"] == SLICE_PARTITIONS
+    world.commit(topic("orders", 2))
+    assert most_in_a_turn(*many(2))["_topic_name"] == SLICE_LINES
 
 
 def test_db97_changes_that_come_meanwhile_are_carried_out_afterwards_and_only_the_last_of_each(tmp_path: Path) -> None:
@@ -182,7 +219,7 @@ def test_what_the_disk_raises_is_raised_where_it_is_waited_for(is_small: bool) -
         yield None
         seen.append("went on")
 
-    SlicedWork(runtime, pytest.fail).start(steps(), is_small=is_small)
+    SlicedWork(runtime, lambda error: pytest.fail(str(error))).start(steps(), is_small=is_small)
     runtime.run()
     run_at_once(steps())
     assert seen == ["no disk", "went on"] * 2

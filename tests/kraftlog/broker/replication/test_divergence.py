@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import SLICE_PARTITIONS
+from kraftlog.broker.replication.replica_fetcher import ReplicaFetcher
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from tests.kraftlog.broker.broker_world import registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
@@ -51,6 +54,38 @@ def test_db32_what_the_new_leader_does_not_have_is_cut_and_replaced(tmp_path: Pa
     assert cluster[A].batches() == cluster[B].batches()
     assert b"B has this instead" in cluster[A].batches()[-1]
     assert not any(b"A alone" in data for data in cluster[A].batches())
+
+
+def test_db97_many_logs_are_cut_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 3 * SLICE_PARTITIONS
+    cluster = Cluster(tmp_path, [A, B])
+    cluster.start(topic("clicks"), *(replicas(index=index, on=(A, B), leader=A) for index in range(count)))
+    cluster.settle()
+    cluster.cut(B, A)
+    for index in range(count):
+        cluster[A].append(b"A alone has it", index=index)
+    cluster[A].kill()
+    cluster.commit(*(replicas(index=index, on=(A, B), leader=B, epoch=1) for index in range(count)))
+    cluster.settle()
+    cluster[A].start()
+    cluster.mend()
+    cuts: list[int] = []
+    cut_some, truncate = ReplicaFetcher._cut_some, PartitionLog.truncate_as_follower
+
+    def counted_turn(self: ReplicaFetcher) -> None:
+        cuts.append(0)
+        cut_some(self)
+
+    def counted(self: PartitionLog, end_offset: int, leader_epoch: int) -> None:
+        cuts[-1] += 1
+        truncate(self, end_offset, leader_epoch)
+
+    monkeypatch.setattr(ReplicaFetcher, "_cut_some", counted_turn)
+    monkeypatch.setattr(PartitionLog, "truncate_as_follower", counted)
+    cluster.settle()
+    assert [cut for cut in cuts if cut] == [SLICE_PARTITIONS] * 3
+    for index in range(count):
+        assert cluster[A].batches(index) == cluster[B].batches(index) == []
 
 
 def test_db31_after_fast_changes_of_the_leader_logs_agree_though_each_has_epochs_of_its_own(tmp_path: Path) -> None:
