@@ -118,6 +118,9 @@ class _Controller:
     def __init__(self) -> None:
         self.heartbeats: list[tuple[float, int]] = []
 
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """It never is."""
+
     async def cluster_id(self) -> str:
         return "a cluster"
 
