@@ -7,6 +7,7 @@ import contextlib
 import re
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
