@@ -48,6 +48,8 @@ async def create_topic(cluster: LocalCluster, name: str) -> None:
 
 
 async def topics(cluster: LocalCluster) -> list[str]:
+    """Those of any node: each has applied what the leader has committed."""
+    await cluster.wait_until_level()
     async with AdminClient(cluster.bootstrap_servers) as client:
         return [topic.name for topic in (await client.list_topics()).topics]
 
