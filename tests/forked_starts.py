@@ -3,6 +3,7 @@
 This stands below `subprocess.Popen`, so tests and the code that they run notice nothing: it is a process of its own
 with its own descriptors, environment, directory and session, and a child of this one. What this cannot do is started as
 ever: another program or interpreter, other variables of Python's or gRPC's, a terminal, descriptors that are kept open.
+So is a command that starts processes itself.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from tests.paths import ROOT
 
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER: orphans among the descendants become children of this process."""
+STARTS_OTHERS: Final = (["up"], ["demo"], ["bench"], ["chaos"])
+"""Commands that start processes of their own, and handle signals and ends of those."""
 ARGUMENTS: Final = 22
 """Of `_fork_exec`, without those that differ between the versions of Python."""
 _STARTS_ALIKE: Final = ("PYTHON", "GRPC_", "LD_", "MALLOC_")
@@ -111,6 +114,7 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
         environment = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
     if (
         command[:3] != [sys.executable, "-m", "kraftlog"]
+        or command[3:4] in STARTS_OTHERS
         or set(kept) != {errors_pipe}
         or group != -1
         or any(other is not None and other != -1 for other in others)

@@ -40,6 +40,7 @@ def test_what_is_asked_for_is_what_popen_wants() -> None:
         call("/bin/true"),
         call(sys.executable, "-c", "0"),
         call(*command("topics"), kept=(8, 9)),
+        call(*command("up", "--voters", 1)),
         call(*command("topics"), PYTHONHASHSEED="1"),
         call(*command("topics"), GRPC_VERBOSITY="debug"),
         call(*command("topics"), PYTHONPATH="/elsewhere"),
