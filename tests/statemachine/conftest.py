@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,9 +50,18 @@ class Bench:
     async def run(self, operation: Operation) -> OperationResult:
         """Carry out one operation; what was acknowledged is in the store then."""
         result = await execute(self.controller, operation)
+        await self.applied()
+        return result
+
+    async def applied(self) -> None:
+        """Wait until what was acknowledged is in the store: an answer may come before its run is written."""
         if self.machine.unavailable_reason is None:
             await wait_applied(self.machine, Offset(0), 20_000)
-        return result
+
+    async def answered(self, results: Sequence[OperationResult], count: int = 1) -> None:
+        """Wait until `count` operations are answered and what was acknowledged is in the store."""
+        await until(lambda: len(results) >= count)
+        await self.applied()
 
     async def done(self, operation: Operation) -> OperationResult:
         """Carry out one operation that must succeed in all its parts."""

@@ -21,7 +21,6 @@ from tests.kraftlog.controller.lives import (
 )
 from tests.statemachine.builders import BROKER, alter, alteration, assigned, create, delete
 from tests.statemachine.conftest import Bench, errors
-from tests.statemachine.waiting import until
 
 MIN_ISR = "min.insync.replicas"
 MANY = 2 * PAGE_PARTITIONS + 50
@@ -109,7 +108,7 @@ async def test_ct56_who_becomes_eligible_behind_the_pages_is_forgotten_too(
         assert altered is not None
         assert list(altered.eligible_leader_replicas) == [2]
         assert results == []
-    await until(lambda: bool(results))
+    await bench.answered(results)
     await quiet(bench)
     assert errors(results[0]) == []
     assert eligible(bench) == []
@@ -137,7 +136,7 @@ async def test_the_answer_is_that_of_the_time_when_the_value_is_lowered(
     with pages_held(monkeypatch):
         results = await bench.submit(alter(alteration("clicks", MIN_ISR, "1")))
         await bench.submit(delete("clicks"))
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert errors(results[0]) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -177,7 +176,7 @@ async def test_ct56_a_value_that_was_raised_before_the_turn_of_the_pages_is_lowe
             patch.setattr(config_updates, "PAGE_PARTITIONS", 1)  # so that it is not done at once
             results = await bench.submit(both)
         await bench.submit(alter(alteration("", MIN_ISR, "3", BROKER)))
-    await until(lambda: bool(results))
+    await bench.answered(results)
     await quiet(bench)
     assert errors(results[0]) == []
     assert eligible(bench) == []

@@ -83,7 +83,7 @@ async def test_operations_that_come_together_are_answered_in_order_with_their_ow
         operation.correlation_id = 70 + number
     results = await held.submit(*operations)
     held.log.commit()
-    await until(lambda: len(results) == 3)
+    await held.answered(results, 3)
     assert [result.correlation_id for result in results] == [70, 71, 72]
     assert [later.end_offset - earlier.end_offset for earlier, later in pairwise(results)] == [2, 1]
 
@@ -94,7 +94,7 @@ async def test_ct11_an_answer_that_rests_on_what_is_not_committed_waits_for_it(h
     await turns()
     assert results == []
     held.log.commit()
-    await until(lambda: len(results) == 3)
+    await held.answered(results, 3)
     assert [errors(result) for result in results] == [
         [],
         [ErrorCode.TOPIC_ALREADY_EXISTS],
@@ -112,7 +112,7 @@ async def test_ct11_an_answer_that_rests_on_what_is_committed_comes_at_once(held
 async def test_ct11_an_answer_says_where_what_it_rests_on_ends_also_if_it_wrote_nothing(held: Bench) -> None:
     results = await held.submit(create("a"), create("a"), create("b"), delete("missing"))
     held.log.commit()
-    await until(lambda: len(results) == 4)
+    await held.answered(results, 4)
     first, exists, second, missing = results
     assert (first.state_end_offset, second.state_end_offset) == (first.end_offset, second.end_offset)
     assert (exists.end_offset, exists.state_end_offset) == (-1, first.end_offset)
@@ -136,12 +136,12 @@ async def test_an_operation_that_is_not_committed_in_time_has_an_unknown_outcome
     operation = create("late")
     operation.timeout_ms = 1
     results = await held.submit(operation, create("patient"))
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     assert results[0].end_offset == held.log.log_end_offset - 2
     assert "look before trying again" in results[0].error_message
     held.log.commit()
-    await until(lambda: len(results) == 2)
+    await held.answered(results, 2)
     assert topics(held) == ["late", "patient"]
     await turns()
     assert len(results) == 2
@@ -153,7 +153,7 @@ async def test_an_answer_without_records_that_cannot_be_given_in_time_says_that_
     operation = create("a")
     operation.timeout_ms = 1
     results = await held.submit(create("a"), operation)
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert (results[0].error_code, results[0].end_offset) == (ErrorCode.REQUEST_TIMED_OUT, -1)
     held.log.commit()
 
@@ -163,7 +163,7 @@ async def test_ct20_more_operations_than_may_wait_are_throttled(held: Bench, mon
     results = await held.submit(create("a"), create("b"), create("c"))
     assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.THROTTLING_QUOTA_EXCEEDED, -1)]
     held.log.commit()
-    await until(lambda: len(results) == 3)
+    await held.answered(results, 3)
     await held.submit(create("c"))
     held.log.commit()
     await until(lambda: topics(held) == ["a", "b", "c"])
@@ -175,7 +175,7 @@ async def test_an_append_that_is_refused_leaves_no_trace(held: Bench) -> None:
     assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.KAFKA_STORAGE_ERROR, -1)]
     results = await held.submit(create("a"))
     held.log.commit()
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert errors(results[0]) == []
 
 
@@ -187,7 +187,7 @@ async def test_a_bug_in_an_operation_fails_that_operation_only(held: Bench, monk
     results = await held.submit(delete("a"), create("a"))
     assert [result.error_code for result in results] == [ErrorCode.UNKNOWN_SERVER_ERROR]
     held.log.commit()
-    await until(lambda: len(results) == 2)
+    await held.answered(results, 2)
 
 
 async def test_many_operations_leave_the_loop_its_turns(held: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +221,7 @@ async def test_a_topic_that_comes_and_goes_before_any_commit(held: Bench) -> Non
         alter(alteration("a", "retention.ms", "5")),
     )
     held.log.commit()
-    await until(lambda: len(results) == 7)
+    await held.answered(results, 7)
     assert [errors(result) for result in results] == [[], [], [], [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION], [], [], []]
     assert [result.end_offset >= 0 for result in results] == [True, True, True, False, True, True, False]
     described = metadata_queries.describe_topic(held.store.reader, name="a")
@@ -237,7 +237,7 @@ async def test_what_is_set_again_before_the_first_commit_stays_in_the_overlay(he
     await until(lambda: topics(held) == ["a"])
     results = await held.submit(create("a"))
     held.log.commit()
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert errors(results[0]) == []
 
 
@@ -248,7 +248,7 @@ async def test_committed_configs_of_a_topic_do_not_show_in_its_uncommitted_succe
     held.log.auto_commit = False
     results = await held.submit(delete("a"), create("a"), alter(alteration("a", "retention.ms", "5")))
     held.log.commit()
-    await until(lambda: len(results) == 3)
+    await held.answered(results, 3)
     assert results[2].end_offset >= 0  # the new topic did not have it
 
 
@@ -260,7 +260,7 @@ async def test_an_uncommitted_name_collides_and_a_name_that_is_going_does_not(he
         create("new.one"), create("new_one"), create("old_one"), delete("old.one"), create("old_one")
     )
     held.log.commit()
-    await until(lambda: len(results) == 5)
+    await held.answered(results, 5)
     collision = [ErrorCode.INVALID_TOPIC_EXCEPTION]
     assert [errors(result) for result in results] == [[], collision, collision, [], []]
 
@@ -274,7 +274,7 @@ async def test_a_topic_can_be_placed_on_a_broker_that_is_not_committed_yet(held:
         alter(alteration("9", "log.retention.ms", "5", BROKER)),
     )
     held.log.commit()
-    await until(lambda: len(results) == 5)
+    await held.answered(results, 5)
     assert [errors(result) for result in results] == [[ErrorCode.INVALID_REPLICA_ASSIGNMENT], [], [], [], []]
 
 
@@ -309,7 +309,7 @@ async def test_li05_a_controller_is_active_only_after_it_has_applied_what_was_be
 async def test_ct15_who_waits_when_leadership_is_lost_is_told_that_the_outcome_is_unknown(held: Bench) -> None:
     results = await held.submit(create("a"), create("a"))
     held.log.lose_leadership()
-    await until(lambda: len(results) == 2)
+    await held.answered(results, 2)
     assert [result.error_code for result in results] == [ErrorCode.NOT_CONTROLLER] * 2
     assert results[0].end_offset > 0
     assert "may or may not" in results[0].error_message
@@ -335,7 +335,7 @@ async def test_ct15_losing_leadership_drops_what_was_not_committed(held: Bench) 
 async def test_what_the_next_leader_committed_after_all_is_there_when_this_one_leads_again(held: Bench) -> None:
     results = await held.submit(create("a"))
     held.log.lose_leadership(keep=True)
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert results[0].error_code == ErrorCode.NOT_CONTROLLER
     held.log.lead()
     held.log.auto_commit = True
@@ -348,7 +348,7 @@ async def test_what_was_committed_before_leadership_was_lost_is_acknowledged(hel
     held.log.commit()
     held.controller.leader_changed(LeaderAndEpoch(NodeId(2), Epoch(9)))  # before anything is applied
     assert results == []
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert errors(results[0]) == []
 
 
@@ -418,7 +418,7 @@ async def test_an_append_that_the_log_fails_on_is_answered_and_nothing_is_decide
     assert [(result.error_code, result.end_offset) for result in results] == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1)]
     results = await held.submit(create("a"))
     held.log.commit()
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert errors(results[0]) == []
 
 

@@ -141,7 +141,7 @@ async def test_a_broker_that_has_registered_anew_meanwhile_is_not_unregistered(
     with pages_held(monkeypatch):
         results = await bench.submit(unregister(1))
         await bench.submit(register(1, incarnation=77))
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert results[0].error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert "broker 1 has registered again meanwhile" in results[0].error_message
     assert results[0].end_offset > 0  # it was fenced, and has left its partitions
@@ -163,7 +163,7 @@ async def test_an_operation_that_fails_after_its_first_page_says_that_something_
         while bench.log.next_append_offset == first_page:
             bench.controller._paged_writes.next_page()
         await bench.submit(register(1, incarnation=77))
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert results[0].error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert results[0].end_offset == first_page + 1
 

@@ -96,7 +96,7 @@ async def test_a_page_that_the_log_refuses_is_tried_again_and_answered_once(data
         assert bench.controller.has_pages
         assert [partition.leader for partition in partitions(bench)] == [2, 2]
         time.advance(REFUSED_PAUSE_MS)
-        await until(lambda: bool(results))
+        await bench.answered(results)
         assert [answer.partition_id for answer in results[0].elect_leaders.partitions] == [0, 1]
         assert [partition.leader for partition in partitions(bench)] == [1, 1]
 
@@ -117,7 +117,7 @@ async def test_pages_wait_while_as_many_as_may_be_are_on_their_way(
         await turns(100)
         assert len(bench.log.batches) - committed == pages
     bench.log.commit()
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert [partition.leader for partition in partitions(bench)] == [1] * (PAGES_IN_FLIGHT_MAX + 2)
 
 
@@ -174,7 +174,7 @@ async def test_ct61_a_downgrade_looks_at_all_partitions_page_by_page(
             bench.controller._paged_writes.next_page()
         assert bench.controller.has_pages
         assert results == []
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert [answer.error_code for answer in results[0].update_features.features] == [0, 0]
     assert results[0].end_offset == bench.log.next_append_offset
     assert bench.controller.state.metadata_version == 16
@@ -208,7 +208,7 @@ async def test_ct61_a_partition_that_comes_into_a_directory_behind_the_pages_cou
         for _ in range(2):
             bench.controller._paged_writes.next_page()
         bench.controller.append([in_directory(0)])
-    await until(lambda: bool(results))
+    await bench.answered(results)
     assert "partitions are in log directories" in results[0].update_features.features[0].error_message
     assert bench.controller.state.metadata_version == 30
 
@@ -301,7 +301,7 @@ async def test_ct18_no_page_is_appended_while_this_node_cannot_apply(
                 await turns(20)
             assert (bench.log.next_append_offset, bench.controller.has_pages, results) == (appended, True, [])
         time.advance(REFUSED_PAUSE_MS)
-        await until(lambda: bool(results))
+        await bench.answered(results)
         assert [partition.leader for partition in partitions(bench)] == [1] * 7
 
 
@@ -321,7 +321,7 @@ async def test_pages_that_meet_a_bug_are_left_to_another_controller(
             with pages_held(patch):
                 results = await bench.submit(fence(1))
                 bench.log.refusal = ApiError(ErrorCode.RECORD_LIST_TOO_LARGE, "as the test says")
-            await until(lambda: bool(results))
+            await bench.answered(results)
         assert results[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert results[0].end_offset > 0  # the fence itself was handed to the log
         await until(lambda: not bench.controller.is_active)

@@ -119,7 +119,7 @@ async def test_ct20_a_quota_that_is_not_committed_yet_holds_too(held: Bench) -> 
         by("app", create("a")), limiting(SLOW, client_id="app"), by("app", create("b")), by("app", create("c"))
     )
     held.log.commit()
-    await until(lambda: len(results) == 4)
+    await held.answered(results, 4)
     assert [errors(result) for result in results] == [[], [], [], THROTTLED]
 
 

@@ -38,7 +38,6 @@ from tests.kraftlog.controller.operations.test_acls import (
 from tests.statemachine.builders import create
 from tests.statemachine.conftest import Bench
 from tests.statemachine.states import Metadata
-from tests.statemachine.waiting import until
 
 BY_ID = "SEARCH acls USING PRIMARY KEY (id=?)"
 """Whether an entry that was found turns ago still exists."""
@@ -203,7 +202,7 @@ async def test_ct12_others_are_decided_while_a_filter_looks_at_everything(
         assert (results, bench.controller.has_pages) == ([], True)
         created = bench.log.next_append_offset
         assert created == before + 3  # the topic, its partition, and one entry less
-    await until(lambda: bool(results))
+    await bench.answered(results)
     (answer,) = results[0].delete_acls.filters
     left = [entry.id for entry in answer.deleted]
     assert len(left) == 9 and set(left) < set(ids)  # what was removed meanwhile is not removed once more

@@ -95,7 +95,7 @@ async def test_an_operation_that_is_committed_and_not_applied_is_answered_with_t
     results = await held.submit(operation)
     held.machine.fence(EXPECTED, OWN)
     held.log.commit()
-    await until(lambda: bool(results))
+    await held.answered(results)
     assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     assert "it is committed, but not applied here yet" in results[0].error_message
     assert REASON in results[0].error_message
