@@ -3,7 +3,7 @@
 This stands below `subprocess.Popen`, so tests and the code that they run notice nothing: it is a process of its own
 with its own descriptors, environment, directory and session, and a child of this one. What this cannot do is started as
 ever: another program or interpreter, other variables of Python's or gRPC's, a terminal, descriptors that are kept open.
-So is a command that starts processes itself.
+A command that starts processes itself has them forked from a copy of itself, so they are its own children.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.paths import ROOT
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER: orphans among the descendants become children of this process."""
 STARTS_OTHERS: Final = (["up"], ["demo"], ["bench"], ["chaos"])
-"""Commands that start processes of their own, and handle signals and ends of those."""
+"""Commands that start processes of their own, and wait for the ends of those."""
 ARGUMENTS: Final = 22
 """Of `_fork_exec`, without those that differ between the versions of Python."""
 _STARTS_ALIKE: Final = ("PYTHON", "GRPC_", "LD_", "MALLOC_")
@@ -37,11 +37,11 @@ by_exec: Final[Callable[..., int]] = subprocess._fork_exec  # type: ignore[attr-
 
 
 class Forking:
-    """The process that forks. It is started with the first request."""
+    """The process that forks. Unless `requests` leads to one, it is started with the first request."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: socket.socket | None = None) -> None:
         self._lock = threading.Lock()
-        self._requests: socket.socket | None = None
+        self._requests = requests
         self._process: subprocess.Popen[bytes] | None = None
         self._libc = ctypes.CDLL(None, use_errno=True)
 
@@ -82,9 +82,9 @@ class Forking:
             self._libc.prctl(SUBREAPER, 0, 0, 0, 0)
 
 
-def install() -> Forking:
+def install(requests: socket.socket | None = None) -> Forking:
     """From now on, in this process, until `close`. A test that needs it as Python does it puts `by_exec` back."""
-    forking = Forking()
+    forking = Forking(requests)
 
     def fork_exec(*arguments: Any) -> int:
         request = request_of(arguments)
@@ -114,7 +114,6 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
         environment = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
     if (
         command[:3] != [sys.executable, "-m", "kraftlog"]
-        or command[3:4] in STARTS_OTHERS
         or set(kept) != {errors_pipe}
         or group != -1
         or any(other is not None and other != -1 for other in others)
@@ -127,6 +126,7 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
         "directory": str(Path(os.fsdecode(directory or ".")).resolve()),
         "environment": environment,
         "has_session": bool(has_session),
+        "starts_others": command[3:4] in STARTS_OTHERS,
     }
 
 

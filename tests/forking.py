@@ -14,10 +14,12 @@ import runpy
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from kraftlog.process.grpc_settings import set_grpc
 from kraftlog.process.quick_start import import_structlog
+from tests import forked_starts
 
 MODULES: Final = (
     "uvloop",
@@ -37,7 +39,12 @@ def main() -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def serve(requests: socket.socket) -> None:
+    """Fork a process for each request until the other end is closed. In a child this ends with the command's exit."""
+    with requests:
         while True:
             data, files, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
             if not data:
@@ -85,8 +92,25 @@ def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    if request["starts_others"]:
+        forked_starts.install(fork_server())
     sys.argv = ["kraftlog", *request["arguments"]]
+    Path("/proc/self/comm").write_text(" ".join(sys.argv[:2]))  # what `ps` and tests see: the command line is not ours
     runpy.run_module("kraftlog", run_name="__main__", alter_sys=True)
+
+
+def fork_server() -> socket.socket:
+    """A copy of this process, before it has threads, that forks what this process starts; where it takes requests."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if os.fork() == 0:
+        ours.close()
+        os.setsid()
+        for stream in range(3):
+            os.dup2(os.open(os.devnull, os.O_RDWR), stream)
+        serve(its)
+        os._exit(0)
+    its.close()
+    return ours
 
 
 if __name__ == "__main__":

@@ -40,7 +40,6 @@ def test_what_is_asked_for_is_what_popen_wants() -> None:
         call("/bin/true"),
         call(sys.executable, "-c", "0"),
         call(*command("topics"), kept=(8, 9)),
-        call(*command("up", "--voters", 1)),
         call(*command("topics"), PYTHONHASHSEED="1"),
         call(*command("topics"), GRPC_VERBOSITY="debug"),
         call(*command("topics"), PYTHONPATH="/elsewhere"),
@@ -75,6 +74,7 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
         "directory": str(tmp_path),
         "environment": environment(),
         "has_session": True,
+        "starts_others": False,
     }
     forking = Forking()
     with open(os.devnull, "r+") as nothing:  # noqa: PTH123

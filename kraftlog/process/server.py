@@ -110,6 +110,8 @@ class _Metadata:
     machine: MetadataMachine
     snapshots: SnapshotStore
     generator: SnapshotGenerator
+    is_new: bool
+    """Whether nothing was applied when it was opened."""
 
 
 @contextlib.asynccontextmanager
@@ -211,7 +213,8 @@ async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> Asy
 
     metadata.generator.set_rot_callback(on_rotten)
     metadata.machine.set_rot_callback(on_rotten)
-    running = asyncio.create_task(Scrubber(metadata.store, config.scrub_interval_ms, on_rotten).run())
+    scrubber = Scrubber(metadata.store, config.scrub_interval_ms, on_rotten, is_new=metadata.is_new)
+    running = asyncio.create_task(scrubber.run())
     try:
         yield
     finally:
@@ -233,7 +236,7 @@ def _opened_metadata(config: NodeConfig, directory: DataDirectory) -> Iterator[_
         take_snapshot = SnapshotProcess(store.path, snapshots.directory, runtime)
         generator = SnapshotGenerator(store, take_snapshot, config.snapshots, runtime)
         machine.subscribe(generator)
-        yield _Metadata(store, machine, snapshots, generator)
+        yield _Metadata(store, machine, snapshots, generator, is_new=store.applied.end_offset == 0)
 
 
 def _hosted_state(metadata: _Metadata, on_may_rebuild: Callable[[], None]) -> HostedState:

@@ -23,21 +23,26 @@ logger = structlog.get_logger(__name__)
 
 
 class Scrubber:
-    """Scrubs at the start and then from time to time, in its own process. `on_rotten` is called on rot, once."""
+    """Scrubs at the start, unless the database is new, and then from time to time, in its own process."""
 
-    def __init__(self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None]) -> None:
-        """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start."""
+    def __init__(
+        self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None], *, is_new: bool = False
+    ) -> None:
+        """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start.
+
+        `on_rotten` is called on rot, once. A database that `is_new` was empty when it was opened.
+        """
         self._store = store
         self._interval_ms = interval_ms
         self._on_rotten = on_rotten
+        self._is_new = is_new
 
     async def run(self) -> None:
-        """Run until cancelled, or until there is rot."""
-        while True:
-            wait_seconds = await self.scrub()
-            if wait_seconds is None:
-                return
+        """Run until cancelled, until there is rot, or until no scrub is due."""
+        wait_seconds = self._interval_seconds if self._is_new else 0.0
+        while wait_seconds is not None:
             await asyncio.sleep(wait_seconds)
+            wait_seconds = await self.scrub()
 
     async def scrub(self) -> float | None:
         """Scrub once. Returns after how many seconds to scrub again; None: never."""
@@ -55,4 +60,8 @@ class Scrubber:
         except (StoreUnavailable, sqlite3.Error) as error:
             logger.warning("the sums of rows stay partial until the next scrub", reason=str(error))
             return RETRY_SECONDS
+        return self._interval_seconds
+
+    @property
+    def _interval_seconds(self) -> float | None:
         return self._interval_ms / 1000 if self._interval_ms else None

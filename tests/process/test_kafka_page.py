@@ -6,15 +6,15 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.kraftlog.command_line import Run, environment, run
+from tests.kraftlog.command_line import Run, run
 from tests.kraftlog.kafka.conftest import kafka_data
 from tests.paths import ROOT
 from tests.process.test_up import up
+from tests.shells import run_block
 
 __all__ = ["kafka_data", "run"]
 pytestmark = pytest.mark.process
@@ -25,16 +25,7 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 def shell(block: str, directory: Path) -> str:
     """Run one block as a user does; what it printed on both streams."""
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    finished = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-c", block],
-        cwd=directory,
-        env=environment(PATH=path),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=100,
-    )
+    finished = run_block(block, directory, stderr=subprocess.STDOUT)
     assert finished.returncode == 0, finished.stdout
     return finished.stdout
 

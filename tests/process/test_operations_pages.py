@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,10 +12,11 @@ from kraftlog.cli.acls import NOT_ENFORCED
 from kraftlog.config.settings import SETTING_BY_KEY
 from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig
-from tests.kraftlog.command_line import Run, environment, kraftlog
+from tests.kraftlog.command_line import Run, kraftlog
 from tests.paths import ROOT
 from tests.process.test_restore_cluster import write_config
 from tests.process.test_up import up
+from tests.shells import run_block
 
 pytestmark = pytest.mark.process
 
@@ -36,16 +35,8 @@ def brokers_of(addresses: str) -> str:
 
 def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
     """Run one block as a user does; what it printed."""
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     servers = {"KRAFTLOG_BROKERS": brokers_of(addresses)} if BROKERS_CLIENT.search(block) else {}
-    finished = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-c", block],
-        cwd=directory,
-        env=environment(PATH=path, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster), **servers),
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    finished = run_block(block, directory, KRAFTLOG_BOOTSTRAP_SERVER=addresses, CLUSTER=str(cluster), **servers)
     told = [line for line in finished.stderr.splitlines() if line != NOT_ENFORCED]  # by each `acls add`
     assert (finished.returncode, told) == (0, []), block
     return finished.stdout

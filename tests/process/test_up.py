@@ -135,7 +135,7 @@ def test_a_number_of_brokers_that_cannot_be_is_refused_before_anything_is_made(t
 def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> None:
     directory = tmp_path / "[" / "x]"  # no markup
     with up(directory, "--voters", 1) as (process, _):
-        children = _children(process.pid)
+        children = _nodes(process.pid)
         assert len(children) == 1
         process.kill()
     deadline = time.monotonic() + 100
@@ -149,9 +149,9 @@ def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> N
 def test_a_node_that_is_killed_is_told_of_and_may_be_started_again_by_hand(tmp_path: Path, run: Run) -> None:
     directory = tmp_path / "cluster"
     with up(directory, "--voters", 3) as (process, addresses):
-        os.kill(_children(process.pid)[0], signal.SIGKILL)
+        os.kill(_nodes(process.pid)[0], signal.SIGKILL)
         told = next(line for line in process.stdout if "was ended by SIGKILL" in line)
-        assert run("quorum", "describe", "--status", "--bootstrap-server", addresses).code == 0
+        assert run("quorum", "describe", "--status", "--bootstrap-server", addresses, "--timeout", 60).code == 0
         restart = told.strip().partition("kraftlog start ")[2].split()
         with subprocess.Popen(
             command("start", *restart), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
@@ -168,7 +168,7 @@ def test_it_stops_when_it_is_told_to_though_a_node_hangs_in_its_start(tmp_path: 
     with subprocess.Popen(
         line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
     ) as process:
-        while not (children := [child for child in _children(process.pid) if _is_node(child)]):
+        while not (children := _nodes(process.pid)):
             assert process.poll() is None
         os.kill(children[0], signal.SIGSTOP)
         process.send_signal(end)
@@ -199,13 +199,14 @@ def _fenced(directory: Path) -> dict[int, bool]:
         }
 
 
-def _children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+def _nodes(pid: int) -> list[int]:
+    """The children that are nodes by now: before, each is a copy of its parent, which waits for it."""
+    children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return [child for child in children if _is_node(Path(f"/proc/{child}"))]
 
 
-def _is_node(pid: int) -> bool:
-    """Whether it is a node's process by now: before, it is a copy of its parent, which waits for it."""
-    return b"\0start\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+def _is_node(process: Path) -> bool:
+    return b"\0start\0" in (process / "cmdline").read_bytes() or (process / "comm").read_text() == "kraftlog start\n"
 
 
 def _is_running(pid: int) -> bool:

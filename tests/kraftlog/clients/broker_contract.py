@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +13,8 @@ import pytest
 from kraftbase.errors import ErrorCode
 from tests.kraftlog.clients.brokers import KafkaBroker
 from tests.kraftlog.clients.contract import JSON, Client, ClientsContract, check_done, numbered
-from tests.kraftlog.command_line import environment
 from tests.paths import ROOT
+from tests.shells import run_block
 
 MINUTE_MS = 60_000
 PAGE = (ROOT / "docs" / "operations" / "clients.md").read_text()
@@ -25,12 +23,7 @@ SH_BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 def shown_at_work(block: str, broker: KafkaBroker, directory: Path) -> str:
     """Run a block of the page as a user does; what it printed."""
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    finished = subprocess.run(
-        ["bash", "-eu", "-o", "pipefail", "-c", block],
-        cwd=directory, env=environment(PATH=path, KRAFTLOG_BROKERS=broker.address),
-        capture_output=True, text=True, errors="replace", timeout=120,
-    )  # fmt: skip
+    finished = run_block(block, directory, KRAFTLOG_BROKERS=broker.address)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout
 

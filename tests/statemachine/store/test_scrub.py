@@ -19,6 +19,8 @@ from kraftbase.errors import StorageError
 from kraftbase.files.posix import PosixFileSystem
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from snapshot.store import SnapshotStore
+from statemachine.store import scrubber
+from statemachine.store.background import start_module
 from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_rows, scrub
 from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
@@ -307,3 +309,22 @@ def test_rows_of_several_slices_in_one_run_are_counted_each_in_its_own(store: Me
     assert store.find_rot() is None
     store.apply([batch(3, [MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=ids[1]))])])
     assert store.find_rot() is None
+
+
+# --- when -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("is_new", "expected"), [(True, []), (False, ["metadata.db"])])
+async def test_a_start_scrubs_a_database_unless_it_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool, expected: list[str]
+) -> None:
+    scrubbed = []
+
+    def start(module: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        scrubbed.extend(Path(argument).name for argument in arguments)
+        return start_module(module, arguments)
+
+    monkeypatch.setattr(scrubber, "start_module", start)
+    with closing(MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID)) as store:
+        await scrubber.Scrubber(store, 0, pytest.fail, is_new=is_new).run()
+    assert scrubbed == expected
