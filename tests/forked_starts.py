@@ -1,4 +1,5 @@
 """Starts `python -m kraftlog` by fork from a process that has imported everything: half of a start's work is imports.
+So it does with the modules that a node runs as processes of their own.
 
 This stands below `subprocess.Popen`, so tests and the code that they run notice nothing: it is a process of its own
 with its own descriptors, environment, directory and session, and a child of this one. What this cannot do is started as
@@ -24,8 +25,12 @@ from tests.paths import ROOT
 
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER: orphans among the descendants become children of this process."""
-STARTS_OTHERS: Final = (["up"], ["demo"], ["bench"], ["chaos"])
+MODULES: Final = ("kraftlog", "statemachine.store.scrub", "statemachine.store.snapshot_worker")
+"""What is started by fork. The process for queries is not: it has bounds of memory."""
+STARTS_OTHERS: Final = (["start"], ["up"], ["demo"], ["bench"], ["chaos"])
 """Commands that start processes of their own, and wait for the ends of those."""
+PYTHON: Final = sys.executable
+"""A test may put another program in its place: that is started as ever."""
 ARGUMENTS: Final = 22
 """Of `_fork_exec`, without those that differ between the versions of Python."""
 _STARTS_ALIKE: Final = ("PYTHON", "GRPC_", "LD_", "MALLOC_")
@@ -113,7 +118,8 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
     if variables is not None:
         environment = dict(os.fsdecode(variable).split("=", 1) for variable in variables)
     if (
-        command[:3] != [sys.executable, "-m", "kraftlog"]
+        command[:2] != [PYTHON, "-m"]
+        or command[2] not in MODULES
         or set(kept) != {errors_pipe}
         or group != -1
         or any(other is not None and other != -1 for other in others)
@@ -122,11 +128,12 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
     ):
         return None
     return {
+        "module": command[2],
         "arguments": command[3:],
         "directory": str(Path(os.fsdecode(directory or ".")).resolve()),
         "environment": environment,
         "has_session": bool(has_session),
-        "starts_others": command[3:4] in STARTS_OTHERS,
+        "starts_others": command[2] == "kraftlog" and command[3:4] in STARTS_OTHERS,
     }
 
 

@@ -94,9 +94,9 @@ def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     os.environ.update(request["environment"])
     if request["starts_others"]:
         forked_starts.install(fork_server())
-    sys.argv = ["kraftlog", *request["arguments"]]
+    sys.argv = [request["module"], *request["arguments"]]
     Path("/proc/self/comm").write_text(" ".join(sys.argv[:2]))  # what `ps` and tests see: the command line is not ours
-    runpy.run_module("kraftlog", run_name="__main__", alter_sys=True)
+    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 
 def fork_server() -> socket.socket:

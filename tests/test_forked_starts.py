@@ -70,6 +70,7 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
     config = tmp_path / "node.toml"
     os.mkfifo(config)
     request = {
+        "module": "kraftlog",
         "arguments": ["start", "--config", config.name],
         "directory": str(tmp_path),
         "environment": environment(),
