@@ -17,17 +17,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from kraftlog.chaos.damage.spawner import MODULES
 from kraftlog.process.grpc_settings import set_grpc
 from kraftlog.process.quick_start import import_structlog
 from tests import forked_starts
 
-MODULES: Final = (
-    "uvloop",
-    "kraftlog.cli.main",
-    "kraftlog.broker.running",
-    "kraftlog.commands.broker_process",
-    "kraftlog.process.server",
-)
 REQUEST_BYTES_MAX: Final = 1 << 20
 
 
