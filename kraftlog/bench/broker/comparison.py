@@ -52,6 +52,8 @@ def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> 
         if measure.judged is Judged.RATIO and measure.key in compared:
             ratio = round(compared[measure.key], 3)
             found.append(Target(f"{name}, to Kafka", ratio, measure.bound, "times", measure.is_minimum, 2))
+        elif measure.key not in own:
+            continue
         elif measure.judged is Judged.VALUE:
             found.append(_own_target(name, measure, own[measure.key]))
         elif measure.judged is Judged.LARGEST:

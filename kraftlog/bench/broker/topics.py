@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -52,11 +52,16 @@ class Topics:
         await asyncio.to_thread(self._create, topic)
         await self.until_led({name: partitions})
 
-    async def delete(self, name: str) -> None:
-        """Delete one, and wait until its files are gone, and everything else is written back. Raises ApiError."""
-        await asyncio.to_thread(self._delete, name)
-        await asyncio.to_thread(self._until_files_are_gone, name)
+    async def delete(self, *names: str) -> None:
+        """Delete some, and wait until their files are gone, and everything else is written back. Raises ApiError."""
+        await asyncio.to_thread(self._delete, names)
+        for name in names:
+            await asyncio.to_thread(self._until_files_are_gone, name)
         await asyncio.to_thread(os.sync)
+
+    async def produce_to_each(self, name: str, partitions: int) -> None:
+        """Produce a record to each of so many partitions; acks=all. Raises ApiError."""
+        await asyncio.to_thread(self._produce_to_each, name, partitions)
 
     async def until_led(self, partitions: Mapping[str, int]) -> None:
         """Return when each of these topics has so many partitions, all with a leader. Raises ApiError."""
@@ -96,12 +101,32 @@ class Topics:
         except KafkaException as error:
             raise api_error(error.args[0], f"topic {topic.topic!r} cannot be created") from None
 
-    def _delete(self, name: str) -> None:
+    def _delete(self, names: Sequence[str]) -> None:
         client = self._client()
-        try:
-            client.delete_topics([name], operation_timeout=TIMEOUT_SECONDS)[name].result()
-        except KafkaException as error:
-            raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
+        for name, deleted in client.delete_topics(list(names), operation_timeout=TIMEOUT_SECONDS).items():
+            try:
+                deleted.result()
+            except KafkaException as error:
+                raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
+
+    def _produce_to_each(self, name: str, partitions: int) -> None:
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        producer = Producer({"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "linger.ms": 0})
+        for partition in range(partitions):
+            producer.produce(name, b"record", partition=partition, on_delivery=delivered)
+        waiting = producer.flush(TIMEOUT_SECONDS)
+        if failed:
+            raise api_error(failed[0], f"a record for {name!r} is not acknowledged")
+        if waiting:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{waiting} records for {name!r} are not acknowledged; is the machine busy?",
+            )
 
     def _until_led(self, partitions: Mapping[str, int]) -> None:
         client, names = self._client(), ", ".join(partitions)
@@ -144,13 +169,20 @@ class Topics:
     def _until_files_are_gone(self, name: str) -> None:
         patterns = (f"{name}-*", f"{name}.*-delete")
         _until(
-            lambda: not any(any(path.rglob(pattern)) for path in self._data_paths for pattern in patterns),
+            lambda: not any(_has_any(path, pattern) for path in self._data_paths for pattern in patterns),
             f"the files of {name!r}, which was deleted, are still in {', '.join(map(str, self._data_paths))}",
         )
 
 
 def _segments(name: str, data_path: Path) -> Iterator[Path]:
     return data_path.rglob(f"{name}-*/*{LOG_SUFFIX}")
+
+
+def _has_any(path: Path, pattern: str) -> bool:
+    try:
+        return any(path.rglob(pattern))
+    except FileNotFoundError:  # of a directory that is removed at this moment
+        return True
 
 
 def _until(holds: Callable[[], bool], problem: str) -> None:
