@@ -360,17 +360,12 @@ def broker(
 
     Both run all the time, and are measured in alternated pairs with the same client, a process of its own. The figures:
     produce-64k, produce-1m, and both with -flushed; consume-hot, consume-cold; one-record and one-record-flushed;
-    connections; idle; hostile; metadata-changes. Prints medians, the medians of the pairs' ratios with their limits,
-    and the broker's processor time. Without an installed Kafka, says how to install it and measures ours alone. Needs
-    kraftlog[clients].
+    connections; idle; hostile; metadata-changes. Prints medians, ratios with their limits, and the broker's processor
+    time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
 
-    hostile: one client sends the largest and most repetitive requests, another one small ones. Limits: its longest wait
-    250 ms, 100 ms beside pipelined requests; the longest turn of the event loop 50 ms of processor time; the broker is
-    never fenced. It takes about a minute for each pair, with Kafka four.
-
-    metadata-changes: ours alone, 1,000 partitions are created, 300 leaderships move, 2,000 are deleted. Limits: the
-    longest turn 50 ms, never fenced; with 3,000 partitions at most 20 syncs of the log directory at a start and at an
-    end, which strace counts. Exit code: 1 if a limit of these two is missed.
+    hostile: the longest wait of a client beside one with the largest requests, and the longest turn of the event loop.
+    metadata-changes: that of ours while 1,000 partitions are created, 300 leaderships move and 2,000 are deleted, and
+    the syncs at a start and at an end. The limits are in docs/figures.md. Exit code: 1 if one of these two is missed.
     """
     from kraftlog.bench.broker.measure import chosen_figures
     from kraftlog.bench.broker.measures import MEASURES

@@ -66,14 +66,17 @@ class Durability:
     @property
     def recovery_point_to_save(self) -> int:
         """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
+        if not self._unflushed and self._epochs_are_saved_below is None:
+            return self.recovery_point  # so is nearly every log, each time that checkpoints are written
         offsets = [self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])]
         return min(offsets if self._epochs_are_saved_below is None else [*offsets, self._epochs_are_saved_below])
 
     @property
     def durable_base_offset(self) -> int:
         """The first offset of a segment that a crash leaves; those before it are closed, and flushed."""
-        unflushed = [segment.base_offset for segment in self._unflushed[:1]]
-        return min([self._named_base_offset, *unflushed])
+        if not self._unflushed:
+            return self._named_base_offset
+        return min(self._named_base_offset, self._unflushed[0].base_offset)
 
     def sync_names(self) -> None:
         """Make the names of a new log's directory and files durable. Raises FlushFailed, StorageError."""

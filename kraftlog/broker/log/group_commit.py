@@ -26,7 +26,7 @@ from raft.shell.runtime import Runtime
 
 logger = structlog.get_logger(__name__)
 
-FLUSHED_LOGS_MAX: Final = 64
+FLUSHED_LOGS_MAX: Final = 32
 """How many logs one flush has at most."""
 
 _TRUNCATED: Final = "the log was truncated before the append was durable"

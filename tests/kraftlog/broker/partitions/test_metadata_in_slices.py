@@ -22,7 +22,7 @@ from tests.kraftlog.broker.broker_world import ME, BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import StepRuntime
 from tests.statemachine.builders import an_id
 
-COUNT = 10 * SLICE_PARTITIONS
+COUNT = 20 * SLICE_PARTITIONS
 
 
 def many(number: int = 1, **of: int) -> list[MetadataRecord]:
