@@ -18,7 +18,7 @@ app = typer.Typer(help="Measure a cluster of processes on this machine.", no_arg
 WIDTH_MIN: Final = 120
 """How wide the tables are at least: a narrower terminal wraps lines, and nothing is cut."""
 
-MUST_BE_MET: Final = ("hostile", "metadata-changes")
+MUST_BE_MET: Final = ("hostile", "metadata-changes", "starts")
 """The figures of `bench broker` whose missed limits make the exit code 1."""
 
 METADATA_PARTS: Final = ("create", "one-by-one", "failover", "alter", "reads", "latency")
@@ -346,6 +346,9 @@ def broker(
         float,
         typer.Option("--hostile-seconds", min=0.1, help="hostile: how long each request is repeated."),
     ] = 3.0,
+    started_partitions: Annotated[
+        int, typer.Option("--started-partitions", min=1, help="starts: how many, and then five times as many.")
+    ] = 2_000,
     changed_partitions: Annotated[
         int, typer.Option("--changed-partitions", min=10, help="metadata-changes: how many are created at once.")
     ] = 1_000,
@@ -360,12 +363,13 @@ def broker(
 
     Both run all the time, and are measured in alternated pairs with the same client, a process of its own. The figures:
     produce-64k, produce-1m, and both with -flushed; consume-hot, consume-cold; one-record and one-record-flushed;
-    connections; idle; hostile; metadata-changes. Prints medians, ratios with their limits, and the broker's processor
-    time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
+    connections; idle; starts; hostile; metadata-changes. Prints medians, ratios with their limits, and the broker's
+    processor time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
 
     hostile: the longest wait of a client beside one with the largest requests, and the longest turn of the event loop.
     metadata-changes: that of ours while 1,000 partitions are created, 300 leaderships move and 2,000 are deleted, and
-    the syncs at a start and at an end. The limits are in docs/figures.md. Exit code: 1 if one of these two is missed.
+    the syncs at a start and at an end. starts: until all of 2,000 partitions answer after SIGKILL, and of 10,000. The
+    limits are in docs/figures.md. Exit code: 1 if one of these three is missed.
     """
     from kraftlog.bench.broker.measure import chosen_figures
     from kraftlog.bench.broker.measures import MEASURES
@@ -387,6 +391,7 @@ def broker(
         partitions=partitions,
         idle_seconds=idle_seconds,
         hostile_seconds=hostile_seconds,
+        started_partitions=started_partitions,
         changed_partitions=changed_partitions,
     )
     console = _console(to_errors=output is Output.JSON)

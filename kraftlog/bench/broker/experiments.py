@@ -41,6 +41,8 @@ class Sizes:
     idle_seconds: float = 30.0
     hostile_seconds: float = 3.0
     """How long each hostile request is sent again and again."""
+    started_partitions: int = 2_000
+    """With how many a broker starts; once more with five times as many."""
     changed_partitions: int = 1_000
     """How many are created at once; three tenths of them change their leader, twice as many are deleted."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.bench.broker import hostile, metadata_changes
+from kraftlog.bench.broker import hostile, metadata_changes, starts
 from kraftlog.bench.broker.measure import COST_OF_ONE, Measure, Measures, at_most, limited, moved, one_record
 
 _READ: Final = Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)
@@ -33,4 +33,5 @@ MEASURES: Final[Measures] = {
     ),
     "hostile": hostile.measures(),
     "metadata-changes": metadata_changes.measures(),
+    "starts": starts.measures(),
 }

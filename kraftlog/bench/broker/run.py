@@ -3,8 +3,8 @@
 Both run all the time: ours as one voter and one broker, Kafka as one node that is both. Each figure is measured once at
 each without counting, so that the JVM has compiled what runs often; then in pairs, every other one in the opposite
 order. A client is a process of its own, and the same program against both. Idle partitions are measured once, at
-brokers of their own with defaults in everything; hostile requests, and ours alone large changes of the metadata, at
-brokers of their own that report on their loop.
+brokers of their own with defaults in everything, and so are starts; hostile requests, and ours alone large changes of
+the metadata, at brokers of their own that report on their loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ConfigurationError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.bench.broker import own, stock_kafka
 from kraftlog.bench.broker.comparison import KAFKA, OWN, Pair
 from kraftlog.bench.broker.experiments import Sizes, experiments
@@ -26,13 +26,15 @@ from kraftlog.bench.broker.idle import measure_idle
 from kraftlog.bench.broker.measures import MEASURES
 from kraftlog.bench.broker.metadata_changes import measure_syncs, measure_turns
 from kraftlog.bench.broker.pairs import Running, find_systems, measure_figures, told
+from kraftlog.bench.broker.starts import measure_starts
 from kraftlog.bench.broker.syncs import find_strace
 from kraftlog.bench.machine import machine
 
 IDLE: Final = "idle"
 HOSTILE: Final = "hostile"
 CHANGES: Final = "metadata-changes"
-BY_THEMSELVES: Final = (IDLE, HOSTILE, CHANGES)
+STARTS: Final = "starts"
+BY_THEMSELVES: Final = (IDLE, HOSTILE, CHANGES, STARTS)
 QUICK_DELETIONS: Final = {OWN: own.QUICK_DELETION, KAFKA: stock_kafka.QUICK_DELETION}
 SPACE_FACTOR: Final = 2.5
 """Bytes on the disk of the largest figure, at both brokers, with room for what is deleted a moment later."""
@@ -62,6 +64,8 @@ async def run(
             path.mkdir()
             experiment = HostileExperiment(HOSTILE, sizes.pairs, sizes.hostile_seconds)
             measured |= await measure_figures(systems, [experiment], path, status.update, brokers=1, configs=CONFIGS)
+        if STARTS in figures:
+            measured[STARTS] = [await _starts(systems, sizes, Path(name), status.update, console)]
         if CHANGES in figures:
             measured[CHANGES] = await _metadata_changes(sizes, Path(name), status.update, console)
     if HOSTILE in measured:
@@ -82,6 +86,26 @@ async def _idle(systems: Mapping[str, Running], sizes: Sizes, path: Path, show: 
         async with running(directory) as system:
             pair[name] = await measure_idle(system, sizes.partitions, sizes.idle_seconds)
         shutil.rmtree(directory)
+    return pair
+
+
+async def _starts(
+    systems: Mapping[str, Running], sizes: Sizes, path: Path, show: Callable[[str], None], console: Console
+) -> Pair:
+    """Once; a Kafka that does not come up has no figures."""
+    pair = {}
+    for name, running in systems.items():
+
+        def show_step(step: str, name: str = name) -> None:
+            show(f"{STARTS}: {name}: {step}")
+
+        def failed(reason: str, name: str = name) -> None:
+            if name == OWN:
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+            console.print(f"{name} does not come up: {reason}")
+
+        directory = path / f"{STARTS}-{name}"
+        pair[name] = await measure_starts(running, directory, sizes.started_partitions, show_step, failed)
     return pair
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kraftlog.bench.broker.comparison import OWN, targets
+from kraftlog.bench.broker import starts
+from kraftlog.bench.broker.comparison import KAFKA, OWN, targets
 from kraftlog.bench.broker.metadata_changes import STEPS, SYNCED, measures
 from kraftlog.bench.broker.syncs import TracedPlaces
 from raft.core.types import NodeId
@@ -44,3 +45,11 @@ def test_turns_fencings_and_syncs_have_limits_and_without_strace_there_are_no_sy
     assert len(missed) == 3
     untraced = {key: value for key, value in figures.items() if not key.endswith("_syncs")}
     assert len(targets("metadata-changes", measures(), [{OWN: untraced}])) == 2 * len(STEPS)
+
+
+def test_a_start_is_compared_with_kafka_and_judged_by_itself_if_kafka_does_not_come_up() -> None:
+    own = {"few_start_seconds": 5.0, "many_start_seconds": 41.0}
+    few = {KAFKA: {"few_start_seconds": 10.0}}
+    with_kafka, by_itself = targets("starts", starts.measures(), [{OWN: own, **few}])
+    assert (with_kafka.measured, with_kafka.is_met) == (0.5, True)
+    assert (by_itself.measured, by_itself.is_met) == (41.0, False)
