@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from kraftbase.errors import ApiError, ErrorCode
