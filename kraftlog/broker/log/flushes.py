@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from threading import Lock
 
 from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import parent_directory
+from kraftbase.locks import new_lock
 from kraftlog.broker.log.epoch_file import NewEpochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.segment import Segment
@@ -31,7 +31,7 @@ class PendingFlush:
         self._paths = [*paths, *([epochs.temporary_path] if epochs is not None else [])]
         self._files = [handles.pin(path) for path in self._paths]
         self._is_needed = True
-        self._renaming = Lock()
+        self._renaming = new_lock()
         self._has_new_names = has_new_names or epochs is not None
         self.parent = parent_directory(directory) if is_of_new_log else None
         """The directory in which the name of the log's own directory is to be made durable, too."""
