@@ -23,6 +23,23 @@ MUST_BE_MET: Final = ("hostile", "metadata-changes", "starts")
 
 METADATA_PARTS: Final = ("create", "one-by-one", "failover", "alter", "reads", "latency")
 
+IdleSecondsOption = Annotated[
+    float, typer.Option("--idle-seconds", min=0.1, help="idle: how long the processor time is counted.")
+]
+HostileSecondsOption = Annotated[
+    float,
+    typer.Option("--hostile-seconds", min=0.1, help="hostile: how long each request is repeated."),
+]
+StartedOption = Annotated[
+    int, typer.Option("--started-partitions", min=1, help="starts: how many, and then five times as many.")
+]
+ChangedOption = Annotated[
+    int, typer.Option("--changed-partitions", min=10, help="metadata-changes: how many are created at once.")
+]
+KafkaOption = Annotated[
+    Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs Kafka.")
+]
+
 JsonOption = Annotated[
     Path | None,
     typer.Option("--json", parser=path_argument, metavar="FILE", help="Also write the result to this file."),
@@ -339,22 +356,11 @@ def broker(
         float, typer.Option("--seconds", min=0.1, help="connections: how long they send each time.")
     ] = 10.0,
     partitions: Annotated[int, typer.Option("--partitions", min=1, help="idle: how many.")] = 2_000,
-    idle_seconds: Annotated[
-        float, typer.Option("--idle-seconds", min=0.1, help="idle: how long the processor time is counted.")
-    ] = 30.0,
-    hostile_seconds: Annotated[
-        float,
-        typer.Option("--hostile-seconds", min=0.1, help="hostile: how long each request is repeated."),
-    ] = 3.0,
-    started_partitions: Annotated[
-        int, typer.Option("--started-partitions", min=1, help="starts: how many, and then five times as many.")
-    ] = 2_000,
-    changed_partitions: Annotated[
-        int, typer.Option("--changed-partitions", min=10, help="metadata-changes: how many are created at once.")
-    ] = 1_000,
-    installed: Annotated[
-        Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs Kafka.")
-    ] = Path("build/peers"),
+    idle_seconds: IdleSecondsOption = 30.0,
+    hostile_seconds: HostileSecondsOption = 3.0,
+    started_partitions: StartedOption = 2_000,
+    changed_partitions: ChangedOption = 1_000,
+    installed: KafkaOption = Path("build/peers"),
     output: OutputOption = Output.TABLE,
     json: JsonOption = None,
     directory: DirectoryOption = None,
@@ -421,9 +427,7 @@ def replication(
     behind_bytes: Annotated[
         int, typer.Option("--behind-bytes", min=1_000, help="catch-up: how much the follower has missed.")
     ] = 2 * 10**9,
-    installed: Annotated[
-        Path, typer.Option("--peers", parser=path_argument, metavar="DIR", help="Where `make peers` installs Kafka.")
-    ] = Path("build/peers"),
+    installed: KafkaOption = Path("build/peers"),
     output: OutputOption = Output.TABLE,
     json: JsonOption = None,
     directory: DirectoryOption = None,
