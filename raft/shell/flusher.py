@@ -62,11 +62,14 @@ class Flusher(Generic[F, Flushed]):
         runtime: Runtime,
         on_flushed: Callable[[Flushed], None],
         on_fatal: Callable[[BaseException], None],
+        is_long: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_long` says whether the flush that begins takes long, whatever recent ones took: it is for the thread."""
         self._log = log
         self._runtime = runtime
         self._on_flushed = on_flushed
         self._on_fatal = on_fatal
+        self._is_long = is_long
         self.recent_flush_ms = 0.0
         """A running mean of how long flushes take, without the hop to the thread and back."""
         self.recent_turn_ms = 0.0
@@ -82,7 +85,8 @@ class Flusher(Generic[F, Flushed]):
         turn_ms = self._runtime.now_ms() - self._requested_at_ms
         self.recent_turn_ms += (turn_ms - self.recent_turn_ms) * RECENT_WEIGHT
         try:
-            if self.recent_flush_ms < SLOW_FLUSH_MS and self.recent_turn_ms < BUSY_TURN_MS:
+            is_quick = self.recent_flush_ms < SLOW_FLUSH_MS and self.recent_turn_ms < BUSY_TURN_MS
+            if is_quick and not self._is_long():
                 started_ms = self._runtime.now_ms()
                 end_offset = self._log.flush()
                 self._note(self._runtime.now_ms() - started_ms)

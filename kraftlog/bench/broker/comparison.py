@@ -52,6 +52,12 @@ def targets(figure: str, measures: Sequence[Measure], pairs: Sequence[Pair]) -> 
         if measure.judged is Judged.RATIO and measure.key in compared:
             ratio = round(compared[measure.key], 3)
             found.append(Target(f"{name}, to Kafka", ratio, measure.bound, "times", measure.is_minimum, 2))
+        elif measure.key not in own:
+            continue
+        elif measure.judged is Judged.RATIO and measure.alone is not None:
+            found.append(
+                Target(name, own[measure.key], measure.alone, measure.unit, measure.is_minimum, measure.decimals)
+            )
         elif measure.judged is Judged.VALUE:
             found.append(_own_target(name, measure, own[measure.key]))
         elif measure.judged is Judged.LARGEST:

@@ -41,6 +41,10 @@ class Sizes:
     idle_seconds: float = 30.0
     hostile_seconds: float = 3.0
     """How long each hostile request is sent again and again."""
+    started_partitions: int = 2_000
+    """With how many a broker starts; once more with five times as many."""
+    changed_partitions: int = 1_000
+    """How many are created at once; three tenths of them change their leader, twice as many are deleted."""
 
     @property
     def warm_up_records(self) -> int:
@@ -139,7 +143,7 @@ class ConnectionsExperiment(BrokerExperiment):
 
 
 def experiments(sizes: Sizes) -> Mapping[str, Experiment]:
-    """All of them, by the names of their figures; `idle` and `hostile` are measured by themselves."""
+    """All of them, by the names of their figures; the others are measured by themselves."""
     produced = {"64k": SMALL_BATCH_BYTES, "1m": LARGE_BATCH_BYTES}
     found: list[Experiment] = [
         ProduceExperiment(

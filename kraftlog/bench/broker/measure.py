@@ -32,6 +32,8 @@ class Measure:
     bound: float = 0.0
     is_minimum: bool = False
     decimals: int = 2
+    alone: float | None = None
+    """What has a ratio: the bound of ours by itself, where Kafka has no value."""
 
     def show(self, value: float) -> str:
         """A value with its unit."""

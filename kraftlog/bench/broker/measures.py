@@ -1,10 +1,10 @@
-"""Which figures of one broker there are, what of them is judged, and by which bound (issues 18 and 29)."""
+"""Which figures of one broker there are, what of them is judged, and by which bound (issues 18, 29 and 30)."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.bench.broker import hostile
+from kraftlog.bench.broker import hostile, metadata_changes, starts
 from kraftlog.bench.broker.measure import COST_OF_ONE, Measure, Measures, at_most, limited, moved, one_record
 
 _READ: Final = Measure("read_from_disk_percent", "read from the disk", "%", decimals=0)
@@ -32,4 +32,6 @@ MEASURES: Final[Measures] = {
         limited(10, "start_seconds", "start after SIGKILL", "s", 1),
     ),
     "hostile": hostile.measures(),
+    "metadata-changes": metadata_changes.measures(),
+    "starts": starts.measures(),
 }

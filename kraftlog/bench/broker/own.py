@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from kraftlog.admin.client.client import AdminClient
+from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.broker.topics import Topics
-from kraftlog.local.brokers import LocalBrokers
+from kraftlog.local.brokers import LocalBrokers, Places
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from statemachine.query.partition_descriptions import ElectionType, TopicPartition
 
 LABEL: Final = "kraftlog"
 QUICK_DELETION: Final = {"log.retention.check.interval.ms": "1000"}
@@ -27,26 +29,31 @@ class OwnBrokers(System):
     unflushed: ClassVar = {"flush.before.ack": "false"}
     flushed: ClassVar = {"flush.before.ack": "true"}
 
-    def __init__(self, brokers: LocalBrokers, bootstrap_servers: str) -> None:
+    def __init__(self, client: AdminClient, brokers: LocalBrokers, bootstrap_servers: str) -> None:
         self.broker_ids = brokers.broker_ids
         self.topics = Topics(bootstrap_servers, [brokers.data_path(broker_id) for broker_id in self.broker_ids])
+        self._client = client
         self._brokers = brokers
         self._bootstrap_servers = bootstrap_servers
 
     @classmethod
     @asynccontextmanager
     async def running(
-        cls, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None
-    ) -> AsyncIterator[System]:
-        """A new cluster in `directory`, with these configs of brokers, all else by default. Raises ApiError."""
+        cls, directory: Path, *, brokers: int = 1, configs: Mapping[str, str] | None = None,
+        places: Places | None = None,
+    ) -> AsyncIterator[OwnBrokers]:  # fmt: skip
+        """A new cluster in `directory`, with these configs of brokers, all else by default. Raises ApiError.
+
+        `places` are where the brokers run, if that is not in this process's network.
+        """
         cluster = LocalCluster(open_or_create(directory, voters=1, observers=0))
         async with cluster.running(), AdminClient(cluster.bootstrap_servers) as client:
             await cluster.wait_for_leader()
-            local = LocalBrokers(client, cluster.bootstrap_servers, directory, brokers, None, configs)
+            local = LocalBrokers(client, cluster.bootstrap_servers, directory, brokers, None, configs, places)
             try:
                 await local.start()
                 endpoints = [await local.endpoint(broker_id) for broker_id in local.broker_ids]
-                yield cls(local, ",".join(map(str, endpoints)))
+                yield cls(client, local, ",".join(map(str, endpoints)))
             finally:
                 await local.stop()
 
@@ -70,6 +77,11 @@ class OwnBrokers(System):
     async def end(self, broker_id: int, number: signal.Signals) -> None:
         """End the broker; the voter runs on."""
         await self._brokers.kill(broker_id, number)
+
+    async def elect_preferred(self, topic: str, partitions: int) -> None:
+        """Have the first replica of each of a topic's partitions lead it. Raises ApiError."""
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        await elect_leaders(self._client, ElectionType.PREFERRED, wanted)
 
     async def start(self, broker_id: int) -> None:
         """Start the broker, and wait until it is unfenced. Raises BrokerDied, ApiError."""

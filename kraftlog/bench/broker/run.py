@@ -3,7 +3,8 @@
 Both run all the time: ours as one voter and one broker, Kafka as one node that is both. Each figure is measured once at
 each without counting, so that the JVM has compiled what runs often; then in pairs, every other one in the opposite
 order. A client is a process of its own, and the same program against both. Idle partitions are measured once, at
-brokers of their own with defaults in everything; hostile requests at brokers of their own that report on their loop.
+brokers of their own with defaults in everything, and so are starts; hostile requests, and ours alone large changes of
+the metadata, at brokers of their own that report on their loop.
 """
 
 from __future__ import annotations
@@ -16,18 +17,24 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from kraftbase.errors import ConfigurationError
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.bench.broker import own, stock_kafka
 from kraftlog.bench.broker.comparison import KAFKA, OWN, Pair
 from kraftlog.bench.broker.experiments import Sizes, experiments
 from kraftlog.bench.broker.hostile import CONFIGS, HostileExperiment, hostile_table
 from kraftlog.bench.broker.idle import measure_idle
 from kraftlog.bench.broker.measures import MEASURES
+from kraftlog.bench.broker.metadata_changes import measure_syncs, measure_turns
 from kraftlog.bench.broker.pairs import Running, find_systems, measure_figures, told
+from kraftlog.bench.broker.starts import measure_starts
+from kraftlog.bench.broker.syncs import find_strace
 from kraftlog.bench.machine import machine
 
 IDLE: Final = "idle"
 HOSTILE: Final = "hostile"
+CHANGES: Final = "metadata-changes"
+STARTS: Final = "starts"
+BY_THEMSELVES: Final = (IDLE, HOSTILE, CHANGES, STARTS)
 QUICK_DELETIONS: Final = {OWN: own.QUICK_DELETION, KAFKA: stock_kafka.QUICK_DELETION}
 SPACE_FACTOR: Final = 2.5
 """Bytes on the disk of the largest figure, at both brokers, with room for what is deleted a moment later."""
@@ -45,7 +52,7 @@ async def run(
         _check_room(Path(name), figures, sizes)
         measured: dict[str, list[Pair]] = {}
         known = experiments(sizes)
-        in_pairs = [known[figure] for figure in figures if figure not in (IDLE, HOSTILE)]
+        in_pairs = [known[figure] for figure in figures if figure not in BY_THEMSELVES]
         if in_pairs:
             measured |= await measure_figures(
                 systems, in_pairs, Path(name), status.update, brokers=1, configs=QUICK_DELETIONS
@@ -57,6 +64,10 @@ async def run(
             path.mkdir()
             experiment = HostileExperiment(HOSTILE, sizes.pairs, sizes.hostile_seconds)
             measured |= await measure_figures(systems, [experiment], path, status.update, brokers=1, configs=CONFIGS)
+        if STARTS in figures:
+            measured[STARTS] = [await _starts(systems, sizes, Path(name), status.update, console)]
+        if CHANGES in figures:
+            measured[CHANGES] = await _metadata_changes(sizes, Path(name), status.update, console)
     if HOSTILE in measured:
         console.print(hostile_table(measured[HOSTILE], labels))
     return {
@@ -76,6 +87,44 @@ async def _idle(systems: Mapping[str, Running], sizes: Sizes, path: Path, show: 
             pair[name] = await measure_idle(system, sizes.partitions, sizes.idle_seconds)
         shutil.rmtree(directory)
     return pair
+
+
+async def _starts(
+    systems: Mapping[str, Running], sizes: Sizes, path: Path, show: Callable[[str], None], console: Console
+) -> Pair:
+    """Once; a Kafka that does not come up has no figures."""
+    pair = {}
+    for name, running in systems.items():
+
+        def show_step(step: str, name: str = name) -> None:
+            show(f"{STARTS}: {name}: {step}")
+
+        def failed(reason: str, name: str = name) -> None:
+            if name == OWN:
+                raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, reason)
+            console.print(f"{name} does not come up: {reason}")
+
+        directory = path / f"{STARTS}-{name}"
+        pair[name] = await measure_starts(running, directory, sizes.started_partitions, show_step, failed)
+    return pair
+
+
+async def _metadata_changes(sizes: Sizes, path: Path, show: Callable[[str], None], console: Console) -> list[Pair]:
+    """Ours alone: what turns of an event loop are, and which files are synced, is not the same at Kafka."""
+    found: list[Pair] = []
+    count, strace = sizes.changed_partitions, find_strace()
+    if strace is None:
+        console.print("Syncs are not counted, as strace is not installed (apt-get install strace)")
+    for number in range(1, sizes.pairs + 1):
+
+        def show_round(step: str, number: int = number) -> None:
+            show(f"{CHANGES}: {number} of {sizes.pairs}: {step}")
+
+        figures = dict(await measure_turns(path / f"{CHANGES}-{number}", count, show_round))
+        if strace is not None:
+            figures |= await measure_syncs(path / f"{CHANGES}-{number}-traced", count, strace, show_round)
+        found.append({OWN: figures})
+    return found
 
 
 def _check_room(path: Path, figures: Sequence[str], sizes: Sizes) -> None:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewTopic
 
 from kraftbase.errors import ApiError, ErrorCode
@@ -19,6 +19,7 @@ from kraftlog.clients.broker_errors import api_error
 
 TIMEOUT_SECONDS: Final = 60.0
 METADATA_TIMEOUT_SECONDS: Final = 1.0
+ANSWER_TIMEOUT_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.05
 RECONNECT_MS: Final = 500
 """The library's default is up to 10 s, which a broker that was started would be waited for."""
@@ -30,6 +31,8 @@ class Topics:
 
     def __init__(self, bootstrap_servers: str, data_paths: Sequence[Path]) -> None:
         """Connects to nothing. `data_paths` are the brokers' directories, below which are those of the partitions."""
+        self.timeout_seconds = TIMEOUT_SECONDS
+        """What takes longer has failed."""
         self._bootstrap_servers = bootstrap_servers
         self._data_paths = data_paths
 
@@ -52,28 +55,41 @@ class Topics:
         await asyncio.to_thread(self._create, topic)
         await self.until_led({name: partitions})
 
-    async def delete(self, name: str) -> None:
-        """Delete one, and wait until its files are gone, and everything else is written back. Raises ApiError."""
-        await asyncio.to_thread(self._delete, name)
-        await asyncio.to_thread(self._until_files_are_gone, name)
+    async def delete(self, *names: str) -> None:
+        """Delete some, and wait until their files are gone, and everything else is written back. Raises ApiError."""
+        await asyncio.to_thread(self._delete, names)
+        for name in names:
+            await asyncio.to_thread(self._until_files_are_gone, name)
         await asyncio.to_thread(os.sync)
+
+    async def produce_to_each(self, name: str, partitions: int) -> None:
+        """Produce a record to each of so many partitions; acks=all. Raises ApiError."""
+        await asyncio.to_thread(self._produce_to_each, name, partitions)
 
     async def until_led(self, partitions: Mapping[str, int]) -> None:
         """Return when each of these topics has so many partitions, all with a leader. Raises ApiError."""
         await asyncio.to_thread(self._until_led, partitions)
 
+    async def until_answered(self, partitions: Mapping[str, int]) -> None:
+        """Return when the leader of each partition of these topics has answered ListOffsets. Raises ApiError."""
+        await self.until_led(partitions)
+        client = self._client()
+        latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        offsets = {TopicPartition(name, index): latest for name, count in partitions.items() for index in range(count)}
+        await asyncio.to_thread(self._until, lambda: _have_answered(client, offsets), "not every partition answers")
+
     async def until_registered(self, bootstrap_server: str) -> None:
         """Return when all brokers are registered, and the one that listens there answers. Raises ApiError."""
         client = self._client(bootstrap_server)
         await asyncio.to_thread(
-            _until, lambda: self._are_registered(client), f"{bootstrap_server} does not answer, or has no peers"
+            self._until, lambda: self._are_registered(client), f"{bootstrap_server} does not answer, or has no peers"
         )
 
     async def until_in_sync(self, name: str, broker_ids: Iterable[int]) -> None:
         """Return when exactly these replicas of each partition of a topic are in sync. Raises ApiError."""
         client, wanted = self._client(), set(broker_ids)
         await asyncio.to_thread(
-            _until, lambda: self._in_sync(client, name) == [wanted], f"{name} is not in sync on brokers {wanted}"
+            self._until, lambda: self._in_sync(client, name) == [wanted], f"{name} is not in sync on brokers {wanted}"
         )
 
     async def drop_from_page_cache(self, name: str) -> None:
@@ -96,16 +112,45 @@ class Topics:
         except KafkaException as error:
             raise api_error(error.args[0], f"topic {topic.topic!r} cannot be created") from None
 
-    def _delete(self, name: str) -> None:
+    def _delete(self, names: Sequence[str]) -> None:
         client = self._client()
-        try:
-            client.delete_topics([name], operation_timeout=TIMEOUT_SECONDS)[name].result()
-        except KafkaException as error:
-            raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
+        for name, deleted in client.delete_topics(list(names), operation_timeout=TIMEOUT_SECONDS).items():
+            try:
+                deleted.result()
+            except KafkaException as error:
+                raise api_error(error.args[0], f"topic {name!r} cannot be deleted") from None
+
+    def _produce_to_each(self, name: str, partitions: int) -> None:
+        failed: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                failed.append(error)
+
+        producer = Producer({"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "linger.ms": 0})
+        for partition in range(partitions):
+            producer.produce(name, b"record", partition=partition, on_delivery=delivered)
+        waiting = producer.flush(TIMEOUT_SECONDS)
+        if failed:
+            raise api_error(failed[0], f"a record for {name!r} is not acknowledged")
+        if waiting:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{waiting} records for {name!r} are not acknowledged; is the machine busy?",
+            )
 
     def _until_led(self, partitions: Mapping[str, int]) -> None:
         client, names = self._client(), ", ".join(partitions)
-        _until(lambda: self._are_led(client, partitions), f"not every partition of {names} has a leader")
+        self._until(lambda: self._are_led(client, partitions), f"not every partition of {names} has a leader")
+
+    def _until(self, holds: Callable[[], bool], problem: str) -> None:
+        deadline = time.monotonic() + self.timeout_seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"after {self.timeout_seconds:g} s {problem}; is the machine busy?"
+                )
+            time.sleep(POLL_SECONDS)
 
     def _are_registered(self, client: AdminClient) -> bool:
         try:
@@ -143,8 +188,8 @@ class Topics:
 
     def _until_files_are_gone(self, name: str) -> None:
         patterns = (f"{name}-*", f"{name}.*-delete")
-        _until(
-            lambda: not any(any(path.rglob(pattern)) for path in self._data_paths for pattern in patterns),
+        self._until(
+            lambda: not any(_has_any(path, pattern) for path in self._data_paths for pattern in patterns),
             f"the files of {name!r}, which was deleted, are still in {', '.join(map(str, self._data_paths))}",
         )
 
@@ -153,12 +198,20 @@ def _segments(name: str, data_path: Path) -> Iterator[Path]:
     return data_path.rglob(f"{name}-*/*{LOG_SUFFIX}")
 
 
-def _until(holds: Callable[[], bool], problem: str) -> None:
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not holds():
-        if time.monotonic() > deadline:
-            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"after {TIMEOUT_SECONDS:g} s {problem}; is the machine busy?")
-        time.sleep(POLL_SECONDS)
+def _has_any(path: Path, pattern: str) -> bool:
+    try:
+        return any(path.rglob(pattern))
+    except FileNotFoundError:  # of a directory that is removed at this moment
+        return True
+
+
+def _have_answered(client: AdminClient, offsets: Mapping[TopicPartition, OffsetSpec]) -> bool:
+    try:
+        for answer in client.list_offsets(dict(offsets), request_timeout=ANSWER_TIMEOUT_SECONDS).values():
+            answer.result()
+    except KafkaException:
+        return False
+    return True
 
 
 def _drop_from_page_cache(files: list[Path]) -> None:

@@ -13,7 +13,7 @@ from kraftbase.checks import check
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import join, parent_directory
 from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.epoch_file import write_epochs
+from kraftlog.broker.log.epoch_file import NewEpochs, write_epochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.formats.names import PARTITION_METADATA_NAME
@@ -66,14 +66,17 @@ class Durability:
     @property
     def recovery_point_to_save(self) -> int:
         """From where on a start must read: a closed segment is read whole until it is flushed with its indexes."""
+        if not self._unflushed and self._epochs_are_saved_below is None:
+            return self.recovery_point  # so is nearly every log, each time that checkpoints are written
         offsets = [self.recovery_point, *(segment.base_offset for segment in self._unflushed[:1])]
         return min(offsets if self._epochs_are_saved_below is None else [*offsets, self._epochs_are_saved_below])
 
     @property
     def durable_base_offset(self) -> int:
         """The first offset of a segment that a crash leaves; those before it are closed, and flushed."""
-        unflushed = [segment.base_offset for segment in self._unflushed[:1]]
-        return min([self._named_base_offset, *unflushed])
+        if not self._unflushed:
+            return self._named_base_offset
+        return min(self._named_base_offset, self._unflushed[0].base_offset)
 
     def sync_names(self) -> None:
         """Make the names of a new log's directory and files durable. Raises FlushFailed, StorageError."""
@@ -165,7 +168,7 @@ class Durability:
     def retire(self) -> None:
         """The log is deleted or damaged: a flush that is under way has no consequences."""
         if self._pending is not None:
-            self._pending.is_needed = False
+            self._pending.retire()
 
     # --- flushing -----------------------------------------------------------------------------------------------------
 
@@ -179,11 +182,8 @@ class Durability:
             if not segment.has_written_indexes:
                 segment.write_indexes()
                 self._has_new_names = True
-        if self._epochs.is_changed:
-            # Not in the thread: by then the directory of a deleted log may be another log's. It syncs the directory.
-            self.save_epochs()
-            self._has_new_names = False
         self._producers.write_aborted()
+        epochs = self._new_epochs()
         exists = self._handles.files.exists
         paths = [path for segment in self._unflushed for path in segment.paths if exists(path)]
         paths.append(self._segments.last.path)
@@ -193,7 +193,7 @@ class Durability:
         self._producers.unflushed.clear()
         self._pending = PendingFlush(
             self._handles, self._directory, paths, self._segments.last.end_offset, tuple(self._unflushed),
-            has_new_names=self._has_new_names, is_of_new_log=self.is_new,
+            has_new_names=self._has_new_names, is_of_new_log=self.is_new, epochs=epochs,
         )  # fmt: skip
         self._has_new_names = False
         self._flushing_base_offset = self._segments.last.base_offset
@@ -205,6 +205,9 @@ class Durability:
         check(pending is self._pending, "the flush that is finished is the one under way")
         self._pending = None
         pending.release()
+        if pending.epochs is not None:
+            self._epochs.saved(pending.epochs.entries)
+            self._epochs_are_saved_below = None
         self.is_new = self.is_new and pending.parent is None
         self._unflushed = [segment for segment in self._unflushed if segment not in pending.segments]
         self._named_base_offset = self._flushing_base_offset
@@ -240,6 +243,10 @@ class Durability:
         self._has_new_names = True
         self._epochs.is_changed = True
         self.flush()
+
+    def _new_epochs(self) -> NewEpochs | None:
+        """The file of leader epochs, for the flush to make durable, if it is behind."""
+        return NewEpochs(self._handles, self._directory, self._epochs) if self._epochs.is_changed else None
 
     def save_epochs(self) -> None:
         """Write the file of leader epochs, durably, if it is behind. Raises StorageError."""

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import parent_directory
+from kraftbase.locks import new_lock
+from kraftlog.broker.log.epoch_file import NewEpochs
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.segment import Segment
 
@@ -16,18 +18,21 @@ class PendingFlush:
     def __init__(
         self, handles: FileHandles, directory: str, paths: Sequence[str], end_offset: int,
         segments: tuple[Segment, ...], *, has_new_names: bool, is_of_new_log: bool = False,
+        epochs: NewEpochs | None = None,
     ) -> None:  # fmt: skip
         self.end_offset = end_offset
         """The log is durable up to here when `run` has returned; a truncation in the meantime lowers it."""
         self.segments = segments
         """Closed segments that are flushed, with their indexes, for good."""
+        self.epochs = epochs
+        """The file of leader epochs, if it is written again."""
         self._handles = handles
         self._directory = directory
-        self._paths = paths
-        self._files = [handles.pin(path) for path in paths]
-        self.is_needed = True
-        """False: the log is deleted, and whatever goes wrong does not matter. It may be set at any time."""
-        self._has_new_names = has_new_names
+        self._paths = [*paths, *([epochs.temporary_path] if epochs is not None else [])]
+        self._files = [handles.pin(path) for path in self._paths]
+        self._is_needed = True
+        self._renaming = new_lock()
+        self._has_new_names = has_new_names or epochs is not None
         self.parent = parent_directory(directory) if is_of_new_log else None
         """The directory in which the name of the log's own directory is to be made durable, too."""
 
@@ -35,6 +40,15 @@ class PendingFlush:
         """Make it durable. Raises FlushFailed, StorageError."""
         self.run_but_for_parent()
         self.sync_parent()
+
+    def retire(self) -> None:
+        """The log is deleted or damaged: whatever goes wrong does not matter, and no file gets another name.
+
+        To be called before another log may have the directory's name: consider the thread, which is about to give the
+        file of epochs its name by a path that is the other log's then. It waits for no sync.
+        """
+        with self._renaming:
+            self._is_needed = False
 
     def sync_parent(self) -> None:
         """Make the name of a new log's directory durable. Raises FlushFailed, StorageError."""
@@ -46,13 +60,23 @@ class PendingFlush:
         try:
             for file in self._files:
                 file.fdatasync()
+            self._rename_epochs()
             if self._has_new_names:
                 self._handles.files.fsync_directory(self._directory)
         except (StorageError, FlushFailed):
-            if self.is_needed:
+            if self._is_needed:
                 raise
+
+    def _rename_epochs(self) -> None:
+        """What is in the file is durable; its name is when the directory is synced."""
+        if self.epochs is not None:
+            with self._renaming:
+                if self._is_needed:
+                    self.epochs.rename()
 
     def release(self) -> None:
         """It has run, and its files may be closed."""
+        if self.epochs is not None:
+            self.epochs.close()
         for path in self._paths:
             self._handles.unpin(path)

@@ -1,7 +1,9 @@
 """Acknowledges appends when they are durable: one flush for all that wait in a log directory (group commit).
 
 While a flush is under way, appends gather; the next one covers all of them. Each log with such appends is flushed, one
-after the other, since each has a file of its own. Where a flush runs, on the loop or in a thread, decides `Flusher`.
+after the other, since each has a file of its own. Where a flush runs, on the loop or in a thread, decides `Flusher`;
+one of many logs runs in the thread. A flush begins and ends on the loop, so it is of `FLUSHED_LOGS_MAX` logs at most,
+and the others are flushed next, those first that have waited longest (DB-97).
 
 Who waits is called back. What goes wrong in a callback is a mistake of this program: it is logged, and neither taken
 for a failure of the disk nor in the way of the others who wait.
@@ -10,6 +12,7 @@ for a failure of the disk nor in the way of the others who wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import structlog
@@ -17,10 +20,14 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftlog.broker.log.flushes import PendingFlush
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import SLICE_PARTITIONS
 from raft.shell.flusher import Flusher
 from raft.shell.runtime import Runtime
 
 logger = structlog.get_logger(__name__)
+
+FLUSHED_LOGS_MAX: Final = 32
+"""How many logs one flush has at most."""
 
 _TRUNCATED: Final = "the log was truncated before the append was durable"
 
@@ -87,7 +94,9 @@ class GroupCommit:
         self._waiting: list[_Waiting] = []
         self._started: LogFlushes | None = None
         self._is_requested = False
-        self._flusher: Flusher[LogFlushes, None] = Flusher(self, runtime, self._on_flushed, self._on_error)
+        self._flusher: Flusher[LogFlushes, None] = Flusher(
+            self, runtime, self._on_flushed, self._on_error, self._has_many_logs
+        )  # fmt: skip
         self.flush_count = 0
         """How many flushes there were."""
 
@@ -119,18 +128,21 @@ class GroupCommit:
 
     # --- for the Flusher ----------------------------------------------------------------------------------------------
 
+    def _has_many_logs(self) -> bool:
+        return len(self._waiting) > SLICE_PARTITIONS < len({id(one.log) for one in self._waiting})
+
     def flush(self) -> None:
-        """Flush all logs that are waited for."""
+        """Flush logs that are waited for, at once."""
         flushes = self.start_flush()
         flushes.run()
         self.finish_flush(flushes)
 
     def start_flush(self) -> LogFlushes:
-        """Begin to flush all logs that are waited for."""
+        """Begin to flush the logs that have been waited for longest."""
         self._started = LogFlushes([])
-        for log in {id(one.log): one.log for one in self._waiting}.values():
-            if not log.durability.is_flushed:
-                self._started.pending.append((log, log.durability.start_flush()))
+        waited_for = {id(one.log): one.log for one in self._waiting}.values()
+        for log in islice((log for log in waited_for if not log.durability.is_flushed), FLUSHED_LOGS_MAX):
+            self._started.pending.append((log, log.durability.start_flush()))
         return self._started
 
     def finish_flush(self, pending: LogFlushes) -> None:

@@ -36,10 +36,10 @@ class LeaderEpochs:
         self.is_changed = False
         """Whether the file on disk may lack something."""
 
-    def saved(self) -> None:
-        """The file on disk has all entries."""
-        self._saved = tuple(self._entries)
-        self.is_changed = False
+    def saved(self, entries: tuple[tuple[int, int], ...]) -> None:
+        """The file on disk has these entries, which were all when its writing began."""
+        self._saved = entries
+        self.is_changed = tuple(self._entries) != entries
 
     def are_saved_below(self, end_offset: int) -> bool:
         """Whether the file has the epochs of all records of a log that ends there; a start drops the other entries."""

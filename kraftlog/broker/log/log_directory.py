@@ -16,7 +16,6 @@ is room.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -35,9 +34,7 @@ from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
 from kraftlog.broker.log.due_flushes import DueFlushes
 from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.findings import Finding, Known, LogFiles, assess
-from kraftlog.broker.log.formats.checkpoints import (
-    encode_partition_metadata,
-)
+from kraftlog.broker.log.formats.checkpoints import encode_partition_metadata
 from kraftlog.broker.log.formats.inventory import new_entry
 from kraftlog.broker.log.formats.names import (
     LOCK_NAME,
@@ -417,15 +414,14 @@ class LogDirectory:
 
     def forget_missing(self, partitions: Sequence[TopicPartition]) -> None:
         """The inventory need not have logs that are not here. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        known = [partition for partition in partitions if self.records.entry(partition) is not None]
-        if known:
-            try:
-                self.records.about_to_go(known)
-                self.records.forget_checkpoints(known)
-                with contextlib.suppress(OutOfSpace):  # a line too many does no harm
-                    self.records.write_outdated_checkpoints()
-            except (StorageError, FlushFailed) as error:
-                raise self.refusal(error) from error
+        run_at_once(self.forget_all_missing(partitions))
+
+    def forget_all_missing(self, partitions: Sequence[TopicPartition]) -> Steps:
+        """As `forget_missing`, with a few syncs for all of them."""
+        try:
+            yield from self._folders.forget_all(partitions)
+        except (StorageError, FlushFailed) as error:
+            raise self.refusal(error) from error
 
     # --- going on without what is lost --------------------------------------------------------------------------------
 

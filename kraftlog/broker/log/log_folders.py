@@ -104,6 +104,19 @@ class LogFolders:
                 self._handles.drop(join(path, name))
             self._files.rename_directory(path, join(self._path, new_name))
 
+    def forget_all(self, partitions: Sequence[TopicPartition]) -> Steps:
+        """Have the inventory and the checkpoints know nothing of logs whose directories are not here, durably."""
+        known = [partition for partition in partitions if self._records.entry(partition) is not None]
+        if not known:
+            return
+        for some in slices(known, SLICE_LINES):
+            self._records.about_to_go(some, is_synced=False)
+            yield None
+        yield self._records.sync
+        self._records.forget_checkpoints(known)
+        with contextlib.suppress(OutOfSpace):  # a line too many does no harm
+            self._records.write_outdated_checkpoints()
+
     def remove_deleted(self) -> Steps:
         """Remove the files of deleted logs, one log after the other. That need not be durable. Raises StorageError."""
         for name in filter(is_deleted_directory, self._files.list_directory(self._path)):

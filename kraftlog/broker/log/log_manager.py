@@ -312,7 +312,7 @@ class LogManager:
                 for partition in some:
                     self._set_aside_if_stray(directory, partition, topic_id_of(partition))
                 yield None
-        self._forget_missing_strays(topic_id_of)
+        yield from self._forget_missing_strays(topic_id_of)
 
     def _set_aside_if_stray(self, directory: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> None:
         try:
@@ -323,16 +323,15 @@ class LogManager:
         if finding is Finding.STRAY:
             self._set_stray_aside(directory, partition)
 
-    def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> None:
+    def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
         """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
         for directory in self.online:
-            found = [
-                partition
-                for partition in directory.records.partitions
-                if topic_id_of(partition) is None and self.directory_of(partition) is None
-            ]
+            found: list[TopicPartition] = []
+            for some in slices(directory.records.partitions, SLICE_LINES):
+                found += [one for one in some if topic_id_of(one) is None and self.directory_of(one) is None]
+                yield None
             try:
-                directory.forget_missing(found)
+                yield from directory.forget_all_missing(found)
             except ApiError as error:
                 logger.error("logs are not forgotten", first=directory_name(found[0]), reason=str(error))
 

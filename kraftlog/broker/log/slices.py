@@ -13,8 +13,9 @@ from typing import Final, TypeAlias, TypeVar
 from kraftbase.errors import FlushFailed
 from raft.shell.runtime import Runtime
 
-SLICE_PARTITIONS: Final = 16
-"""How many partitions have their files made, renamed or opened in one turn of the loop: some 0.5 ms each."""
+SLICE_PARTITIONS: Final = 8
+"""How many partitions have their files made, renamed or opened in one turn of the loop: 0.5 ms each, or 4 on a machine
+that is busy with other things."""
 
 SLICE_LINES: Final = 128
 """For how many partitions something is encoded or looked at in one turn."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import structlog
@@ -30,11 +30,14 @@ from kraftpb.v1.metadata_pb2 import PartitionRecord
 from raft.core.types import NO_LEADER, Offset
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
-from statemachine.tables.table import SCANNED_ROWS, Key
+from statemachine.tables.table import Key
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, holding
 from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 logger = structlog.get_logger(__name__)
+
+SCANNED_REPLICAS: Final = 512
+"""How many replicas of a whole state are read in one turn of the loop, at most."""
 
 
 class TopicSettings(Protocol):
@@ -116,18 +119,21 @@ class Partitions:
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Have exactly the replicas that a whole state says, as on a start; other logs are deleted (DB-86)."""
         self._metadata = metadata
-        self._pending.replace(keys_of(self._assigned(metadata)))
+        self._pending.replace(*self._assigned(metadata, None))
         self._begin()
 
-    def _assigned(self, metadata: sqlite3.Connection) -> Iterator[PartitionRecord]:
-        after: Key | None = None
-        while True:
-            page = PARTITIONS.scan(metadata, holding(self.broker_id), after, SCANNED_ROWS)
-            for _, record in page.found:
-                yield record
-            if page.end is None:
-                return
-            after = page.end
+    def _assigned(
+        self, metadata: sqlite3.Connection, after: Key | None
+    ) -> tuple[dict[PartitionKey, PartitionRecord], Key | None]:
+        """Some of the replicas that are here, of partitions above a key, and the key to go on from; None at the end."""
+        page = PARTITIONS.scan(metadata, holding(self.broker_id), after, SCANNED_REPLICAS)
+        return keys_of(record for _, record in page.found), page.end
+
+    def _scan_rest(self, changes: Changes) -> Steps:
+        """Find the other replicas of a whole state, as it is by now: the changes since come as well, and are later."""
+        while changes.scanned_to is not None and self._metadata is not None and not self._pending.is_whole:
+            changes.scanned(*self._assigned(self._metadata, changes.scanned_to))
+            yield None
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Carry the changes out."""
@@ -151,8 +157,7 @@ class Partitions:
     def _begin(self) -> None:
         if self._work.is_idle:
             changes = self._pending.take()
-            is_small = changes.partition_count <= SLICE_PARTITIONS
-            self._work.start(self._carry_out_all(changes), is_small=is_small)
+            self._work.start(self._carry_out_all(changes), is_small=changes.is_small)
 
     def _carry_out_all(self, changes: Changes) -> Steps:
         """These changes, and those that come meanwhile."""
@@ -164,6 +169,9 @@ class Partitions:
             callback()
 
     def _carry_out(self, changes: Changes) -> Steps:
+        yield from self._scan_rest(changes)
+        if changes.scanned_to is not None:
+            return  # another whole state has come meanwhile
         if changes.is_whole:
             for keys in slices([key for key in self._by_id if key not in changes.arriving], SLICE_LINES):
                 changes.leaving |= {key: self._topic_name(key[0]) is not None for key in keys}

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from kraftlog.broker.log.slices import SLICE_PARTITIONS
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.replay.deltas import MetadataDelta
+from statemachine.tables.table import Key
 from statemachine.words.resources import ResourceType
 
 PartitionKey: TypeAlias = tuple[bytes, int]
@@ -30,15 +32,26 @@ class Changes:
     """Of the topics that were created."""
     is_whole: bool = False
     """Whether `arriving` has all replicas that are here: others leave."""
+    scanned_to: Key | None = None
+    """The key behind which a whole state has yet to be scanned for `arriving`; None if all of it was."""
     configured_topics: set[str] = field(default_factory=set)
     is_broker_configured: bool = False
     """Whether a setting of all topics may have changed."""
     are_brokers_changed: bool = False
 
     @property
-    def partition_count(self) -> int:
-        """How many replicas change."""
-        return len(self.leaving) + len(self.arriving)
+    def is_small(self) -> bool:
+        """Whether they are carried out in one turn of the loop (DB-97)."""
+        return self.scanned_to is None and len(self.leaving) + len(self.arriving) <= SLICE_PARTITIONS
+
+    def scanned(self, records: Mapping[PartitionKey, PartitionRecord], scanned_to: Key | None) -> None:
+        """More of a whole state was scanned. It may be later than the state in which the scan began, or earlier than a
+        change that has come since."""
+        for key, record in records.items():
+            known = self.arriving.get(key)
+            if known is None or known.partition_epoch < record.partition_epoch:
+                self.arriving[key] = record
+        self.scanned_to = scanned_to
 
 
 class PendingChanges:
@@ -56,9 +69,14 @@ class PendingChanges:
         changes, self._changes = self._changes or Changes(), None
         return changes
 
-    def replace(self, records: Mapping[PartitionKey, PartitionRecord]) -> None:
-        """A whole state takes the place of all that waits: the replicas that are here."""
-        self._changes = Changes(arriving=dict(records), is_whole=True, is_broker_configured=True)
+    @property
+    def is_whole(self) -> bool:
+        """Whether a whole state waits."""
+        return self._changes is not None and self._changes.is_whole
+
+    def replace(self, records: Mapping[PartitionKey, PartitionRecord], scanned_to: Key | None = None) -> None:
+        """A whole state takes the place of all that waits: the replicas that are here, up to a key of a scan."""
+        self._changes = Changes(arriving=dict(records), is_whole=True, is_broker_configured=True, scanned_to=scanned_to)
 
     def add(self, delta: MetadataDelta) -> None:
         """Something has changed."""

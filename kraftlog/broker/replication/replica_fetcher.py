@@ -54,6 +54,9 @@ FETCH_VERSION: Final = 18
 INTERRUPT_AFTER_MS: Final = 20
 """A request that is not answered for so long is parked, as answers are on their way sooner."""
 
+CUTS_MS: Final = 5.0
+"""After so long the loop turns between two cuts."""
+
 RECONNECT_MS_MIN: Final = 100
 """After a failure a new leader epoch has its broker tried again at once, but not more often than this."""
 
@@ -322,10 +325,13 @@ class ReplicaFetcher:
         self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
 
     def _cut_some(self) -> None:
-        """Cut logs, some of them in a turn of the loop: each costs several syncs (DB-97)."""
+        """Cut logs, some of them in a turn of the loop: each costs several syncs, which a slow disk takes long for."""
         self._is_busy = True
+        ends_at_ms = self._runtime.now_ms() + CUTS_MS
         try:
-            for _ in range(min(SLICE_PARTITIONS, len(self._cuts))):
+            for number in range(min(SLICE_PARTITIONS, len(self._cuts))):
+                if number and self._runtime.now_ms() >= ends_at_ms:
+                    break
                 followed, step = self._cuts.popleft()
                 log = followed.partition.log
                 if self._followed.get(followed.key) is followed and followed.state is State.READY and log is not None:

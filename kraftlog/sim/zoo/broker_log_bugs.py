@@ -89,6 +89,7 @@ def segment_name_not_synced() -> list[Any]:
     def run(self: PendingFlush) -> None:
         for file in self._files:
             file.fdatasync()
+        self._rename_epochs()
 
     return [instead(PendingFlush, "run_but_for_parent", run)]
 

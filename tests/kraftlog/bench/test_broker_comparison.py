@@ -28,7 +28,7 @@ from kraftlog.bench.broker.idle import topics_of
 from kraftlog.bench.broker.measure import Judged, chosen_figures
 from kraftlog.bench.broker.measures import MEASURES
 from kraftlog.bench.broker.pairs import measure_pairs
-from kraftlog.bench.broker.run import HOSTILE, IDLE
+from kraftlog.bench.broker.run import BY_THEMSELVES, IDLE
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.process_usage import bytes_read, processor_ticks, resident_bytes
 from tests.kraftlog.command_line import Run
@@ -154,7 +154,7 @@ def test_the_table_has_a_row_for_each_value_and_a_column_for_each_broker(labels:
 
 
 def test_every_figure_has_an_experiment_and_every_experiment_its_values() -> None:
-    assert {*experiments(Sizes()), IDLE, HOSTILE} == set(MEASURES)
+    assert {*experiments(Sizes()), *BY_THEMSELVES} == set(MEASURES)
 
 
 def test_the_bounds_are_those_that_were_agreed() -> None:

@@ -12,7 +12,10 @@ from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
 from kraftbase.files.files import FileSystem
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.epoch_file import read_epochs
 from kraftlog.broker.log.file_handles import FileHandles
+from kraftlog.broker.log.formats.names import LEADER_EPOCHS_NAME
+from kraftlog.broker.log.group_commit import FLUSHED_LOGS_MAX, GroupCommit, LogFlushes
 from kraftlog.broker.log.log_directory import LogDirectory
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.builders import (
@@ -189,3 +192,67 @@ def test_an_append_that_is_truncated_while_it_waits_is_not_acknowledged() -> Non
     log.truncate(1)
     runtime.run()
     assert [error.code for error in answered if error] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_db97_many_logs_are_flushed_in_the_thread_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    count = 2 * FLUSHED_LOGS_MAX + 1
+    begun: list[int] = []
+    synced_on_loop: list[str] = []
+    start_flush = GroupCommit.start_flush
+
+    def start(self: GroupCommit) -> LogFlushes:
+        flushes = start_flush(self)
+        begun.append(len(flushes.pending))
+        return flushes
+
+    monkeypatch.setattr(GroupCommit, "start_flush", start)
+    answered: list[ApiError | None] = []
+    names = [TopicPartition("many", number) for number in range(count)]
+    for name in names:
+        log = directory.create_log(name, TOPIC_ID, PartitionLogConfig(), NOW_MS, UUID(int=7))
+        log.assign_epoch(3)
+        directory.acknowledge(log, append(log, batch(1)) + 1, answered.append)
+    files.before_operation = lambda operation, path: (
+        synced_on_loop.append(operation) if "sync" in operation and "many-" in path else None
+    )
+    runtime.soon.pop(0)()
+    assert (begun, answered, synced_on_loop) == ([FLUSHED_LOGS_MAX], [], []), "it is in the thread"
+    runtime.soon.pop(0)()
+    assert answered == [None] * FLUSHED_LOGS_MAX
+    runtime.run()
+    assert begun == [FLUSHED_LOGS_MAX, FLUSHED_LOGS_MAX, 1]
+    assert answered == [None] * count
+    for name in names:
+        assert files.exists(f"{directory.logs[name].directory}/{LEADER_EPOCHS_NAME}")
+
+
+def test_the_epochs_of_a_deleted_log_do_not_get_into_the_log_that_has_its_name() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    directory = open_directory(files, runtime=runtime)
+    log = log_in(directory)
+    log.assign_epoch(3)
+    append(log, batch(1))
+    pending = log.durability.start_flush()
+    directory.delete_log(log.partition, UUID(int=5), GONE)
+    new = directory.create_log(log.partition, UUID(int=9), PartitionLogConfig(), NOW_MS, UUID(int=7))
+    pending.run()
+    log.durability.finish_flush(pending)
+    assert not any(LEADER_EPOCHS_NAME in name for name in files.list_directory(new.directory))
+
+
+def test_epochs_that_change_while_they_are_written_are_written_again() -> None:
+    files = MemoryFileSystem()
+    log = log_in(open_directory(files))
+    log.assign_epoch(3)
+    append(log, batch(1))
+    pending = log.durability.start_flush()
+    log.assign_epoch(4)
+    pending.run()
+    log.durability.finish_flush(pending)
+    assert read_epochs(files, log.directory) == [(3, 0)]
+    assert log.epochs.is_changed
+    append(log, batch(1))
+    log.flush()
+    assert (read_epochs(files, log.directory), log.epochs.is_changed) == ([(3, 0), (4, 1)], False)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,15 +15,17 @@ from kraftbase.errors import FlushFailed
 from kraftlog.broker.log import log_directory as log_directory_module
 from kraftlog.broker.log.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, run_at_once
 from kraftlog.broker.partitions import partitions as partitions_module
-from kraftlog.broker.partitions.pending_changes import PendingChanges
+from kraftlog.broker.partitions.partitions import Partitions
+from kraftlog.broker.partitions.pending_changes import Changes, PendingChanges
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from raft.core.types import Offset
+from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import Change, MetadataDelta
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, replicas, topic
 from tests.kraftlog.broker.log.builders import StepRuntime
 from tests.statemachine.builders import an_id
 
-COUNT = 10 * SLICE_PARTITIONS
+COUNT = 20 * SLICE_PARTITIONS
 
 
 def many(number: int = 1, **of: int) -> list[MetadataRecord]:
@@ -247,3 +250,71 @@ def test_pending_changes_keep_the_last_state_of_each_partition() -> None:
     assert not pending
     assert {key[1]: value.partition_epoch for key, value in taken.arriving.items()} == {0: 1, 4: 2}
     assert {key[1]: is_elsewhere for key, is_elsewhere in taken.leaving.items()} == {1: True, 3: False}
+
+
+# --- a whole state ----------------------------------------------------------------------------------------------------
+
+
+def test_db97_a_whole_state_is_scanned_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(partitions_module, "SCANNED_REPLICAS", 7)
+    scanned: list[int] = []
+    assigned = Partitions._assigned
+
+    def noted(self: Partitions, *arguments: Any) -> Any:
+        found = assigned(self, *arguments)
+        scanned.append(len(found[0]))
+        return found
+
+    monkeypatch.setattr(Partitions, "_assigned", noted)
+    world = BrokerWorld(tmp_path, [topic("clicks"), *many()])
+    while world.runtime.soon:
+        before = len(scanned)
+        turn(world)
+        assert len(scanned) <= before + 1
+    assert max(scanned) == 7
+    assert (sum(scanned), len(world.partitions), logs_in(world)) == (COUNT, COUNT, COUNT)
+
+
+def test_db97_what_changes_during_a_scan_is_carried_out_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(partitions_module, "SCANNED_REPLICAS", 7)
+    world = BrokerWorld(tmp_path, [topic("clicks"), *many()])
+    world.commit(removed())
+    world.commit(topic("orders", 2), *many(2))
+    world.commit(*many(2, leader=2, epoch=1))
+    world.runtime.run()
+    assert {(partition.name.topic, partition.leader_epoch) for partition in world.partitions} == {("orders", 1)}
+    assert len(world.partitions) == logs_in(world) == COUNT
+    world.begin_anew()
+    turn(world)
+    world.begin_anew()  # in the midst of the scan
+    world.runtime.run()
+    assert len(world.partitions) == logs_in(world) == COUNT
+
+
+def test_a_scan_that_finds_an_older_state_does_not_take_the_place_of_a_change() -> None:
+    changes = Changes(arriving={(an_id(1), 0): record(0, epoch=2)}, is_whole=True, scanned_to=(an_id(1), 0))
+    assert not changes.is_small
+    changes.scanned({(an_id(1), 0): record(0, epoch=1), (an_id(1), 1): record(1)}, None)
+    assert {key[1]: value.partition_epoch for key, value in changes.arriving.items()} == {0: 2, 1: 0}
+    assert changes.is_small
+
+
+def test_db97_what_the_inventory_has_and_the_metadata_does_not_is_forgotten_in_slices(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), *many()])
+    world.runtime.run()
+    directory = world.logs.directories[0]
+    gone = [TopicPartition("gone", index) for index in range(3 * SLICE_LINES)]
+    directory.records.expect(dict.fromkeys(gone, UUID(int=1)))
+    forgotten = turns_of(world, lambda: len(directory.records.partitions))
+    assert max(forgotten) == SLICE_LINES
+    assert sum(forgotten) == len(gone)
+    assert len(directory.records.partitions) == COUNT
+
+
+def turns_of(world: BrokerWorld, seen: Callable[[], int]) -> list[int]:
+    """As `turns`, of what a whole state brings about."""
+    before = seen()
+    world.begin_anew()
+    return [before - seen(), *turns(world, seen)]

@@ -8,6 +8,7 @@ import pytest
 
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.slices import SLICE_PARTITIONS
+from kraftlog.broker.replication import replica_fetcher
 from kraftlog.broker.replication.replica_fetcher import ReplicaFetcher
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from tests.kraftlog.broker.broker_world import registration, replicas, topic
@@ -56,7 +57,11 @@ def test_db32_what_the_new_leader_does_not_have_is_cut_and_replaced(tmp_path: Pa
     assert not any(b"A alone" in data for data in cluster[A].batches())
 
 
-def test_db97_many_logs_are_cut_in_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("cuts_ms", "in_a_turn"), [(5.0, SLICE_PARTITIONS), (0.0, 1)], ids=["quick", "slow"])
+def test_db97_many_logs_are_cut_in_slices(
+    cuts_ms: float, in_a_turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica_fetcher, "CUTS_MS", cuts_ms)
     count = 3 * SLICE_PARTITIONS
     cluster = Cluster(tmp_path, [A, B])
     cluster.start(topic("clicks"), *(replicas(index=index, on=(A, B), leader=A) for index in range(count)))
@@ -83,7 +88,7 @@ def test_db97_many_logs_are_cut_in_slices(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(ReplicaFetcher, "_cut_some", counted_turn)
     monkeypatch.setattr(PartitionLog, "truncate_as_follower", counted)
     cluster.settle()
-    assert [cut for cut in cuts if cut] == [SLICE_PARTITIONS] * 3
+    assert [cut for cut in cuts if cut] == [in_a_turn] * (count // in_a_turn)
     for index in range(count):
         assert cluster[A].batches(index) == cluster[B].batches(index) == []
 
