@@ -175,8 +175,7 @@ class Namespaces:
         began = time.time()
         _write(batch, f"neigh replace {entry} lladdr {REFUSER} nud permanent\n")
         await asyncio.sleep(seconds)
-        _write(batch, f"neigh del {entry}\n")
-        await batch.communicate()
+        await batch.communicate(f"neigh del {entry}\n".encode("ascii"))
         ended = time.time()
         await reset
         return began, ended

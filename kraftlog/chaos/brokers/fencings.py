@@ -18,13 +18,16 @@ from kraftlog.broker.lifecycle import REGISTERED
 from kraftlog.chaos.chronicle import Chronicle, Span
 from kraftlog.controller.dead_brokers import FENCED_BY_EVIDENCE
 from kraftlog.controller.periodic_tasks import FENCED_BY_SESSION
-from kraftlog.controller.rules.broker_evidence import INTERVAL_MS, REFUSALS_MIN, SUSPICION_MS
 
 CLOCK_SECONDS: Final = 0.005
 """How much earlier than an event the log line about its effect may be: clocks are read one after the other."""
 
-REFUSED_SECONDS: Final = INTERVAL_MS / 1000 * (REFUSALS_MIN - 1)
-"""Something that refuses connections for longer may look like the end of a process."""
+REFUSED_SECONDS: Final = 0.09
+"""Something that refuses connections for longer may look like the end of a process. This does not follow from the
+constants of `broker_evidence`, which may be wrong."""
+
+SUSPICION_SECONDS: Final = 1.0
+"""How long after that it may."""
 
 WELL_SECONDS_MAX: Final = 1.0
 """A broker whose session expires has been ailing, or the nodes have, for all of the session but this: heartbeats are
@@ -122,7 +125,7 @@ class Fencings:
         return any(
             of.node_id == line.broker_id
             and of.ended - of.began >= REFUSED_SECONDS
-            and of.began <= line.at <= of.ended + SUSPICION_MS / 1000
+            and of.began + REFUSED_SECONDS <= line.at <= of.ended + SUSPICION_SECONDS
             for of in self._chronicle.refusals
         )
 

@@ -74,9 +74,11 @@ def test_paused_and_cut_off_are_no_excuse_for_evidence() -> None:
     assert len(found.violations) == 1
 
 
-@pytest.mark.parametrize(("seconds", "violations"), [(0.05, 1), (0.2, 0)])
-def test_connections_that_were_refused_for_too_long_explain_it(seconds: float, violations: int) -> None:
-    refusals = [Span(BROKER, 10.0, 10.0 + seconds)]
+@pytest.mark.parametrize(
+    ("began", "ended", "violations"), [(10.0, 10.05, 1), (10.0, 10.2, 0), (10.25, 10.45, 1), (5.0, 5.2, 1)]
+)
+def test_connections_that_were_refused_for_long_enough_explain_it(began: float, ended: float, violations: int) -> None:
+    refusals = [Span(BROKER, began, ended), Span(OTHER, 10.0, 10.2)]
     found = compared(at(2.0, REGISTERED), at(10.3, FENCED_BY_EVIDENCE), lives=[Span(BROKER, 1.0)], refusals=refusals)
     assert len(found.violations) == violations
 
