@@ -56,6 +56,9 @@ _NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
+REGISTERED: Final = "the broker is registered"
+"""The log line of each registration."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -263,6 +266,7 @@ class BrokerLifecycle:
         self.broker_epoch = answer.broker_epoch
         self.last_broker_epoch = self.broker_epoch
         self._was_registered = True
+        logger.info(REGISTERED, broker_id=self.broker_id, epoch=self.broker_epoch)
         self._is_registered.set()
         self._previous_broker_epoch = None
         if self._waits_for_another:

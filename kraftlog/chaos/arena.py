@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.chaos.chronicle import Chronicle
 from kraftlog.chaos.disk import SmallDisk
 from kraftlog.chaos.network import Network
 from kraftlog.chaos.truth import Truth
@@ -27,6 +28,10 @@ from raft.storage.directory import METADATA_DATABASE_NAME
 
 LEADER_TIMEOUT_SECONDS: Final = 3.0
 WATCH_SECONDS: Final = 0.2
+STARVED_SHARE: Final = 0.5
+"""Of the time: a process that waits for a processor for so long is starved."""
+STARVED_SECONDS: Final = 1.0
+"""How long what a starved process does may be late."""
 LOG_TAIL_LINES: Final = 8
 
 
@@ -62,6 +67,7 @@ class Arena:
         self.disks = {disk.node_id: disk for disk in disks}
         """Those that can be filled, by their nodes."""
         self.truth = Truth(frozenset(cluster.voter_ids), time.monotonic)
+        self.chronicle = Chronicle(time.time)
         self.counts: Counter[str] = Counter()
         """Kills, pauses and so on, by name."""
         self.killed: Counter[NodeId] = Counter()
@@ -72,6 +78,10 @@ class Arena:
         """Starts that reached an answer, of nodes whose disk had room."""
         self.readings: list[Reading] = []
         """Every slow reader of a database that the harness started."""
+        self._waited: dict[NodeId, float] = {}
+        """How many seconds each process had waited for a processor when it was looked at last."""
+        self._starved: dict[NodeId, float] = {}
+        """Processes that waited for a processor a moment ago, and when."""
         self._paused_at: dict[NodeId, float] = {}
         self._paused_seconds: defaultdict[NodeId, float] = defaultdict(float)
         """How long each node's processes were paused in all."""
@@ -97,6 +107,7 @@ class Arena:
             if not self.cluster.is_running(node_id):
                 return False
             self._ended(node_id)
+            self.chronicle.end(node_id)
             self.note(f"kill {node_id}")
             await self.cluster.kill(node_id)
             self.counts["kills"] += 1
@@ -118,6 +129,7 @@ class Arena:
         async with self._locks[node_id]:
             if self.cluster.is_running(node_id):
                 self._ended(node_id)
+                self.chronicle.end(node_id)
                 self.note(f"terminate {node_id}")
                 self.cluster.send_signal(node_id, signal.SIGCONT)
                 await self.cluster.stop([node_id])
@@ -143,7 +155,7 @@ class Arena:
                 self.deaths.append(f"node {node_id} was started and does not answer after {START_TIMEOUT_SECONDS:g} s")
                 return
             self.truth.running.add(node_id)
-            self.truth.changed()
+            self._changed()
             paused = self._paused_seconds[node_id] - paused_before
             seconds = self.elapsed_seconds - began - paused
             waited = _waited_for_processor(self.cluster.pid(node_id))
@@ -154,6 +166,7 @@ class Arena:
 
     async def _start(self, node_id: NodeId) -> None:
         if not self.cluster.is_running(node_id):
+            self.chronicle.begin(node_id)
             try:
                 await self.cluster.start([node_id])
                 return
@@ -174,7 +187,7 @@ class Arena:
         if self.cluster.is_running(node_id):
             self.truth.paused.add(node_id)
             self._paused_at[node_id] = self.elapsed_seconds
-            self.truth.changed()
+            self._changed()
             self.note(f"pause {node_id}")
             self.cluster.send_signal(node_id, signal.SIGSTOP)
             self.counts["pauses"] += 1
@@ -186,7 +199,7 @@ class Arena:
             self.note(f"resume {node_id}")
             self._paused_seconds[node_id] += self.elapsed_seconds - self._paused_at[node_id]
             self.truth.paused.discard(node_id)
-            self.truth.changed()
+            self._changed()
 
     @contextmanager
     def reading(self, node_id: NodeId) -> Iterator[None]:
@@ -205,6 +218,7 @@ class Arena:
         """Notice nodes that end by themselves, until cancelled; they are started again."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
+            self._note_starved()
             for node_id in sorted(self.truth.running):
                 if not self.cluster.is_running(node_id) and not self._locks[node_id].locked():
                     self._ended(node_id)
@@ -222,19 +236,35 @@ class Arena:
     async def cut(self, source: NodeId, target: NodeId) -> None:
         """From now on nothing reaches `target` from `source`."""
         self.truth.cuts.add((source, target))
-        self.truth.changed()
+        self._changed()
         await self.network.cut(source, target)
 
     async def mend(self, source: NodeId, target: NodeId) -> None:
         """Undo `cut`."""
         await self.network.mend(source, target)
         self.truth.cuts.discard((source, target))
-        self.truth.changed()
+        self._changed()
+
+    async def slow(self, node_id: NodeId) -> None:
+        """Make all links of a node slow."""
+        self.truth.slow.add(node_id)
+        self._changed()
+        self.note(f"slow {node_id}")
+        self.counts["slow links"] += 1
+        await self.network.slow(node_id)
+
+    async def restore(self, node_id: NodeId) -> None:
+        """Undo `slow`."""
+        await self.network.restore(node_id)
+        if node_id in self.truth.slow:
+            self.note(f"no longer slow: {node_id}")
+            self.truth.slow.discard(node_id)
+            self._changed()
 
     async def fill_disk(self, node_id: NodeId) -> None:
         """Leave no room on a node's disk, which is one of `disks`."""
         self.truth.full.add(node_id)
-        self.truth.changed()
+        self._changed()
         self.note(f"fill the disk of {node_id}")
         await asyncio.to_thread(self.disks[node_id].fill)
         self.counts["disks filled"] += 1
@@ -244,7 +274,7 @@ class Arena:
         await asyncio.to_thread(self.disks[node_id].free)
         self.note(f"free the disk of {node_id}")
         self.truth.full.discard(node_id)
-        self.truth.changed()
+        self._changed()
 
     async def heal(self) -> None:
         """Everything is repaired and every node runs. Raises ApiError if one does not answer."""
@@ -252,7 +282,7 @@ class Arena:
         for source, target in sorted(self.truth.cuts):
             await self.mend(source, target)
         for node_id in self.cluster.node_ids:
-            await self.network.restore(node_id)
+            await self.restore(node_id)
             self.resume(node_id)
         for node_id in self.disks:
             await self.free_disk(node_id)
@@ -260,12 +290,32 @@ class Arena:
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
+    def _changed(self) -> None:
+        """The truth has changed, or is about to."""
+        self.truth.changed()
+        self.chronicle.note_ailing(self.truth.ailing(self.cluster.node_ids) | self._starved.keys())
+
+    def _note_starved(self) -> None:
+        """Note which processes wait for a processor: they are not to blame for what they do late."""
+        before, self._waited = self._waited, {}
+        for node_id in sorted(self.truth.running):
+            if self.cluster.is_running(node_id):
+                self.chronicle.see(node_id)
+                waited = self._waited[node_id] = _waited_for_processor(self.cluster.pid(node_id))
+                if waited - before.get(node_id, waited) >= STARVED_SHARE * WATCH_SECONDS:
+                    self._starved[node_id] = self.elapsed_seconds
+        for node_id, at in list(self._starved.items()):
+            if self.elapsed_seconds - at >= STARVED_SECONDS:
+                del self._starved[node_id]
+        self._changed()
+
     def _ended(self, node_id: NodeId) -> None:
         self.truth.running.discard(node_id)
         self.truth.paused.discard(node_id)
-        self.truth.changed()
+        self._changed()
 
     def _died(self, node_id: NodeId, story: str) -> None:
+        self.chronicle.end(node_id, by_itself=True)
         self.note(f"died {node_id}: {story}")
         if node_id in self.truth.full:
             self.counts["ended on a full disk"] += 1

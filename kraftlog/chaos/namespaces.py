@@ -2,10 +2,12 @@
 
     root namespace:  bridge klBr with 198.18.S.254, where the harness and its clients are
     node N:          namespace klN, one interface with 198.18.S.N, its peer on the bridge
+    the refuser:     namespace klR, which takes the address of a node for a moment, and refuses connections to it
 
 198.18.0.0/15 is set aside for tests (RFC 2544). The link from A to B is cut by a fixed entry in A's neighbour table,
 with a hardware address that no interface has: what A sends to B is silently lost on the bridge, and nothing else is. So
-no packet filter is needed, and open connections stay open.
+no packet filter is needed, and open connections stay open. With the refuser's hardware address in that entry, A's
+connections to B are reset and refused, as by a firewall that is loaded again.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import os
 import random
 import shutil
 import subprocess
+import time
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +34,10 @@ PORT: Final = 9090
 INTERFACE: Final = "eth0"
 NOBODY: Final = "02:00:00:00:00:fe"
 """A hardware address that no interface has."""
+REFUSER: Final = "02:00:00:00:00:fd"
+REFUSER_HOST: Final = 253
+BATCH_SECONDS: Final = 0.3
+"""How long a process gets to be ready for commands."""
 
 COMMAND_TIMEOUT_SECONDS: Final = 10.0
 SUBNET_ATTEMPTS: Final = 20
@@ -59,7 +67,7 @@ class Namespaces:
 
     @classmethod
     def create(cls, node_ids: Sequence[NodeId]) -> Namespaces:
-        """Make one for each node; ids are at most 253. Raises NamespacesUnavailable, and then nothing is left."""
+        """Make one for each node; ids are at most 252. Raises NamespacesUnavailable, and then nothing is left."""
         if shutil.which("ip") is None:
             raise NamespacesUnavailable("iproute2 is not installed")
         if os.geteuid() != 0:
@@ -138,6 +146,40 @@ class Namespaces:
         with suppress(subprocess.CalledProcessError):
             await asyncio.to_thread(self._queueing, node_id, ("del",))
 
+    async def reset(self, node_id: NodeId, peers: Sequence[NodeId]) -> None:
+        """Reset the connections of a node with others, as its kernel does when its process ends."""
+        for peer in peers:
+            await asyncio.to_thread(_run, *self.within(node_id, ["ss", "-K", "dst", self._address(peer)]))
+
+    async def refuse(self, node_id: NodeId, peers: Sequence[NodeId], seconds: float) -> list[tuple[float, float]]:
+        """Have connections of others to a node reset and refused for so long.
+
+        Returns from when to when each one's may have been refused at most, in seconds since 1970. None of the links is
+        cut meanwhile.
+        """
+        address = self._address(node_id)
+        taken = ("ip", "-n", self._namespace("r"), "addr")
+        await asyncio.to_thread(_run, *taken, "add", f"{address}/32", "dev", "lo")
+        try:
+            return await asyncio.gather(*(self._refuse_one(node_id, peer, seconds) for peer in peers))
+        finally:
+            await asyncio.to_thread(_run, *taken, "del", f"{address}/32", "dev", "lo")
+
+    async def _refuse_one(self, node_id: NodeId, peer: NodeId, seconds: float) -> tuple[float, float]:
+        entry = " ".join(self._neighbour(node_id))
+        # One process that is there already: to start one takes as long as the whole refusal.
+        batch = await asyncio.create_subprocess_exec("ip", "-n", self._namespace(peer), "-batch", "-", stdin=PIPE)
+        resetting = self.within(peer, ["ss", "-K", "state", "established", "dst", self._address(node_id)])
+        await asyncio.sleep(BATCH_SECONDS)
+        reset = asyncio.create_task(asyncio.to_thread(_run, *resetting))
+        began = time.time()
+        _write(batch, f"neigh replace {entry} lladdr {REFUSER} nud permanent\n")
+        await asyncio.sleep(seconds)
+        await batch.communicate(f"neigh del {entry}\n".encode("ascii"))
+        ended = time.time()
+        await reset
+        return began, ended
+
     async def close(self) -> None:
         """Remove everything."""
         await asyncio.to_thread(self._remove)
@@ -157,13 +199,28 @@ class Namespaces:
             _run("ip", "-n", namespace, "addr", "add", f"{self._address(node_id)}/24", "dev", INTERFACE)
             _run("ip", "-n", namespace, "link", "set", "lo", "up")
             _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
+        self._make_refuser()
+
+    def _make_refuser(self) -> None:
+        namespace, outside = self._namespace("r"), self._outside("r")
+        _run("ip", "netns", "add", namespace)
+        _run("ip", "link", "add", outside, "type", "veth", "peer", "name", INTERFACE, "netns", namespace)
+        _run("ip", "link", "set", outside, "master", f"{self._prefix}b", "up")
+        # It neither answers nor asks for hardware addresses in the nodes' names.
+        for name, value in (("arp_ignore", 1), ("arp_announce", 2)):
+            _run("ip", "netns", "exec", namespace, "sh", "-c", f"echo {value} > /proc/sys/net/ipv4/conf/all/{name}")
+        own_address = f"{NETWORK}.{self._subnet}.{REFUSER_HOST}/24"
+        _run("ip", "-n", namespace, "link", "set", INTERFACE, "address", REFUSER)
+        _run("ip", "-n", namespace, "addr", "add", own_address, "dev", INTERFACE)
+        _run("ip", "-n", namespace, "link", "set", "lo", "up")
+        _run("ip", "-n", namespace, "link", "set", INTERFACE, "up")
 
     def _remove(self) -> None:
         """What does not exist is skipped: this also cleans up after a start that failed."""
-        for node_id in self._node_ids:
+        for name in [*map(str, self._node_ids), "r"]:
             for command in (
-                ("ip", "link", "del", self._outside(node_id)),
-                ("ip", "netns", "del", self._namespace(node_id)),
+                ("ip", "link", "del", self._outside(name)),
+                ("ip", "netns", "del", self._namespace(name)),
             ):
                 with suppress(subprocess.SubprocessError, OSError):
                     _run(*command)
@@ -192,11 +249,11 @@ class Namespaces:
     def _address(self, node_id: NodeId) -> str:
         return f"{NETWORK}.{self._subnet}.{node_id}"
 
-    def _namespace(self, node_id: NodeId) -> str:
-        return f"{self._prefix}n{node_id}"
+    def _namespace(self, name: NodeId | str) -> str:
+        return f"{self._prefix}n{name}"
 
-    def _outside(self, node_id: NodeId) -> str:
-        return f"{self._prefix}v{node_id}"
+    def _outside(self, name: NodeId | str) -> str:
+        return f"{self._prefix}v{name}"
 
 
 def _free_subnet() -> int:
@@ -213,6 +270,11 @@ def _run(*command: str) -> str:
     return subprocess.run(  # noqa: S603 (the command is ours)
         command, check=True, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_SECONDS
     ).stdout
+
+
+def _write(process: Process, line: str) -> None:
+    if process.stdin is not None:
+        process.stdin.write(line.encode("ascii"))
 
 
 def _reason(error: BaseException) -> str:

@@ -96,16 +96,17 @@ class SlowLink(Nemesis):
 
     async def start(self, arena: Arena) -> None:
         """Slow it down."""
-        self._victim = self.any_node(arena)
-        arena.note(f"slow {self._victim}")
-        arena.counts["slow links"] += 1
-        await arena.network.slow(self._victim)
+        self._victim = self.choose(arena)
+        await arena.slow(self._victim)
 
     async def stop(self, arena: Arena) -> None:
         """As before."""
         if self._victim is not None:
-            await arena.network.restore(self._victim)
-            arena.note(f"no longer slow: {self._victim}")
+            await arena.restore(self._victim)
+
+    def choose(self, arena: Arena) -> NodeId:
+        """Whose: any node's."""
+        return self.any_node(arena)
 
 
 class FillDisk(Nemesis):

@@ -25,6 +25,8 @@ class Truth:
     paused: set[NodeId] = field(default_factory=set)
     full: set[NodeId] = field(default_factory=set)
     """Nodes whose disk has no room."""
+    slow: set[NodeId] = field(default_factory=set)
+    """Nodes whose links are slow."""
     cuts: set[tuple[NodeId, NodeId]] = field(default_factory=set)
     """Directed links that carry nothing."""
     intervals: list[tuple[float, float]] = field(default_factory=list)
@@ -39,6 +41,11 @@ class Truth:
         elif self._since is not None:
             self.intervals.append((self._since, self.now()))
             self._since = None
+
+    def ailing(self, node_ids: Iterable[NodeId]) -> set[NodeId]:
+        """Which of these are not up, paused, full, slow, or cut off from another node."""
+        cut = {node_id for link in self.cuts for node_id in link}
+        return (set(node_ids) - self.running) | self.paused | self.full | self.slow | cut
 
     def finish(self) -> list[tuple[float, float]]:
         """All intervals; the one that lasts ends now."""

@@ -34,6 +34,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 WAITING_NOTE_SECONDS: Final = 5.0
 """After this long without a leader or a record, `watch` prints on standard error what it waits for."""
+TIMEOUT_HINT: Final = "what was known to be committed is printed; give --timeout more, or leave it out"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -68,7 +69,7 @@ def watch(
     wanted = usage(_parse_begin, begin, "--from")
     if isinstance(wanted, int):
         _check_until(until, wanted)
-    run_async(_watch(endpoints(bootstrap_server), wanted, until, limit), is_endless=True)
+    run_async(_watch(endpoints(bootstrap_server), wanted, until, limit), timeout_hint=TIMEOUT_HINT)
 
 
 def _parse_begin(text: str) -> int | str:

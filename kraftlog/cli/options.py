@@ -85,15 +85,15 @@ def one_event_loop() -> Iterator[None]:
             _runner.reset(token)
 
 
-def run_async(work: Coroutine[Any, Any, Result], *, is_endless: bool = False) -> Result:
+def run_async(work: Coroutine[Any, Any, Result], *, timeout_hint: str | None = None) -> Result:
     """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt, SIGTERM TerminatedBySignal.
 
-    `--timeout` limits it as a whole, unless it `is_endless`: then it limits only each call.
+    `--timeout` limits it as a whole; `timeout_hint` tells what to do then, for a command that changes nothing.
     """
-    from kraftlog.admin.client.time_limit import within_limit
+    from kraftlog.admin.client.time_limit import CHANGE_HINT, within_limit
 
     runner, cancellation = _runner.get(), SignalCancellation()
-    bounded = cancellation.run_until_signal(within_limit(work, is_endless=is_endless))
+    bounded = cancellation.run_until_signal(within_limit(work, timeout_hint or CHANGE_HINT))
     try:
         return asyncio.run(bounded) if runner is None else runner.run(bounded, context=copy_context())
     except asyncio.CancelledError:

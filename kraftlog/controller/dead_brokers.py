@@ -23,14 +23,15 @@ Replies: TypeAlias = Mapping[Endpoint, Reply]
 Connect: TypeAlias = Callable[[Endpoints, Callable[[Replies], None]], None]
 """Connects to each endpoint, closes the connections, and calls back once with the replies, later."""
 
+FENCED_BY_EVIDENCE: Final = "the process of a broker has ended: it is fenced"
+"""The log line of such a fence."""
+
 logger = structlog.get_logger(__name__)
 
 
 def log_fenced(broker: RegisterBrokerRecord) -> None:
     """Log that a broker was fenced by evidence."""
-    logger.warning(
-        "the process of a broker has ended: it is fenced", broker_id=broker.broker_id, epoch=broker.broker_epoch
-    )
+    logger.warning(FENCED_BY_EVIDENCE, broker_id=broker.broker_id, epoch=broker.broker_epoch)
 
 
 class ActiveController(Protocol):

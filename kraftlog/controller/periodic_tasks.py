@@ -25,6 +25,9 @@ from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 
 ROOM_CHECK_INTERVAL_MS: Final = 1_000.0
 
+FENCED_BY_SESSION: Final = "the session of a broker expired: it is fenced"
+"""The log line of such a fence."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -119,10 +122,12 @@ class PeriodicTasks:
         broker_id = context.heartbeats.stale_broker(context.runtime.now_ms())
         is_done = True
         if broker_id is not None:
+            broker = self._controller.state.broker(broker_id)
             is_done = self._controller.carry_out(fence_silent(self._controller.state, broker_id, context))
             if is_done:
                 timeouts = context.heartbeats.timeouts  # CT-30
-                logger.warning("the session of a broker expired: it is fenced", broker_id=broker_id, timeouts=timeouts)
+                epoch = None if broker is None else broker.broker_epoch
+                logger.warning(FENCED_BY_SESSION, broker_id=broker_id, epoch=epoch, timeouts=timeouts)
         self.watch_sessions(0.0 if is_done else REFUSED_PAUSE_MS)
 
     # --- from time to time --------------------------------------------------------------------------------------------

@@ -41,8 +41,9 @@ from statemachine.query.descriptions import Counts, PartitionDescription
 
 BROKER_IDS: Final = (1, 2, 3)
 FENCED_SECONDS_MAX: Final = 15.0
-SETTINGS: Final = {"broker.session.timeout.ms": 6_000}
-"""Three heartbeats: the demo waits for the end of a session three times."""
+SESSION_SECONDS: Final = 6.0
+"""Three heartbeats: the demo waits for the end of a session."""
+SETTINGS: Final = {"broker.session.timeout.ms": round(SESSION_SECONDS * 1000)}
 TOPICS: Final = ("orders", "payments", "shipments")
 PARTITIONS: Final = 6
 FAILOVER_SECONDS_MAX: Final = 3.0
@@ -149,7 +150,7 @@ class Demo:
             await asyncio.gather(following, return_exceptions=True)
 
     async def _lose_a_broker(self, cluster: LocalCluster, client: AdminClient, broker: BrokerLifecycle) -> None:
-        self._say(f"broker {broker.broker_id} falls silent; the controller fences it, and its partitions move")
+        self._say(f"broker {broker.broker_id} falls silent, as if it hung; its session ends, and its partitions move")
         led_before = await _led_by(client, broker.broker_id)
         await broker.stop()
         observer = cluster.endpoint(max(cluster.node_ids))
@@ -227,12 +228,18 @@ class Demo:
             await brokers.create_topic()
             self._say(
                 f"a Kafka client writes {records.RECORDS:,} records with acks=all; broker {leader} leads, and is killed"
+                " with SIGKILL"
             )
             started = time.monotonic()
             written = await brokers.write_while_the_leader_is_killed()
             self._console.print(
                 f"  {brokers.committed_before_kill:,} were committed when it was killed; all were acknowledged in"
                 f" {time.monotonic() - started:.1f} s, on two disks at least"
+            )
+            self._check(
+                brokers.leaderless_seconds <= SESSION_SECONDS / 2,
+                f"its partitions had other leaders {brokers.leaderless_seconds * 1000:,.0f} ms after it was killed; its"
+                f" session is {SESSION_SECONDS:g} s",
             )
             await brokers.wait_for_isr(brokers.followers)
             await self._show_replicas(brokers)

@@ -16,6 +16,7 @@ from kraftlog.clients.replicas import Replicas, describe_replicas
 from kraftlog.demo.command import run_command
 from kraftlog.local.brokers import LocalBrokers
 from kraftlog.local.cluster import LocalCluster
+from raft.core.types import NO_LEADER
 from statemachine.query.partition_descriptions import ElectionType, TopicPartition
 
 TOPIC: Final = "clicks"
@@ -28,6 +29,7 @@ WRITTEN_BEFORE_KILL: Final = RECORDS // 2
 COMMITTED_BEFORE_KILL: Final = RECORDS // 10
 TIMEOUT_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.05
+LEADERS_POLL_SECONDS: Final = 0.01
 
 
 class Digest(NamedTuple):
@@ -49,6 +51,8 @@ class DataBrokers:
         self.leader, *self.followers = self._processes.broker_ids
         self.committed_before_kill = 0
         """How many records were, when the leader was killed."""
+        self.leaderless_seconds = 0.0
+        """From when the leader was killed until each of its partitions had another one."""
 
     async def start(self) -> None:
         """Start those that do not run."""
@@ -82,10 +86,27 @@ class DataBrokers:
                     lambda found: _committed(found) >= COMMITTED_BEFORE_KILL, "too little is committed"
                 )
                 self.committed_before_kill = _committed(found)
-                killing = asyncio.create_task(self._processes.kill(self.leader))
+                killing = asyncio.create_task(self._kill_the_leader())
             yield b"".join(map(_line, range(start, start + RECORDS_PER_WRITE)))
         if killing is not None:
             await killing
+
+    async def _kill_the_leader(self) -> None:
+        """SIGKILL, and wait until its partitions have other leaders."""
+        killed = time.monotonic()
+        await self._processes.kill(self.leader)
+        deadline = killed + TIMEOUT_SECONDS
+        while True:
+            described = await self._client.describe_topics([TOPIC])
+            led = {partition.leader for topic in described.topics for partition in topic.partitions}
+            if not led & {self.leader, NO_LEADER}:
+                break
+            if time.monotonic() > deadline:
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT, f"broker {self.leader} still leads after {TIMEOUT_SECONDS:g} s"
+                )
+            await asyncio.sleep(LEADERS_POLL_SECONDS)
+        self.leaderless_seconds = time.monotonic() - killed
 
     async def read(self) -> Digest:
         """Read all that is there by `kraftlog consume`."""

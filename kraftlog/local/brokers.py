@@ -81,6 +81,7 @@ class LocalBrokers:
         first_port: int | None,
         configs: Mapping[str, str] | None = None,
         places: Places | None = None,
+        log_level: str = "warning",
     ) -> None:
         """Starts nothing. Each keeps its data in `directory`. Without a `first_port` each listens where it did before,
         or at a port that is free. `configs` are those of every broker. `places` are where they run, if that is not
@@ -91,6 +92,7 @@ class LocalBrokers:
         self._first_port = first_port
         self._configs = configs or {}
         self._places = places
+        self._log_level = log_level
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
         self._children: dict[int, ChildProcess] = {}
         self._epochs_before: dict[int, int] = {}
@@ -203,6 +205,7 @@ class LocalBrokers:
             "--bootstrap-server", ",".join(map(str, self._nodes)),
             "--endpoint", f"{LISTENER}://{host}:{port}",
             "--data-dir", str(self.data_path(broker_id)),
+            "--log-level", self._log_level,
             *(part for name, value in self._configs.items() for part in ("--config", f"{name}={value}")),
         ]  # fmt: skip
         return command if self._places is None else self._places.within(NodeId(broker_id), command)

@@ -13,7 +13,7 @@ from typing import Any, Final
 from kraftbase.endpoint import Endpoint, Reply
 from raft.rpc.closed_ports import reply_of
 
-LOOKS_MAX: Final = 16
+LOOKS_MAX: Final = 64
 """How many brokers are looked at a time; of a further one every reply is unknown."""
 
 LOOKUPS_MAX: Final = 3

@@ -13,6 +13,9 @@ from kraftbase.endpoint import Endpoint, Reply
 PATIENCE_SECONDS: Final = 0.25
 """A machine that is there answers within a round trip. One that does not answer has refused nothing."""
 
+ADDRESSES_MAX: Final = 8
+"""How many addresses of a name are connected to. Whether the further ones refuse is unknown."""
+
 _NO_WAY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
 """Of an address of a kind that this machine does not have, such as ::1 in many containers."""
 
@@ -38,7 +41,9 @@ async def reply_of(endpoint: Endpoint, look_up: LookUp | None = None) -> Reply:
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             found = await look_up(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-            for family, kind, protocol, _, address in found:
+            for number, (family, kind, protocol, _, address) in enumerate(found):
+                if number >= ADDRESSES_MAX:
+                    return Reply.UNKNOWN
                 code = await _connect(loop, socket.socket(family, kind, protocol), address)
                 if code not in (errno.ECONNREFUSED, *_NO_WAY):
                     return Reply.UNKNOWN if code else Reply.ACCEPTED

@@ -21,6 +21,8 @@ CALLS_PER_LIMIT: Final = 3
 GRACE_SECONDS: Final = 0.5
 """How much later than its parts, which report better what was not done, the whole command gives up."""
 
+CHANGE_HINT: Final = "the change may still be made: look before you try it again, or give --timeout more"
+
 SECONDS_LEFT_MIN: Final = 0.001
 
 Result = TypeVar("Result")
@@ -79,20 +81,16 @@ def allowed_call_seconds(default: float) -> float:
     return default if limit is None else min(limit.seconds_left, max(default, limit.seconds / CALLS_PER_LIMIT))
 
 
-async def within_limit(work: Coroutine[Any, Any, Result], *, is_endless: bool) -> Result:
-    """The result of `work`. Raises ApiError(REQUEST_TIMED_OUT) if it takes longer, unless it is endless."""
+async def within_limit(work: Coroutine[Any, Any, Result], hint: str = CHANGE_HINT) -> Result:
+    """The result of `work`. Raises ApiError(REQUEST_TIMED_OUT), with the hint, if it takes longer."""
     limit = _limit.get()
     if limit is None:
         return await work
     with limit.running():
         try:
-            async with asyncio.timeout(None if is_endless else limit.seconds_left + GRACE_SECONDS) as cut:
+            async with asyncio.timeout(limit.seconds_left + GRACE_SECONDS) as cut:
                 return await work
         except TimeoutError:
             if not cut.expired():
                 raise
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT,
-                f"not done within {limit.seconds:g} s; the change may still be made: look before you try it again, or"
-                " give --timeout more",
-            ) from None
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"not done within {limit.seconds:g} s; {hint}") from None

@@ -10,6 +10,14 @@ from kraftbase.errors import ApiError
 from kraftlog.admin.client.partition_client import alter_partition_reassignments, elect_leaders
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers.cluster import with_brokers
+from kraftlog.chaos.brokers.evidence_faults import (
+    ClogBroker,
+    FillAcceptQueue,
+    KillAndStart,
+    RefuseForAMoment,
+    ResetConnections,
+    ShutDownAndStart,
+)
 from kraftlog.chaos.nemesis import (
     Calm,
     GracefulRestart,
@@ -211,6 +219,8 @@ PROCESS_KINDS: Final = (
     Kind(KillAllBrokers, 2, (0.05, 1.0)),
     Kind(BrokerStorm, 2, (0.05, 0.1)),
     Kind(ShutDownBroker, 2, (0.05, 1.0)),
+    Kind(KillAndStart, 3, (0.05, 0.1)),
+    Kind(ShutDownAndStart, 2, (0.05, 0.1)),
     Kind(KillLeader, 1, (0.05, 0.6)),
 )
 OTHER_KINDS: Final = (
@@ -221,6 +231,10 @@ OTHER_KINDS: Final = (
     Kind(CutFromControllers, 2, (0.5, 8.0)),
     Kind(CutFollowers, 3, (0.5, 8.0)),
     Kind(SlowLink, 1, (1.0, 6.0)),
+    Kind(ClogBroker, 2, (1.0, 6.0)),
+    Kind(FillAcceptQueue, 2, (0.3, 8.0)),
+    Kind(ResetConnections, 2, (0.05, 1.0)),
+    Kind(RefuseForAMoment, 4, (0.05, 1.0)),
     Kind(CutOffNode, 3, (1.0, 10.0)),
     Kind(FillBrokerDisk, 2, (1.0, 6.0)),
     Kind(FillNodeDisk, 2, (2.0, 10.0)),

@@ -17,6 +17,9 @@ FAULTS: Final = (
     "slow links",
     "disks filled",
     "ended on a full disk",
+    "connections reset",
+    "refusals",
+    "accept queues filled",
     "elections",
     "reassignments",
 )
@@ -60,6 +63,7 @@ def figures(run: BrokersRun) -> dict[str, Any]:
             "nodes killed": counts.get("kills", 0) - run.kills,
             **{name: counts.get(name, 0) for name in FAULTS},
         },
+        "fencings": _fencings(run),
         "records": {name: run.ledger.counts[name] for name in RECORDS},
         "large_requests": dict(sorted(run.large_requests.counts.items())) if run.large_requests is not None else {},
         "metadata_changes": run.freshness.changes if run.freshness is not None else 0,
@@ -69,6 +73,13 @@ def figures(run: BrokersRun) -> dict[str, Any]:
         "notes": run.ledger.notes,
         "violations": run.violations,
     }
+
+
+def _fencings(run: BrokersRun) -> dict[str, Any]:
+    if run.fencings is None:
+        return {}
+    counts = dict(sorted(run.fencings.counts.items()))
+    return counts | {"longest from an end to the evidence, s": round(run.fencings.longest_seconds, 2)}
 
 
 def print_result(run: BrokersRun, console: Console) -> None:
@@ -82,6 +93,8 @@ def print_result(run: BrokersRun, console: Console) -> None:
         table.add_row(name, f"{count:,}")
     for name, reason in run.left_out.items():
         table.add_row(name, f"left out: {reason}")
+    for name, count in found["fencings"].items():
+        table.add_row(f"fencings: {name}", f"{count:,}")
     for name, count in found["records"].items():
         table.add_row(f"records {name}" if name in ("acknowledged", "unknown", "read") else name, f"{count:,}")
     for name, count in found["large_requests"].items():

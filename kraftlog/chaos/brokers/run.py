@@ -17,7 +17,9 @@ from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers import checks, large_requests
 from kraftlog.chaos.brokers.clients import BACK_SECONDS, Clients, read_back
 from kraftlog.chaos.brokers.cluster import ClusterWithBrokers, with_brokers
+from kraftlog.chaos.brokers.evidence_faults import NEEDS_NAMESPACES, ClogBroker
 from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS, FillBrokerDisk, FillNodeDisk
+from kraftlog.chaos.brokers.fencings import Fencings, read_logs
 from kraftlog.chaos.brokers.freshness import Freshness
 from kraftlog.chaos.brokers.large_requests import LargeRequests
 from kraftlog.chaos.brokers.ledger import At, Ledger
@@ -90,6 +92,7 @@ class BrokersRun:
         self.times_read_back = 0
         self.large_requests: LargeRequests | None = None
         self.freshness: Freshness | None = None
+        self.fencings: Fencings | None = None
 
     async def run(self) -> bool:
         """Everything. Returns whether no violation was found."""
@@ -105,6 +108,7 @@ class BrokersRun:
             except (ApiError, TimeoutError) as error:
                 self.violations.append(f"after all faults had ended the cluster did not settle: {error!r}")
             self.violations += arena.deaths + self.ledger.violations
+            self.violations += await asyncio.to_thread(self._compare_fencings, arena)
             if self.freshness is not None:
                 self.violations += self.freshness.violations
         return not self.violations
@@ -134,7 +138,7 @@ class BrokersRun:
             nodes = tuple(directory.endpoints.values())
             client = await stack.enter_async_context(AdminClient(nodes))
             places = network if isinstance(network, Namespaces) else None
-            brokers = LocalBrokers(client, nodes, directory.path, BROKERS, None, CONFIGS, places)
+            brokers = LocalBrokers(client, nodes, directory.path, BROKERS, None, CONFIGS, places, "info")
             disks = self._small_disks(directory, brokers, stack)
             cluster = ClusterWithBrokers(directory, network.command, brokers, client)
             stack.push_async_callback(cluster.stop)
@@ -158,10 +162,11 @@ class BrokersRun:
                 reason = f"no network namespaces: {error}"
             else:
                 if network.slow_link is None:
-                    self.left_out[SlowLink.name] = "the kernel has no queueing discipline for it"
+                    reason = "the kernel has no queueing discipline for it"
+                    self.left_out |= dict.fromkeys((SlowLink.name, ClogBroker.name), reason)
                 return network
         for kind in self.plan.other_kinds:
-            if issubclass(kind.fault, Partition | SlowLink):
+            if issubclass(kind.fault, (Partition, SlowLink, *NEEDS_NAMESPACES)):
                 self.left_out[kind.fault.name] = reason
         return Loopback()
 
@@ -234,6 +239,14 @@ class BrokersRun:
         described = await cluster.partitions()
         await cluster.stop(cluster.broker_ids)
         self.violations += await asyncio.to_thread(checks.replicas_agree, cluster.brokers, described)
+
+    def _compare_fencings(self, arena: Arena) -> list[str]:
+        """Which brokers were fenced although they lived."""
+        cluster = arena.cluster
+        session_seconds = SETTINGS["broker.session.timeout.ms"] / 1000
+        fencings = self.fencings = Fencings(arena.chronicle, cluster.voter_ids, session_seconds)
+        fencings.compare(read_logs(map(cluster.log_path, cluster.node_ids)))
+        return fencings.violations
 
     def _derived(self) -> Random:
         return Random(self.random.getrandbits(64))

@@ -33,7 +33,8 @@ REFUSALS_MIN: Final = 4
 """How many connections must be refused in that time: two would also fit a controller that was late in between."""
 
 INTERVAL_MS: Final = 30
-"""Between two connections to a broker under suspicion."""
+"""Between two connections to a broker under suspicion, after a refusal. Each connection that is not refused doubles it:
+most such brokers live, and others wait for a slot."""
 
 SUSPICION_MS: Final = 1_000
 """How long after its stream has ended a broker is under suspicion, at most."""
@@ -42,11 +43,12 @@ LOOK_AGAIN_MS: Final = 10_000
 """How long a broker whose listeners did not accept a connection is left alone: they may be out of reach from here."""
 
 SLOT_MS: Final = 10
-"""The least time between two orders to connect to brokers under suspicion: a registration is only a claim."""
+"""The least time between two orders to connect to brokers under suspicion: a registration is only a claim. Orders that
+follow a refusal have slots of their own: brokers that accept connections do not hold them up. Fewer than 64
+(`listener_probe.LOOKS_MAX`) are open at a time then, although each may get no reply for 250 ms."""
 
 LOOK_SLOT_MS: Final = 20
-"""The same of other orders, for which no broker under suspicion waits. Fewer than 16 (`listener_probe.LOOKS_MAX`) are
-open at a time then, although each may get no reply for 250 ms."""
+"""The same of other orders, for which no broker under suspicion waits."""
 
 SLOTS_AHEAD_MS: Final = LOOK_AGAIN_MS
 """A look that would have to wait longer is not ordered; the broker's next heartbeat asks again. Otherwise a client that
@@ -71,6 +73,7 @@ class Probe(NamedTuple):
 @dataclass(slots=True)
 class _Suspicion:
     until_ms: float
+    not_refused: int = 0
     refused_since_ms: float | None = None
     refusals: int = 0
 
@@ -122,6 +125,7 @@ class BrokerEvidence:
         self._probes = 0
         self._looks = _Slots(LOOK_SLOT_MS)
         self._suspicions = _Slots(SLOT_MS)
+        self._rows = _Slots(SLOT_MS)
 
     def clear(self) -> None:
         """The controller is not active, or begins to be: it has no evidence."""
@@ -171,8 +175,12 @@ class BrokerEvidence:
         if not by_peer or not present.accepting:
             self._forget_if_idle(carried.broker_id)
             return None
-        present.suspicion = _Suspicion(now_ms + SUSPICION_MS)
-        return self._order(carried.broker_id, present, present.accepting, self._suspicions.take(now_ms))
+        if self._suspicions.next_ms > now_ms + SUSPICION_MS:
+            self._forget_if_idle(carried.broker_id)
+            return None
+        at_ms = self._suspicions.take(now_ms)
+        present.suspicion = _Suspicion(at_ms + SUSPICION_MS)
+        return self._order(carried.broker_id, present, present.accepting, at_ms)
 
     def _carries(self, stream: int, broker_id: int, broker_epoch: int) -> None:
         before = self._streams.get(stream)
@@ -209,6 +217,7 @@ class BrokerEvidence:
             return None
         if any(replies.get(endpoint) is not Reply.REFUSED for endpoint in present.accepting):
             suspicion.refused_since_ms, suspicion.refusals = None, 0
+            suspicion.not_refused += 1
         else:
             # A refusal that took long, as over a far link, begins a row of its own: it may be about a moment ago.
             if suspicion.refused_since_ms is None or now_ms - began_ms >= REFUSED_MS:
@@ -216,12 +225,13 @@ class BrokerEvidence:
             suspicion.refusals += 1
             if self.has_ended(probe.broker_id, probe.broker_epoch, now_ms):
                 return None
-        if now_ms >= suspicion.until_ms:
+        delay_ms = INTERVAL_MS if suspicion.refusals else INTERVAL_MS << suspicion.not_refused
+        if now_ms + delay_ms >= suspicion.until_ms:
             present.suspicion = None
             self._forget_if_idle(probe.broker_id)
             return None
-        at_ms = self._suspicions.take(now_ms + INTERVAL_MS)
-        return self._order(probe.broker_id, present, present.accepting, at_ms)
+        slots = self._rows if suspicion.refusals else self._suspicions
+        return self._order(probe.broker_id, present, present.accepting, slots.take(now_ms + delay_ms))
 
     def has_ended(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
         """Whether the process of that incarnation has ended, as far as the evidence goes."""

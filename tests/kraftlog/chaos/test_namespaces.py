@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 import subprocess
 import sys
@@ -107,6 +108,92 @@ async def test_a_slow_link_carries_and_can_be_restored(namespaces: Namespaces) -
         assert await one.gets_from(TWO)
         await namespaces.restore(ONE)
         assert await one.gets_from(TWO)
+
+
+LISTEN = """
+import socket, sys
+server, kept = socket.create_server((sys.argv[1], 9)), []
+print("ready", flush=True)
+while True:
+    kept.append(server.accept())
+"""
+CONNECT = """
+import errno, socket, sys, time
+kept, codes = socket.create_connection((sys.argv[1], 9)), []
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(int(sys.argv[2])):
+    with socket.socket() as connection:
+        connection.settimeout(5)
+        codes.append(connection.connect_ex((sys.argv[1], 9)))
+    time.sleep(0.01)
+print(*codes, flush=True)
+try:
+    print("data" if kept.recv(1) else "closed", flush=True)
+except OSError as error:
+    print(errno.errorcode[error.errno], flush=True)
+"""
+
+
+class Connections:
+    """A server in node 2, and a client in node 1 that keeps a connection and tries others."""
+
+    def __init__(self, network: Namespaces, attempts: int) -> None:
+        self._host = network.endpoints()[TWO - 1].host
+        self._commands = (
+            in_namespace(network, TWO, LISTEN, self._host),
+            in_namespace(network, ONE, CONNECT, self._host, str(attempts)),
+        )
+        self._processes: list[asyncio.subprocess.Process] = []
+
+    async def __aenter__(self) -> Connections:
+        for command in self._commands:
+            pipes = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE}
+            self._processes.append(await asyncio.create_subprocess_exec(*command, **pipes))
+            assert await self._line(-1) == "ready"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                process.kill()
+            await process.communicate()
+
+    def go_on(self) -> None:
+        stdin = self._processes[1].stdin
+        assert stdin is not None
+        stdin.write(b"\n")
+
+    async def codes(self) -> set[int]:
+        """Of the further connections."""
+        return set(map(int, (await self._line(1)).split()))
+
+    async def kept(self) -> str:
+        """What became of the first one."""
+        return await self._line(1)
+
+    async def _line(self, number: int) -> str:
+        stdout = self._processes[number].stdout
+        assert stdout is not None
+        async with asyncio.timeout(60):
+            return (await stdout.readline()).decode().strip()
+
+
+async def test_connections_are_reset_as_by_the_node_itself(namespaces: Namespaces) -> None:
+    async with Connections(namespaces, attempts=1) as connections:
+        await namespaces.reset(TWO, [ONE])
+        connections.go_on()
+        assert await connections.codes() == {0}
+        assert await connections.kept() == "ECONNRESET"
+
+
+async def test_connections_are_refused_for_a_moment_and_taken_afterwards(namespaces: Namespaces) -> None:
+    async with Connections(namespaces, attempts=400) as connections:
+        connections.go_on()
+        ((began, ended),) = await namespaces.refuse(TWO, [ONE], 0.2)
+        assert 0.2 <= ended - began < 60
+        assert await connections.codes() == {0, errno.ECONNREFUSED}
+        assert await connections.kept() in ("ECONNRESET", "ECONNABORTED")
 
 
 def test_without_namespaces_there_are_proxies_and_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,19 @@ async def test_watching_from_the_latest_record_on_shows_none_that_was_there() ->
     assert [json.loads(line)["offset"] for line in said.lines()] == [end_offset]
 
 
+@pytest.mark.parametrize("arguments", [("--from", "latest"), ("--limit", 1000)])
+async def test_watching_ends_after_its_timeout_with_an_error(arguments: tuple[object, ...]) -> None:
+    class SilentServicer(FollowingServicer):
+        async def Watch(self, request, context):
+            while True:
+                await context.write(log_pb2.WatchResponse(high_watermark=self.log.end_offset))
+                await asyncio.sleep(0.2)
+
+    async with asyncio.timeout(60):
+        said = await follow(SilentServicer(small_log()), *arguments, "--timeout", 1)
+    assert said.is_error(ErrorCode.REQUEST_TIMED_OUT, "not done within 1 s; what was known to be committed is printed")
+
+
 async def test_who_waits_for_an_offset_beyond_the_end_is_told_so() -> None:
     log = small_log()
     end_offset = log.end_offset

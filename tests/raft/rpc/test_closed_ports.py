@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from raft.rpc.closed_ports import refuses_connections
+from raft.rpc.closed_ports import ADDRESSES_MAX, refuses_connections
 from tests.raft.nodes import free_port
 
 
@@ -57,6 +57,8 @@ async def test_every_address_of_a_name_must_refuse(listening: socket.socket, mon
         ([closed], True),
         ([closed, closed], True),
         ([closed, open_port], False),
+        ([closed] * ADDRESSES_MAX, True),
+        ([closed] * (ADDRESSES_MAX + 1), False),
         ([], False),
     ):
         found[:] = addresses

@@ -75,20 +75,21 @@ def test_the_limit_ends_with_its_command(run: Run) -> None:
 async def test_what_a_part_has_used_up_the_next_one_has_not_and_a_user_who_thinks_is_not_counted() -> None:
     time_limit.set_limit(100)
     started = time.monotonic()
-    await time_limit.within_limit(asyncio.sleep(0.05), is_endless=False)
+    await time_limit.within_limit(asyncio.sleep(0.05))
     left, took = time_limit.allowed_seconds(10), time.monotonic() - started
     assert 100 - took <= left <= 99.95
     await asyncio.sleep(0.05)
     assert time_limit.allowed_seconds(10) == left
 
 
-async def test_what_takes_longer_is_given_up_and_what_is_endless_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_takes_longer_is_given_up_with_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time_limit, "GRACE_SECONDS", 0.0)
     time_limit.set_limit(0.05)
     with pytest.raises(ApiError, match="the change may still be made") as failure:
-        await time_limit.within_limit(asyncio.Event().wait(), is_endless=False)
+        await time_limit.within_limit(asyncio.Event().wait())
     assert failure.value.code is ErrorCode.REQUEST_TIMED_OUT
-    await time_limit.within_limit(asyncio.sleep(0.01), is_endless=True)
+    with pytest.raises(ApiError, match="nothing was changed"):
+        await time_limit.within_limit(asyncio.Event().wait(), "nothing was changed")
 
 
 @pytest.mark.parametrize(

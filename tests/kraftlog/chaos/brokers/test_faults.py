@@ -12,6 +12,7 @@ import pytest
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.chaos.brokers import faults
 from kraftlog.chaos.brokers.cluster import ClusterWithBrokers
+from kraftlog.chaos.brokers.evidence_faults import ClogBroker, KillAndStart, RestartAtOnce, ShutDownAndStart
 from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS
 from raft.core.types import NodeId
 from statemachine.query.descriptions import PartitionDescription
@@ -100,6 +101,34 @@ def test_the_disk_of_a_broker_or_of_a_node_is_filled() -> None:
     pretended.disks = {NodeId(3): None, NodeId(103): None}
     assert faults.FillNodeDisk(Random(1)).candidates(pretended) == [3]
     assert faults.FillBrokerDisk(Random(1)).candidates(pretended) == [103]
+
+
+class RecordedArena:
+    """What faults ask of an arena, in order."""
+
+    def __init__(self) -> None:
+        self.cluster = PretendedCluster((102,))
+        self.asked: list[str] = []
+
+    async def kill(self, node_id: NodeId) -> None:
+        self.asked.append(f"kill {node_id}")
+
+    async def terminate(self, node_id: NodeId) -> None:
+        self.asked.append(f"terminate {node_id}")
+
+    async def start(self, node_id: NodeId) -> None:
+        self.asked.append(f"start {node_id}")
+
+
+@pytest.mark.parametrize(("kind", "end"), [(KillAndStart, "kill"), (ShutDownAndStart, "terminate")])
+async def test_a_broker_that_leads_is_ended_and_started_at_once(kind: type[RestartAtOnce], end: str) -> None:
+    pretended: Any = RecordedArena()
+    await kind(Random(1)).start(pretended)
+    assert pretended.asked == [f"{end} 102", "start 102"]
+
+
+def test_the_links_of_a_broker_are_clogged_not_those_of_a_node() -> None:
+    assert {ClogBroker(Random(seed)).choose(arena()) for seed in range(20)} == set(BROKERS)
 
 
 def test_every_fault_has_a_name_of_its_own() -> None:

@@ -113,7 +113,8 @@ def test_a_connection_that_is_not_refused_is_none_and_the_session_decides_after_
     began_ms = bench.now_ms
     bench.end()
     assert not bench.has_ended()
-    assert SUSPICION_MS <= bench.now_ms - began_ms <= SUSPICION_MS + 2 * INTERVAL_MS
+    assert SUSPICION_MS / 4 <= bench.now_ms - began_ms <= SUSPICION_MS
+    assert len(bench.asked) <= 1 + 5
     assert not bench.evidence._incarnations  # nothing is kept of it
 
 
@@ -266,6 +267,36 @@ def test_streams_without_end_delay_no_suspicion_and_have_few_orders_wait() -> No
     bench.end(stream=1)
     assert bench.has_ended()
     assert bench.now_ms - now_ms <= 2 * REFUSED_MS
+
+
+@pytest.mark.parametrize("reply", [ACCEPTED, UNKNOWN])
+def test_brokers_that_do_not_refuse_do_not_keep_the_evidence_about_one_that_does(reply: Reply) -> None:
+    bench = Bench(lambda endpoint, _: ACCEPTED)
+    others = range(100, 160)
+    for broker_id in (*others, 5):
+        bench.beat(broker_id, broker_id)
+    began_ms = bench.now_ms
+    orders = [bench.evidence.stream_ended(broker_id, began_ms, by_peer=True) for broker_id in (*others, 5)]
+    waiting = [order for order in orders if order is not None]
+    asked = 0
+    while not bench.has_ended():  # all at the same time
+        probe = min(waiting, key=lambda order: order.at_ms)
+        waiting.remove(probe)
+        bench.now_ms = max(bench.now_ms, probe.at_ms)
+        found = REFUSED if probe.broker_id == 5 else reply
+        following = bench.evidence.replied(probe, {INNER: found}, bench.now_ms, bench.now_ms)
+        waiting.extend([] if following is None else [following])
+        asked += 1
+    assert bench.now_ms - began_ms <= SUSPICION_MS
+    assert asked <= SUSPICION_MS / SLOT_MS + 5
+
+
+def test_too_many_suspicions_at_once_leave_it_to_the_session() -> None:
+    bench = Bench(lambda endpoint, _: ACCEPTED)
+    for broker_id in range(300):
+        bench.beat(broker_id, broker_id)
+    orders = [bench.evidence.stream_ended(broker_id, bench.now_ms, by_peer=True) for broker_id in range(300)]
+    assert 0 < sum(order is not None for order in orders) <= SUSPICION_MS / SLOT_MS + 2
 
 
 def test_nothing_is_kept_of_streams_that_ended() -> None:
