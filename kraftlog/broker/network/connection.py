@@ -203,6 +203,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_taking_turn:
             self._schedule_turn(is_fresh=True)
 
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now (`kraftlog.broker.requests.Slices`)."""
+        held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
+        return self._limits.unsent_bytes_max - held_bytes
+
     def _may_handle(self) -> bool:
         """Whether the client may have one more request handled. If all clients together may not, it will be told."""
         unsent = self._connections.unsent
