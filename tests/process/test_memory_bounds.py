@@ -64,6 +64,21 @@ def fetch(max_wait_ms: int) -> FetchRequest:
     )  # fmt: skip
 
 
+async def pipeline(address: tuple[str, int]) -> asyncio.StreamWriter:
+    """Behind a fetch that waits for long, many whose answers wait for its answer."""
+    _, writer = await asyncio.open_connection(*address, limit=1)
+    writer.transport.pause_reading()
+    client = ClientConnection("greedy")
+    wanted = FetchPartition(partition=0, fetch_offset=BATCHES, partition_max_bytes=MIB)
+    parked = FetchRequest(
+        max_wait_ms=600_000, min_bytes=1, max_bytes=MIB, topics=(FetchTopic(topic=TOPIC, partitions=(wanted,)),)
+    )
+    for request in (parked, *[fetch(0)] * CONSUMERS):
+        writer.write(b"".join(client.send(request, FETCH_VERSION)))
+    await writer.drain()
+    return writer
+
+
 async def produce(address: tuple[str, int], count: int) -> None:
     data = batch(1, value=bytes(900_000), timestamp_ms=int(time.time() * 1_000))
     parts = (PartitionProduceData(index=0, records=data),)
@@ -122,7 +137,9 @@ def test_consumers_that_fetch_much_at_once_and_read_nothing(voter: LocalCluster,
             await produce(broker.address, 1)
             more = [await ask(broker.address, fetch(0), FETCH_VERSION) for _ in range(CONSUMERS)]
             assert await consume(broker.address) == BATCHES
-            for writer in writers + more:
+            late = await pipeline(broker.address)
+            assert await consume(broker.address) == BATCHES
+            for writer in (*writers, *more, late):
                 writer.transport.abort()
 
         idle_bytes = broker.resident_bytes()
