@@ -27,7 +27,7 @@ from kraftlog.kafka.connections import (
     response_frame,
     response_frame_in_slices,
 )
-from kraftlog.kafka.errors import MalformedBytes, ManyElements
+from kraftlog.kafka.errors import MalformedBytes, ManyElements, UnwritableValue
 from kraftlog.kafka.frames import FrameReader
 from kraftlog.kafka.messages.fetch import FetchResponse
 from kraftlog.kafka.notation import Buffer, Message, Versions
@@ -208,7 +208,7 @@ class Conversation:
             self._write_answered()
 
     def _keep_early(self, exchange: Exchange, response: Message) -> None:
-        """Its turn has not come: what it holds counts until then. Raises UnwritableValue."""
+        """Its turn has not come: what it holds counts until then. What cannot be written shows in its turn."""
         try:
             exchange.frame = response_frame(exchange.request, response, FEW_ELEMENTS)
             exchange.early_bytes = sum(len(piece) for piece in exchange.frame)
@@ -218,6 +218,8 @@ class Conversation:
                 exchange.early_bytes = sum(
                     len(one.records or b"") for topic in response.responses for one in topic.partitions
                 )
+        except UnwritableValue:
+            return
         self.early_bytes += exchange.early_bytes
 
     def _write_answered(self) -> None:
