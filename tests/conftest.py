@@ -83,6 +83,15 @@ def record_loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return loop
 
 
+@pytest.fixture
+def compiled_record_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled loop reads records."""
+    loop = compiled_loop()
+    if loop is None:
+        pytest.skip("the loop is not compiled; tests/kraftlog/kafka/test_record_reader.py fails if it could be")
+    monkeypatch.setattr(record_reader, "loop", loop)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """A flag for `tests.transcripts`, and the order of the tests."""
     parser.addoption("--rewrite-transcripts", action="store_true", help="write what happens into the transcripts")

@@ -57,9 +57,16 @@ class Slices(Protocol):
         """
         ...
 
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now, of all clients; not above 0 if there is none."""
+        ...
+
 
 class AtOnce:
     """Does all of it at once: for the simulator, and for tests."""
+
+    answer_room_bytes: Final = 2**63 - 1
 
     def run(self, steps: Steps) -> None:
         """Go through `steps`."""

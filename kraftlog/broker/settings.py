@@ -119,7 +119,7 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
         Whole(1, _DAY_MS), "300000", "How often the broker looks for segments that retention no longer keeps."
     ),
     QUEUED_BYTES: StaticConfig(
-        Whole(1, 2**63 - 1), "536870912", "Bytes of requests in hand, of all connections; then nothing more is read."
+        Whole(1, 2**63 - 1), "104857600", "Bytes of requests in hand, of all connections; then nothing more is read."
     ),
     REQUEST_BYTES: StaticConfig(
         Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A request above this closes its connection."

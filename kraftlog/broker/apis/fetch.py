@@ -116,6 +116,7 @@ class FetchApi:
             bytes_max,
             body.min_bytes,
             partial(self._answer, request, context, wanted, reader.is_follower, reply),
+            request.slices,
         )
         fetch.begin(self._runtime, 0 if has_result else body.max_wait_ms)
         if fetch.is_waiting:
@@ -142,7 +143,7 @@ class FetchApi:
         def answer(reads: list[Read]) -> None:
             request.slices.run(self._answer_in_slices(request, context, wanted, reader.is_follower, reply, reads))
 
-        fetch = DelayedFetch(to_read, reader, bytes_max, body.min_bytes, answer, request.slices)
+        fetch = DelayedFetch(to_read, reader, bytes_max, body.min_bytes, answer, request.slices, is_in_slices=True)
         yield from fetch.begin_in_slices(self._runtime, 0 if len(to_read) < len(wanted) else body.max_wait_ms)
         if fetch.is_waiting:
             request.on_client_done.append(fetch.expire)

@@ -18,7 +18,7 @@ from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.kafka.record_scan import PIECES_A_TURN, scan_records
 
-INFLATION_BYTES_MAX: Final = 64 * 1024 * 1024
+INFLATION_BYTES_MAX: Final = 28 * 1024 * 1024
 """What the batches hold that are being read, each of them at most `LARGE_BYTES`."""
 LARGE_BYTES: Final = 9 * 1024 * 1024
 """A batch that holds more is read alone, beside small ones; with zstd's largest window that is 128 MiB."""

@@ -52,6 +52,7 @@ from kraftlog.broker.log.loading import Loader, RecoveryProgress
 from kraftlog.broker.log.log_folders import LogFolders
 from kraftlog.broker.log.moved_logs import MovedLog, take_over
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.plain_records import PlainRecords
 from kraftlog.broker.log.slices import SLICE_LINES, Steps, run_at_once, slices
 from raft.shell.runtime import Runtime
 from statemachine.query.partition_descriptions import TopicPartition
@@ -75,10 +76,10 @@ class LogDirectory:
         """Use `open`."""
         self.path = path
         self.directory_id = directory_id
-        self.logs: dict[TopicPartition, PartitionLog] = {}
-        """The logs that are online."""
+        self.logs: dict[TopicPartition, PartitionLog] = {}  # those that are online
         self.inflation = inflation
         """The memory of the batches that the broker is reading."""
+        self.plain = PlainRecords()
         self.records = records
         """What its own files say of its logs."""
         self.damaged: dict[TopicPartition, str] = {}

@@ -10,6 +10,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 if TYPE_CHECKING:
     from kraftlog.broker.log.batch_records import InflationMemory
     from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
+    from kraftlog.broker.log.plain_records import PlainRecords
 
 
 class LogHost(Protocol):
@@ -31,6 +32,11 @@ class LogHost(Protocol):
     @property
     def inflation(self) -> InflationMemory:
         """The memory of the batches that the broker is reading."""
+        ...
+
+    @property
+    def plain(self) -> PlainRecords:
+        """Reads small batches that are not compressed."""
         ...
 
     def wall_clock_ms(self) -> int:

@@ -213,6 +213,9 @@ class PartitionLog:
         if records is None:
             if not self.config.validates_records:
                 return header.max_timestamp_ms
+            newest_ms = self._host.plain.newest_ms(data, header, self.config, now_ms, budget)
+            if newest_ms is not None:
+                return newest_ms
             records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
         if not records.read(budget):
             raise NotReadYet(records)

@@ -24,7 +24,6 @@ EXPANSION_MAX: Final = 1_000
 """Records that inflate to more than this many times max.message.bytes are refused."""
 RECORD_ERRORS_MAX: Final = 1_000
 """So many records are named in an answer; Kafka names all."""
-
 _TIMESTAMP_END: Final = 2**63
 
 
@@ -52,7 +51,7 @@ class NotReadYet(Exception):
         self.records = records
 
 
-def _limits(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> tuple[int, int]:
+def timestamp_limits(header: BatchHeader, config: PartitionLogConfig, now_ms: int) -> tuple[int, int]:
     """The lowest and the highest timestamp that a record may have."""
     lowest_ms, highest_ms = -_TIMESTAMP_END, _TIMESTAMP_END - 1
     if not config.has_log_append_time and not header.is_control:
@@ -73,7 +72,7 @@ class ProducedRecords:
         self._base_timestamp_ms = header.base_timestamp_ms
         self._is_compacted = config.is_compacted
         self._now_ms = now_ms
-        self._oldest_ms, self._newest_ms = _limits(header, config, now_ms)
+        self._oldest_ms, self._newest_ms = timestamp_limits(header, config, now_ms)
         view = memoryview(data)[BATCH_BYTES_MIN : header.size_bytes]
         self._records = BatchRecords(
             Compression(header.compression), view, header.record_count, EXPANSION_MAX * config.max_message_bytes, memory

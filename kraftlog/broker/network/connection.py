@@ -16,6 +16,7 @@ from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.connections import Connections
 from kraftlog.broker.network.conversation import Conversation, Exchange
 from kraftlog.broker.network.counters import Closed
+from kraftlog.broker.network.early import EarlyAnswers
 from kraftlog.broker.network.large_requests import LargeRequest
 from kraftlog.broker.network.mute import Mute
 from kraftlog.broker.network.queued import QueuedBytes
@@ -64,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._bytes_in = 0
         self._bytes_out = 0
         self._unsent_bytes = 0
+        self._early = EarlyAnswers(connections.unsent, self._conversation)
         self._queued = QueuedBytes(connections.queued, self, self._conversation)
         self._is_rest_expected = False
 
@@ -133,6 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
+        self._early.count()
         self._write_large_answer()
 
     def pause_writing(self) -> None:
@@ -203,6 +206,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_taking_turn:
             self._schedule_turn(is_fresh=True)
 
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now (`kraftlog.broker.requests.Slices`)."""
+        held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
+        return self._limits.unsent_bytes_max - held_bytes
+
     def _may_handle(self) -> bool:
         """Whether the client may have one more request handled. If all clients together may not, it will be told."""
         unsent = self._connections.unsent
@@ -212,7 +221,8 @@ class Connection(asyncio.BufferedProtocol):
             and (self._large is None or not self._large.is_waiting)
             and not self._steps
             and len(self._conversation.exchanges) < self._limits.connection_requests_max
-            and self._unsent_bytes + self._conversation.outgoing_bytes <= self._limits.connection_unsent_bytes_max
+            and self._unsent_bytes + self._early.held_bytes + self._conversation.outgoing_bytes
+            <= self._limits.connection_unsent_bytes_max
             and (not unsent.held_bytes or unsent.try_hold(self, 0))
         )
 
@@ -269,6 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
+        self._early.count()
         self._write_large_answer()
         if throttle_ms > 0:
             self._mute.extend(throttle_ms)
@@ -322,6 +333,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._connections.unsent.give_back(-more_bytes)
         self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
+
+    def hurry_early(self) -> None:
+        """Others wait for the room of answers that are there before their turn: answer what those wait for."""
+        if self._early.held_bytes:
+            self._hurry()
 
     def _unmuted(self) -> None:
         self._connections.watch.active(self)
@@ -442,6 +458,7 @@ class Connection(asyncio.BufferedProtocol):
             self._counters.connections_paused -= 1
         self._hurry()
         self._conversation.forget()
+        self._early.count()
         self._expect_rest(False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------

@@ -24,6 +24,10 @@ from kraftlog.kafka.notation import Versions
 class Member(Watched, Protocol):
     """A connection, as all of them together know it."""
 
+    def hurry_early(self) -> None:
+        """Others wait for the room of answers: have those answered that answers which are there wait for."""
+        ...
+
     def close(self, reason: Closed) -> None:
         """Close it when the answers that are written are sent."""
         ...
@@ -137,6 +141,9 @@ class Connections:
     def _look(self) -> None:
         self._look_later()
         pressed = {Duty.TAKE_ANSWERS} if self.unsent.has_waiting else set()
+        if pressed:
+            for member in list(self._members):
+                member.hurry_early()
         if self.queued.has_waiting:
             pressed.add(Duty.SEND_REST)
         self.watch.look(frozenset(pressed))

@@ -27,8 +27,9 @@ from kraftlog.kafka.connections import (
     response_frame,
     response_frame_in_slices,
 )
-from kraftlog.kafka.errors import MalformedBytes, ManyElements
+from kraftlog.kafka.errors import MalformedBytes, ManyElements, UnwritableValue
 from kraftlog.kafka.frames import FrameReader
+from kraftlog.kafka.messages.fetch import FetchResponse
 from kraftlog.kafka.notation import Buffer, Message, Versions
 
 
@@ -47,13 +48,24 @@ class Held(Protocol):
 class Exchange:
     """A request and its answer."""
 
-    __slots__ = ("frame", "held", "is_answered", "on_client_done", "on_memory_wanted", "request", "response")
+    __slots__ = (
+        "early_bytes",
+        "frame",
+        "held",
+        "is_answered",
+        "on_client_done",
+        "on_memory_wanted",
+        "request",
+        "response",
+    )
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.response: Message | None = None
         self.frame: Sequence[Buffer] = ()
-        """The answer's bytes, if they were written in slices."""
+        """The answer's bytes, if they were written in slices, or before their turn."""
+        self.early_bytes = 0
+        """How much of its answer is there before its turn."""
         self.is_answered = False
         self.on_client_done: list[Callable[[], None]] = []
         """For `ClientRequest.on_client_done`."""
@@ -76,6 +88,8 @@ class Conversation:
         self._is_writing = False
         """Whether a large answer is being written: those that follow wait for it."""
         self._outgoing: list[Buffer] = []
+        self.early_bytes = 0
+        """The bytes of answers that wait for those to earlier requests: to be read only."""
         self.exchanges: deque[Exchange] = deque()
         """Requests that were given and not answered, or whose answers wait for others: to be read only."""
         self._unanswered_bytes = 0
@@ -158,12 +172,15 @@ class Conversation:
             pass
         self.exchanges.clear()
         self.unwritten = None
-        self._unanswered_bytes = 0
+        self._unanswered_bytes = self.early_bytes = 0
         self.take_outgoing()
 
     def let_go(self, exchange: Exchange) -> None:
         """Nobody waits for the answer to a request: it has none, also if one is there and is not wholly written."""
         exchange.response = None
+        exchange.frame = ()
+        self.early_bytes -= exchange.early_bytes
+        exchange.early_bytes = 0
         if not exchange.is_answered:
             self.answer(exchange, None)
 
@@ -184,8 +201,26 @@ class Conversation:
             raise AnsweredTwice(f"{exchange.request.api.name}: a request was answered twice; answer it once")
         exchange.response = response
         exchange.is_answered = True
-        if self.unwritten is None and not self._is_writing:
+        if self.exchanges and exchange is not self.exchanges[0]:
+            if response is not None:
+                self._keep_early(exchange, response)
+        elif self.unwritten is None and not self._is_writing:
             self._write_answered()
+
+    def _keep_early(self, exchange: Exchange, response: Message) -> None:
+        """Its turn has not come: what it holds counts until then. What cannot be written shows in its turn."""
+        try:
+            exchange.frame = response_frame(exchange.request, response, FEW_ELEMENTS)
+            exchange.early_bytes = sum(len(piece) for piece in exchange.frame)
+            exchange.response = None
+        except ManyElements:  # the memory of its elements is held; records are not among it
+            if isinstance(response, FetchResponse):
+                exchange.early_bytes = sum(
+                    len(one.records or b"") for topic in response.responses for one in topic.partitions
+                )
+        except UnwritableValue:
+            return
+        self.early_bytes += exchange.early_bytes
 
     def _write_answered(self) -> None:
         """Write the answers whose turn has come, up to a large one that is not written yet."""
@@ -203,6 +238,7 @@ class Conversation:
                     raise
             self.exchanges.popleft()
             self._unanswered_bytes -= exchange.request.size_bytes
+            self.early_bytes -= exchange.early_bytes
             for piece in frame:
                 self._outgoing.append(piece)
                 self.outgoing_bytes += len(piece)

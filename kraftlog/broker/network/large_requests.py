@@ -87,6 +87,11 @@ class Asking(Protocol):
         """Go through `steps`, in slices."""
         ...
 
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now."""
+        ...
+
     def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int = 0) -> None:
         """Answer the request."""
         ...
@@ -163,6 +168,11 @@ class LargeRequest:
             return
         self._steps_in_hand += 1
         self._connection.run(self._while_wanted(steps))
+
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now."""
+        return self._connection.answer_room_bytes
 
     def _while_wanted(self, steps: Steps) -> Steps:
         is_done = False

@@ -43,15 +43,15 @@ class Limits:
     """A request above this closes its connection. Kafka's `socket.request.max.bytes`."""
     connection_requests_max: int = 100
     """Requests of a connection that are not answered yet; Kafka has one."""
-    connection_queued_bytes_max: int = 128 * _MIB
+    connection_queued_bytes_max: int = 64 * _MIB
     """Bytes of a connection's requests that are being read or are not answered yet. One request always fits."""
-    queued_bytes_max: int = 512 * _MIB
+    queued_bytes_max: int = 100 * _MIB
     """The same of all connections. One request always fits. Kafka's `queued.max.request.bytes` has no limit."""
     connection_unsent_bytes_max: int = 16 * _MIB
     """Bytes of answers that a client has not taken yet. One answer always fits."""
-    unsent_bytes_max: int = 512 * _MIB
-    """The same of all connections."""
-    large_requests_bytes_max: int = 256 * _MIB
+    unsent_bytes_max: int = 64 * _MIB
+    """The same of all connections. An answer to a Fetch has no more records than there is room for, but one batch."""
+    large_requests_bytes_max: int = 64 * _MIB
     """Memory for requests with many elements, of all connections, until they are answered: `held_bytes` of
     `kraftlog/broker/network/large_requests.py`. One request always fits; others wait."""
     idle_timeout_ms: int = 600_000

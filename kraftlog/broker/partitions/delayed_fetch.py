@@ -32,10 +32,13 @@ class DelayedFetch:
         bytes_max: int,
         min_bytes: int,
         on_read: OnRead,
-        slices: Slices | None = None,
+        slices: Slices,
+        *,
+        is_in_slices: bool = False,
     ) -> None:
-        """`wanted` has each partition once. If they are many, `slices` is where they are gone through."""
+        """`wanted` has each partition once. If they are many, they are gone through in `slices`."""
         self._slices = slices
+        self._is_in_slices = is_in_slices
         self._wanted = wanted
         self._reader = reader
         self._bytes_max = bytes_max
@@ -60,7 +63,7 @@ class DelayedFetch:
 
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
         """Answer now, or when there is enough, or after `max_wait_ms`."""
-        located = self._locate()
+        located = self._locate(max(1, self._slices.answer_room_bytes))
         if self._reader.is_follower:
             located = [
                 count_follower(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)
@@ -124,8 +127,9 @@ class DelayedFetch:
 
     def _read_in_slices(self, refused: Mapping[Partition, Located]) -> Steps:
         reads: list[Read] = []
-        bytes_left = self._bytes_max
-        min_one_batch = True
+        room_bytes = self._slices.answer_room_bytes
+        bytes_left = max(0, min(self._bytes_max, room_bytes))
+        min_one_batch = room_bytes > 0
         for wanted in self._wanted:
             one = refused.get(wanted.partition)
             if one is None:
@@ -160,17 +164,21 @@ class DelayedFetch:
     def _answer(self) -> None:
         if self._is_done:
             return
-        if self._slices is not None:
+        if self._is_in_slices:
             self._end()
             self._slices.run(self._read_in_slices({}))
         else:
-            self._finish(self._locate())
+            self._finish(self._locate(self._slices.answer_room_bytes))
 
-    def _locate(self) -> list[Located]:
-        """Share the request's bytes out, in the order of the partitions."""
+    def _locate(self, room_bytes: int) -> list[Located]:
+        """Share the request's bytes out, in the order of the partitions.
+
+        What has waited for records is answered with none if clients have not taken so much that there is no room: it
+        asks again, and that Fetch is handled when there is some.
+        """
         located: list[Located] = []
-        bytes_left = self._bytes_max
-        min_one_batch = True
+        bytes_left = max(0, min(self._bytes_max, room_bytes))
+        min_one_batch = room_bytes > 0
         for wanted in self._wanted:
             one = self._without.get(wanted.partition)
             if one is None:

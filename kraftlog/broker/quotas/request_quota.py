@@ -66,6 +66,11 @@ class _TimedReply:
         """Have them gone through; their time counts."""
         self._slices.run(self._timed(steps))
 
+    @property
+    def answer_room_bytes(self) -> int:
+        """How many bytes of answers there is room for now."""
+        return self._slices.answer_room_bytes
+
     def _timed(self, steps: Steps) -> Steps:
         while True:
             self._began_ms = self._runtime.now_ms()

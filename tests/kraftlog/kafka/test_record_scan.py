@@ -240,3 +240,18 @@ def test_a_budget_is_spent_by_records_and_by_pieces() -> None:
     assert not budget.is_spent
     budget.spend(0)
     assert budget.is_spent
+
+
+@pytest.mark.parametrize("piece_bytes", [PIECE_BYTES, 17_000])
+def test_a_record_that_is_cut_off_is_read_with_the_next_piece(piece_bytes: int) -> None:
+    """It takes ten times as long to read one a number at a time."""
+    data = body_of([Record(index, BASE_MS, None, bytes(1_000)) for index in range(300)])
+    portions = list(scan_records(cut(data, iter(lambda: piece_bytes, 0)), 300))
+    assert sum(len(heads.offset_deltas) for heads in portions) == 300
+    assert sum(heads.slow_count for heads in portions) == 0
+
+
+def test_the_end_of_a_piece_is_copied_to_the_next_one_up_to_a_bound() -> None:
+    data = body_of([Record(0, BASE_MS, None, bytes(300_000))])
+    portions = list(scan_records(cut(data, iter(lambda: PIECE_BYTES, 0)), 1))
+    assert [heads.slow_count for heads in portions if heads.offset_deltas] == [1]

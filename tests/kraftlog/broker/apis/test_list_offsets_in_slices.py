@@ -52,6 +52,8 @@ class Asked:
 
         world.list_offsets.handle(ClientRequest(api_of(body.KEY), 7, "", body, CLIENT, 100, slices=self), reply)
 
+    answer_room_bytes = 2**63 - 1
+
     def run(self, steps: Steps) -> None:
         """For the handler."""
         self._steps = steps

@@ -55,6 +55,8 @@ class Connection:
         self.steps: deque[Steps] = deque()
         self.answers: list[PartitionProduceResponse] = []
 
+    answer_room_bytes = 2**63 - 1
+
     def run(self, steps: Steps) -> None:
         """For the handler."""
         self.steps.append(steps)

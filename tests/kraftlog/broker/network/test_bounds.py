@@ -384,6 +384,39 @@ async def test_a_client_that_does_not_read_is_slow_after_its_connection_was_clos
         assert sum(served.counters.connections_closed.values()) == 1
 
 
+async def test_answers_before_their_turn_count_and_what_they_wait_for_is_answered_while_others_wait() -> None:
+    asked = Asked()
+    async with (
+        network(asked, unsent_bytes_max=MIB, slow_timeout_ms=1_000) as served,
+        await RawClient.connect(served) as client,
+        await RawClient.connect(served) as other,
+    ):
+        client.send(ask(), FetchRequest())
+        request, reply = await asked.next()
+        request.on_client_done.append(lambda: reply(named("early")))
+        (await asked.reply())(large(2 * MIB))
+        assert 2 * MIB <= served.counters.unsent_bytes <= 2 * MIB + KIB
+        other.send(ask())
+        assert name_of(await client.receive()) == "early"
+        assert await client.receive() == large(2 * MIB)
+        (await asked.reply())(named("other"))
+        assert name_of(await other.receive()) == "other"
+        await until(lambda: served.counters.unsent_bytes == 0)
+
+
+async def test_a_connection_that_is_closed_gives_back_the_room_of_answers_before_their_turn() -> None:
+    asked = Asked()
+    async with network(asked) as served, await RawClient.connect(served) as client:
+        client.send(ask(), FetchRequest())
+        await asked.reply()
+        (await asked.reply())(large(MIB))
+        assert served.counters.unsent_bytes >= MIB
+        client.writer.write(bytes.fromhex("ffffffff"))
+        assert await client.is_closed()
+        assert served.counters.unsent_bytes == 0
+        await until(lambda: served.counters.connections_closed == {Closed.MALFORMED: 1})
+
+
 # --- throttling -------------------------------------------------------------------------------------------------------
 
 
