@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from itertools import count
 from random import Random
 from typing import Any, Final
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -22,6 +24,8 @@ TOPIC_SECONDS: Final = 5.0
 """How often a topic is created, and the oldest one deleted."""
 PASSING_TOPICS: Final = 4
 PASSING_PARTITIONS: Final = 4
+REPLICAS: Final = 3
+DONE_ALREADY: Final = (KafkaError.TOPIC_ALREADY_EXISTS, KafkaError.UNKNOWN_TOPIC_OR_PART)
 PASSING_RECORDS: Final = 40
 PASSING_VALUE: Final = bytes(1_000)
 REQUEST_SECONDS: Final = 10.0
@@ -32,87 +36,99 @@ ANSWER_SECONDS: Final = 5.0
 UNKNOWN_TOPICS: Final = 3
 
 
-class PassingTopics:
-    """A thread that creates a topic every few seconds, produces a little to it, and deletes the oldest."""
+class Disturbance(ABC):
+    """A thread that works until it is stopped."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, name: str) -> None:
         """Nothing runs yet."""
         self.counts: Counter[str] = Counter()
-        self._bootstrap_servers = bootstrap_servers
+        self.violations: list[str] = []
+        """Why it ended before it was stopped, if it did."""
+        self._name = name
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="passing topics")
+        self._thread = threading.Thread(target=self._guarded, name=name)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait until all topics are deleted, or it was tried."""
+        """Wait until it has ended."""
         self._is_over.set()
         self._thread.join()
 
-    def _run(self) -> None:
-        connected: dict[str, Any] = {"bootstrap.servers": self._bootstrap_servers}
-        admin = AdminClient({**CONNECTED, **connected})
-        producer = Producer({**SETTINGS, **connected, "message.timeout.ms": 5_000})
+    @abstractmethod
+    def work(self) -> None:
+        """Until it is over."""
+
+    def _guarded(self) -> None:
+        try:
+            self.work()
+        except Exception as error:
+            self.violations.append(f"{self._name} ended: {error!r}")
+            raise
+
+
+class PassingTopics(Disturbance):
+    """Creates a topic every few seconds, produces a little to it, and deletes the oldest; in the end it deletes all."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Nothing runs yet."""
+        super().__init__("passing topics")
+        self._connected: dict[str, Any] = {"bootstrap.servers": bootstrap_servers}
+        self._admin = AdminClient({**CONNECTED, **self._connected})
+
+    def work(self) -> None:
+        """Until it is over."""
+        producer = Producer({**SETTINGS, **self._connected, "message.timeout.ms": 5_000})
         names: deque[str] = deque()
         for number in count(1):
             if self._is_over.wait(TOPIC_SECONDS):
                 break
-            names.append(f"passing-{number}")
-            self._try("created", lambda: admin.create_topics([_new_topic(names[-1])]))
+            name = f"passing-{number}"
+            names.append(name)
+            self._create(name)
             with suppress(KafkaException, BufferError):
                 for record in range(PASSING_RECORDS):
-                    producer.produce(names[-1], PASSING_VALUE, partition=record % PASSING_PARTITIONS)
+                    producer.produce(name, PASSING_VALUE, partition=record % PASSING_PARTITIONS)
             producer.flush(REQUEST_SECONDS)
-            if len(names) > PASSING_TOPICS:
-                oldest = names.popleft()
-                if not self._try("deleted", lambda: admin.delete_topics([oldest], request_timeout=REQUEST_SECONDS)):  # noqa: B023
+            for _ in range(len(names) - PASSING_TOPICS):
+                if not self._delete(oldest := names.popleft()):
                     names.append(oldest)
         for name in names:
-            self._try("deleted", lambda: admin.delete_topics([name], request_timeout=REQUEST_SECONDS))  # noqa: B023
+            self._delete(name)
 
-    def _try(self, verb: str, ask: Callable[[], dict[str, Any]]) -> bool:
-        """Whether it was done, or had been done already."""
+    def _create(self, name: str) -> bool:
+        topic = NewTopic(name, PASSING_PARTITIONS, REPLICAS)
+        return self._is_done("created", self._admin.create_topics([topic], request_timeout=REQUEST_SECONDS))
+
+    def _delete(self, name: str) -> bool:
+        return self._is_done("deleted", self._admin.delete_topics([name], request_timeout=REQUEST_SECONDS))
+
+    def _is_done(self, verb: str, answers: Mapping[str, Future[None]]) -> bool:
+        """Whether it was done, or had been done already by a request whose answer was lost."""
         try:
-            for answer in ask().values():
+            for answer in answers.values():
                 answer.result()
-        except KafkaException:
+        except KafkaException as failure:
             self.counts[f"not {verb}"] += 1
-            return False
+            return failure.args[0].code() in DONE_ALREADY
         self.counts[verb] += 1
         return True
 
 
-def _new_topic(name: str) -> NewTopic:
-    return NewTopic(name, PASSING_PARTITIONS, 3)
-
-
-class IdleConnections:
-    """A thread that holds many connections for some seconds: half never send, half send one request.
-
-    Half of them end with a reset.
-    """
+class IdleConnections(Disturbance):
+    """Holds many connections for some seconds: half never send, half send one request; half end with a reset."""
 
     def __init__(self, bootstrap_servers: str, random: Random) -> None:
         """Nothing runs yet."""
-        self.counts: Counter[str] = Counter()
+        super().__init__("idle connections")
         self._servers = bootstrap_servers.split(",")
         self._random = random
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="idle connections")
         self._frame = frame_of(metadata(UNKNOWN_TOPICS))
 
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Wait until all are closed."""
-        self._is_over.set()
-        self._thread.join()
-
-    def _run(self) -> None:
+    def work(self) -> None:
+        """Until it is over."""
         while not self._is_over.is_set():
             with ExitStack() as held:
                 for number in range(IDLE_CONNECTIONS):

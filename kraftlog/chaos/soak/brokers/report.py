@@ -57,6 +57,7 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
         ],
         "records": {name: soak.ledger.counts[name] for name in RECORDS},
         "beside": {name: number for of in soak.disturbances for name, number in sorted(of.counts.items())},
+        "large_requests": dict(sorted(soak.large_requests.counts.items())) if soak.large_requests is not None else {},
         "faults": {name: counts.get(name, 0) for name in FAULTS},
         "bounds": [worst_figures(worst) for worst in soak.judge.worst.values()],
         "over_time": {
@@ -104,9 +105,9 @@ def print_result(soak: BrokersSoak, console: Console) -> None:
             f" ({soak.plan.records_per_second:g} wanted), {phase['read']:,} read",
             highlight=False,
         )
-    for name in ("records", "beside", "faults"):
+    for name in ("records", "beside", "large_requests", "faults"):
         console.print(
-            f"{name}: {', '.join(f'{count:,} {what}' for what, count in found[name].items())}",
+            f"{name.replace('_', ' ')}: {', '.join(f'{count:,} {what}' for what, count in found[name].items())}",
             markup=False,
             highlight=False,
         )

@@ -22,7 +22,7 @@ from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.network import Loopback
 from kraftlog.chaos.schedule import Kind
-from kraftlog.chaos.soak.brokers.disturbances import IdleConnections, PassingTopics
+from kraftlog.chaos.soak.brokers.disturbances import Disturbance, IdleConnections, PassingTopics
 from kraftlog.chaos.soak.brokers.judge import BrokersJudge
 from kraftlog.chaos.soak.brokers.ledger import RetainedLedger
 from kraftlog.chaos.soak.brokers.limits import CONFIGS, LARGE_TOPIC, RETENTION_CHECK_MS, TOPICS
@@ -107,7 +107,8 @@ class BrokersSoak:
         """The fault of each lane at the moment."""
         self.latest: Sequence[BrokerSample] = ()
         """The last sample of every broker."""
-        self.disturbances: tuple[LargeRequests | PassingTopics | IdleConnections, ...] = ()
+        self.large_requests: LargeRequests | None = None
+        self.disturbances: Sequence[Disturbance] = ()
         self._partitions = [At(topic.name, number) for topic in TOPICS for number in range(topic.num_partitions)]
         self._tails: dict[NodeId, LogTail] = {}
 
@@ -130,6 +131,7 @@ class BrokersSoak:
                 sampling.cancel()
                 await asyncio.gather(sampling, return_exceptions=True)
             self.violations += arena.deaths + self.ledger.violations
+            self.violations += [story for of in self.disturbances for story in of.violations]
         self.violations += self.judge.violations()
         return not self.violations
 
@@ -146,12 +148,9 @@ class BrokersSoak:
     async def _work(self, arena: Arena, servers: str, sampling: asyncio.Task[None]) -> None:
         """All phases under load, or until files grow without bound."""
         clients = SteadyClients(servers, self._partitions, self.ledger, self._derived(), self.plan.records_per_second)
-        self.disturbances = (
-            LargeRequests(servers, self._partitions, self._derived(), LARGE_REST_SECONDS),
-            PassingTopics(servers),
-            IdleConnections(servers, self._derived()),
-        )
-        working = (*self.disturbances, clients)
+        large = self.large_requests = LargeRequests(servers, self._partitions, self._derived(), LARGE_REST_SECONDS)
+        self.disturbances = (PassingTopics(servers), IdleConnections(servers, self._derived()))
+        working = (large, *self.disturbances, clients)
         watching = asyncio.create_task(arena.watch())
         phases = asyncio.create_task(self._phases(arena))
         for load in working:
