@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kraftlog.chaos.arena import Reading
@@ -16,7 +16,7 @@ from kraftlog.chaos.soak.brokers.limits import (
     rest_measures,
 )
 from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
-from kraftlog.chaos.soak.judge import Worst
+from kraftlog.chaos.soak.judge import Worst, keep_worst
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure
 from kraftlog.chaos.soak.samples import ProcessSample, Sample, Written
 from raft.core.types import NodeId
@@ -61,7 +61,7 @@ class BrokersJudge:
             written.note(sample)
             own = [reading for reading in readings if reading.node_id == sample.node_id]
             found = list(node_limits.measures(sample, own, written, METADATA_OPERATIONS_PER_SECOND))
-            found.append(self._lines_measure(lines[sample.node_id]))
+            found += self._line_measures(lines[sample.node_id])
             self._keep(
                 (replace(measure, name=f"node {measure.name}") for measure in found), sample.node_id, sample.at_seconds
             )
@@ -97,10 +97,12 @@ class BrokersJudge:
         ]
         return stories if self.runaway is None else [*stories, self.runaway]
 
-    def _lines_measure(self, lines: Lines) -> Measure:
+    def _line_measures(self, lines: Lines) -> Iterator[Measure]:
+        yield Measure("tracebacks", lines.tracebacks, 0)
         if self.is_steady:
-            return Measure("log lines a minute, without faults", lines.per_minute, STEADY_LINES_MAX)
-        return Measure("log lines a minute", lines.per_minute, FAULTY_LINES_MAX)
+            yield Measure("log lines a minute, without faults", lines.per_minute, STEADY_LINES_MAX)
+        else:
+            yield Measure("log lines a minute", lines.per_minute, FAULTY_LINES_MAX)
 
     def _see(self, node_id: NodeId, point: Point) -> None:
         self.points[node_id].append(point)
@@ -111,6 +113,4 @@ class BrokersJudge:
 
     def _keep(self, measures: Iterable[Measure], node_id: NodeId, at_seconds: float) -> None:
         for measure in measures:
-            worst, before = Worst(measure, node_id, at_seconds), self.worst.get(measure.name)
-            if before is None or worst.share > before.share:
-                self.worst[measure.name] = worst
+            keep_worst(self.worst, Worst(measure, node_id, at_seconds))

@@ -52,12 +52,14 @@ def figures(soak: BrokersSoak) -> dict[str, Any]:
                 "seconds": round(phase.ended - phase.began, 1),
                 "acknowledged": phase.acknowledged,
                 "read": phase.read,
+                "quorum_elections": phase.elections,
             }
             for phase in soak.phases
         ],
         "records": {name: soak.ledger.counts[name] for name in RECORDS},
         "beside": {name: number for of in soak.disturbances for name, number in sorted(of.counts.items())},
         "large_requests": dict(sorted(soak.large_requests.counts.items())) if soak.large_requests is not None else {},
+        "times_read_back": soak.times_read_back,
         "faults": {name: counts.get(name, 0) for name in FAULTS},
         "bounds": [worst_figures(worst) for worst in soak.judge.worst.values()],
         "over_time": {
@@ -102,7 +104,7 @@ def print_result(soak: BrokersSoak, console: Console) -> None:
         console.print(
             f"{phase['name']}, {phase['seconds']:.0f} s: {phase['acknowledged']:,} records acknowledged,"
             f" {phase['acknowledged'] / max(phase['seconds'], 0.1):,.0f} a second"
-            f" ({soak.plan.records_per_second:g} wanted), {phase['read']:,} read",
+            f" ({soak.plan.records_per_second:g} wanted), {phase['read']:,} read; the quorum's epoch rose by {phase['quorum_elections']:,}",
             highlight=False,
         )
     for name in ("records", "beside", "large_requests", "faults"):
@@ -111,5 +113,6 @@ def print_result(soak: BrokersSoak, console: Console) -> None:
             markup=False,
             highlight=False,
         )
+    console.print(f"everything was read back {found['times_read_back']:,} times", highlight=False)
     console.print(bounds_table(list(soak.judge.worst.values())))
     print_violations(soak.violations, console)

@@ -43,6 +43,8 @@ LARGE_REST_SECONDS: Final = (2.0, 6.0)
 PEACE_SECONDS: Final = 10.0
 """How long the load goes on after the faults, while no broker may be fenced."""
 UNREAD_SECONDS: Final = 60.0
+READ_BACK_SECONDS: Final = 20.0
+"""How often everything is read back, and how long that may take while there are faults."""
 REST_SECONDS: Final = 3 * RETENTION_CHECK_MS / 1_000
 """After the clients have gone: idle connections are closed, segments deleted."""
 POLL_SECONDS: Final = 0.2
@@ -90,6 +92,8 @@ class Phase:
     ended: float = 0.0
     acknowledged: int = 0
     read: int = 0
+    elections: int = 0
+    """By how much the epoch of the quorum has risen."""
 
 
 class BrokersSoak:
@@ -109,6 +113,7 @@ class BrokersSoak:
         """The last sample of every broker."""
         self.large_requests: LargeRequests | None = None
         self.disturbances: Sequence[Disturbance] = ()
+        self.times_read_back = 0
         self._partitions = [At(topic.name, number) for topic in TOPICS for number in range(topic.num_partitions)]
         self._tails: dict[NodeId, LogTail] = {}
 
@@ -125,6 +130,7 @@ class BrokersSoak:
                 await self._work(arena, servers, sampling)
                 if self.judge.runaway is None:
                     await self._rest(arena, servers)
+                    await self._compare_replicas(cluster)
             except (ApiError, TimeoutError) as error:
                 self.violations.append(f"the cluster did not settle: {error!r}")
             finally:
@@ -153,18 +159,19 @@ class BrokersSoak:
         working = (large, *self.disturbances, clients)
         watching = asyncio.create_task(arena.watch())
         phases = asyncio.create_task(self._phases(arena))
+        reading = asyncio.create_task(self._now_and_then(servers))
         for load in working:
             load.start()
         try:
-            await asyncio.wait((phases, watching, sampling), return_when=asyncio.FIRST_COMPLETED)
-            for task in (phases, watching, sampling):
+            await asyncio.wait((phases, watching, sampling, reading), return_when=asyncio.FIRST_COMPLETED)
+            for task in (phases, watching, sampling, reading):
                 if task.done():
                     task.result()
             if self.judge.runaway is None:
                 await asyncio.to_thread(clients.stop_producing)
                 await self._until_read()
         finally:
-            tasks = (watching, phases)
+            tasks = (watching, phases, reading)
             for task in tasks:
                 task.cancel()
             stopping = (asyncio.to_thread(load.stop) for load in working)
@@ -211,10 +218,28 @@ class BrokersSoak:
         for at, found in read_back(servers, ends, BACK_SECONDS).items():
             self.ledger.compare_all(at, found)
 
+    async def _now_and_then(self, servers: str) -> None:
+        """Read everything back, until cancelled, as far as faults and retention allow."""
+        while True:
+            await asyncio.sleep(READ_BACK_SECONDS)
+            ends = self.ledger.offsets_to_find()
+            for at, found in (await asyncio.to_thread(read_back, servers, ends, READ_BACK_SECONDS)).items():
+                if found:
+                    self.ledger.compare(at, found, 1 + max(found), min(found))
+            self.times_read_back += 1
+
+    async def _compare_replicas(self, cluster: ClusterWithBrokers) -> None:
+        """All brokers stop; the replicas of a partition have the same batches, as far as none has deleted them."""
+        await checks.until_in_sync(cluster)
+        described = await cluster.partitions()
+        await cluster.stop(cluster.broker_ids)
+        self.violations += await asyncio.to_thread(checks.replicas_agree, cluster.brokers, described, is_retained=True)
+
     @asynccontextmanager
     async def _phase(self, name: str, arena: Arena) -> AsyncIterator[None]:
         phase = Phase(name, arena.elapsed_seconds)
         self.phases.append(phase)
+        epoch = await arena.cluster.newest_epoch()
         acknowledged, read = self.ledger.counts["acknowledged"], self.ledger.counts["read"]
         try:
             yield
@@ -222,6 +247,7 @@ class BrokersSoak:
             phase.ended = arena.elapsed_seconds
             phase.acknowledged = self.ledger.counts["acknowledged"] - acknowledged
             phase.read = self.ledger.counts["read"] - read
+        phase.elections = await arena.cluster.newest_epoch() - epoch
 
     async def _sample(self, arena: Arena) -> None:
         """Sample all each second, until the files of one grow without bound."""

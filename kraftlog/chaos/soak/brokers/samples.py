@@ -17,6 +17,7 @@ from raft.core.types import NodeId
 WINDOW_SECONDS: Final = 60.0
 """Lines are counted in each stretch of this length."""
 _REPORT: Final = re.compile(rf"event='{REPORT}' longest_processor_ms=([0-9.]+)")
+_TRACEBACK: Final = "Traceback (most recent call last)"
 _FENCED: Final = re.compile("Broker [0-9]+ was fenced:")
 
 
@@ -30,6 +31,8 @@ class Lines:
     """The longest turn of the event loop that was reported since the last look, in processor time."""
     fenced: int = 0
     """How often the broker wrote since the last look that it was fenced."""
+    tracebacks: int = 0
+    """Tracebacks since the last look: of errors that nothing has caught."""
 
 
 @dataclass(slots=True)
@@ -52,6 +55,7 @@ class LogTail:
             per_minute=sum(count for _, count in self._arrivals),
             turn_ms=max(reports, default=0.0),
             fenced=sum(1 for line in lines if _FENCED.search(line)),
+            tracebacks=sum(line.count(_TRACEBACK) for line in lines),
         )
 
     def _new_lines(self) -> list[str]:

@@ -55,3 +55,9 @@ def test_an_acknowledgement_without_an_offset_is_one_of_a_record_that_was_read(l
     ledger.forget(AT, 7)
     assert ledger.compare_all(AT, {}) == 1
     assert ledger.violations == ["acknowledged and lost: h of three-0, which a broker said is there already"]
+
+
+def test_a_part_that_was_read_back_is_compared_alone(ledger: RetainedLedger) -> None:
+    assert ledger.compare(AT, {2: "c", 3: "d"}, below=4, start=2) == 0
+    assert ledger.compare(AT, {2: "c", 4: "e"}, below=5, start=2) == 1
+    assert "acknowledged and lost: d at 3 of three-0" in ledger.violations[0]

@@ -41,6 +41,7 @@ FAULTY = {
     "broker log files": (limits.log_files_max(RATE), lambda n: broker_sample(7.0, log_files=n)),
     "broker metadata bytes": (limits.OWN_BYTES_MAX, lambda n: broker_sample(7.0, own_bytes=n)),
     "broker turn of the loop, ms": (limits.TURN_MS_MAX, lambda n: broker_sample(7.0, lines=Lines(turn_ms=n))),
+    "broker tracebacks": (0, lambda n: broker_sample(7.0, lines=Lines(tracebacks=n))),
     "broker log lines a minute": (
         limits.FAULTY_LINES_MAX,
         lambda n: broker_sample(7.0, lines=Lines(per_minute=n)),
@@ -84,9 +85,11 @@ def test_a_bound_holds_at_its_figure_and_not_beyond(name: str) -> None:
 
 def test_the_bounds_of_nodes_hold_beside_brokers_too() -> None:
     judge = BrokersJudge(RATE)
-    judge.see_nodes([sample({FileKind.DAMAGED: 1}, at_seconds=3.0)], {ONE: Lines(limits.FAULTY_LINES_MAX + 1)})
+    lines = Lines(limits.FAULTY_LINES_MAX + 1, tracebacks=2)
+    judge.see_nodes([sample({FileKind.DAMAGED: 1}, at_seconds=3.0)], {ONE: lines})
     assert judge.violations() == [
         "node damaged bytes: 1 had 1 at 3 s; the bound is 0",
+        "node tracebacks: 1 had 2 at 3 s; the bound is 0",
         f"node log lines a minute: 1 had {limits.FAULTY_LINES_MAX + 1} at 3 s; the bound is {limits.FAULTY_LINES_MAX}",
     ]
 

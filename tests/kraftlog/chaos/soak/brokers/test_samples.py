@@ -27,9 +27,12 @@ def test_lines_are_counted_for_a_minute_without_reports_of_the_loop(tmp_path: Pa
     with path.open("a") as log:
         log.write("ne\nlevel='warning' event='Broker 101 was fenced: its session is over'\n")
     found = tail.look(2.0)
-    assert (found.per_minute, found.turn_ms, found.fenced) == (4, 0.0, 1)
-    assert tail.look(1.0 + WINDOW_SECONDS).per_minute == 2
-    assert tail.look(2.0 + WINDOW_SECONDS).per_minute == 0
+    assert (found.per_minute, found.turn_ms, found.fenced, found.tracebacks) == (4, 0.0, 1, 0)
+    with path.open("a") as log:
+        log.write("level='error' event='bad' exception='Traceback (most recent call last):\\n  File'\n")
+    assert tail.look(3.0).tracebacks == 1
+    assert tail.look(1.0 + WINDOW_SECONDS).per_minute == 3
+    assert tail.look(3.0 + WINDOW_SECONDS).per_minute == 0
 
 
 def test_files_of_logs_are_told_from_a_brokers_own(tmp_path: Path) -> None:

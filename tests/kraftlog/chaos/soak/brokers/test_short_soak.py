@@ -46,6 +46,7 @@ async def test_what_brokers_and_nodes_take_is_measured_and_bounded(tmp_path: Pat
     assert all(0 < phase["acknowledged"] <= phase["read"] for phase in found["phases"])
     assert found["records"]["acknowledged and lost"] == 0
     assert found["faults"]["kills"] >= 1
+    assert found["times_read_back"] >= 1
     assert found["beside"]["created"] >= 1
     assert found["beside"]["connections"] >= 1
     assert set(found["over_time"]) == {"1", "2", "3", "101", "102", "103"}
