@@ -104,7 +104,8 @@ def print_result(soak: BrokersSoak, console: Console) -> None:
         console.print(
             f"{phase['name']}, {phase['seconds']:.0f} s: {phase['acknowledged']:,} records acknowledged,"
             f" {phase['acknowledged'] / max(phase['seconds'], 0.1):,.0f} a second"
-            f" ({soak.plan.records_per_second:g} wanted), {phase['read']:,} read; the quorum's epoch rose by {phase['quorum_elections']:,}",
+            f" ({soak.plan.records_per_second:g} wanted), {phase['read']:,} read;"
+            f" the quorum's epoch rose by {phase['quorum_elections']:,}",
             highlight=False,
         )
     for name in ("records", "beside", "large_requests", "faults"):
