@@ -11,7 +11,13 @@ from statistics import median
 from typing import Final
 
 from kraftlog.admin.client.client import NewTopic
-from kraftlog.chaos.soak.brokers.disturbances import PASSING_PARTITIONS, PASSING_RECORDS, PASSING_TOPICS, PASSING_VALUE
+from kraftlog.chaos.soak.brokers.disturbances import (
+    PASSING_PARTITIONS,
+    PASSING_RECORDS,
+    PASSING_TOPICS,
+    PASSING_VALUE,
+    TOPIC_SECONDS,
+)
 from kraftlog.chaos.soak.brokers.load import VALUE_BYTES_MEAN
 from kraftlog.chaos.soak.brokers.samples import BrokerSample
 from kraftlog.chaos.soak.limits import MEBIBYTE, Measure
@@ -92,7 +98,7 @@ def log_files_max(records_per_second: float) -> int:
 
 def _deleted_topics() -> int:
     """Topics that were deleted and whose files are still there."""
-    return 1 + round(WAITING_SECONDS / 5)
+    return 1 + round(WAITING_SECONDS / TOPIC_SECONDS)
 
 
 def broker_measures(
