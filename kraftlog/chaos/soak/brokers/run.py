@@ -40,6 +40,9 @@ VOTERS: Final = 3
 BROKERS: Final = 3
 STEADY_SHARE: Final = 1 / 2
 """Of the time, without faults."""
+LARGE_REST_FIRST_SECONDS: Final = (0.1, 0.8)
+"""Between large requests in the first quarter of the steady part: each broker has met each kind then, and its allocator
+keeps as much as they take. What it keeps from then on is growth."""
 LARGE_REST_SECONDS: Final = (2.0, 6.0)
 PEACE_SECONDS: Final = 10.0
 """How long the load goes on after the faults, while no broker may be fenced."""
@@ -156,7 +159,9 @@ class BrokersSoak:
     async def _work(self, arena: Arena, servers: str, sampling: asyncio.Task[None]) -> None:
         """All phases under load, or until files grow without bound."""
         clients = SteadyClients(servers, self._partitions, self.ledger, self._derived(), self.plan.records_per_second)
-        large = self.large_requests = LargeRequests(servers, self._partitions, self._derived(), LARGE_REST_SECONDS)
+        large = self.large_requests = LargeRequests(
+            servers, self._partitions, self._derived(), LARGE_REST_FIRST_SECONDS
+        )
         self.disturbances = (PassingTopics(servers), IdleConnections(servers, self._derived()))
         working = (large, *self.disturbances, clients)
         watching = asyncio.create_task(arena.watch())
@@ -182,7 +187,11 @@ class BrokersSoak:
     async def _phases(self, arena: Arena) -> None:
         async with self._phase("without faults", arena):
             self.judge.is_steady = True
-            await asyncio.sleep(self.plan.seconds * (STEADY_SHARE if self.plan.lanes else 1))
+            steady_seconds = self.plan.seconds * (STEADY_SHARE if self.plan.lanes else 1)
+            await asyncio.sleep(steady_seconds / 4)
+            if self.large_requests is not None:
+                self.large_requests.rest_seconds = LARGE_REST_SECONDS
+            await asyncio.sleep(steady_seconds * 3 / 4)
             self.judge.end_steady_part(self.kinds, arena.elapsed_seconds)
         if self.plan.lanes:
             async with self._phase("with faults", arena):
