@@ -146,6 +146,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        self._conversation.frames.drop_space()
         if not self._is_member:
             return
         self._release()

@@ -115,3 +115,11 @@ def test_a_length_out_of_range_is_refused(length: int) -> None:
 def test_more_bytes_than_space_are_a_bug() -> None:
     with pytest.raises(InvariantViolation, match="more bytes than there is space"):
         FrameReader().received(SPACE_BYTES + 1)
+
+
+def test_a_reader_to_which_nothing_comes_any_longer_has_no_space_left() -> None:
+    reader = FrameReader(keeps_memory=True)
+    reader.receive_data(_framed(b"first") + LENGTH.pack(9) + b"par")
+    reader.drop_space()
+    assert len(reader._shared) == 0
+    assert reader.next_frame() == b"first"
