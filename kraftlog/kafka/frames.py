@@ -74,12 +74,14 @@ class FrameReader:
             self._own = grown
         return memoryview(self._own)[self._own_bytes : self._own_size]
 
-    def drop_space(self) -> None:
-        """No more bytes will come: give the memory for them back now. A reader that is garbage is found much later."""
+    def drop_all(self) -> None:
+        """Nothing comes and nothing is wanted any longer: give all memory back now, as garbage is found much later."""
+        self.whole.clear()
+        self.waiting_bytes = 0
         self._shared = bytearray()
         self._all_shared = memoryview(self._shared)
         self._shared_bytes = 0
-        self._kept = None
+        self._own = self._kept = None
 
     def received(self, count: int) -> None:
         """`count` bytes were put into the space.

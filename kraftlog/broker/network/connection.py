@@ -146,7 +146,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        self._conversation.frames.drop_space()
         if not self._is_member:
             return
         self._release()
@@ -154,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_member = False
         self._connections.left(self, self._closed or Closed.BY_CLIENT)
         self._closed = self._closed or Closed.BY_CLIENT
+        self._conversation.frames.drop_all()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -117,9 +117,10 @@ def test_more_bytes_than_space_are_a_bug() -> None:
         FrameReader().received(SPACE_BYTES + 1)
 
 
-def test_a_reader_to_which_nothing_comes_any_longer_has_no_space_left() -> None:
+@pytest.mark.parametrize("size", [9, 3 * SPACE_BYTES])
+def test_a_reader_to_which_nothing_comes_any_longer_has_no_memory_left(size: int) -> None:
     reader = FrameReader(keeps_memory=True)
-    reader.receive_data(_framed(b"first") + LENGTH.pack(9) + b"par")
-    reader.drop_space()
-    assert len(reader._shared) == 0
-    assert reader.next_frame() == b"first"
+    reader.receive_data(_framed(b"first") + LENGTH.pack(size) + b"part")
+    reader.drop_all()
+    assert (len(reader._shared), reader._own, reader.waiting_bytes, reader.next_frame()) == (0, None, 0, None)
+    assert reader.is_between_frames

@@ -141,11 +141,15 @@ async def test_connections_that_have_ended_give_their_memory_back_at_once() -> N
             clients = [await RawClient.connect(served) for _ in range(CLIENTS)]
             clients[0].send(ask("first"))
             await clients[0].receive()
+            part = clients[1].bytes_of(produce(900 * KIB))[: 300 * KIB]
+            clients[1].writer.write(part)
+            await until(lambda: served.counters.bytes_in > len(part))
             for client in clients:
                 client.writer.close()
             await until(lambda: served.counters.connections_open == 0)
             clients.clear()
             with_space = [reader for reader in gc.get_objects() if isinstance(reader, FrameReader) and reader._shared]
             assert len(with_space) <= 1  # the first client's own
+            assert not any(isinstance(of, FrameReader) and of.is_in_large_frame for of in gc.get_objects())
     finally:
         gc.enable()
