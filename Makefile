@@ -97,8 +97,9 @@ chaos: $(INSTALLED)  ## ten minutes of faults on voters, ten on brokers, 600 dam
 	$(BIN)/kraftlog chaos brokers --minutes 10 --json chaos-brokers.json
 	$(BIN)/kraftlog chaos damage --damages 600 --json chaos-damage.json
 
-soak: $(INSTALLED)  ## ten minutes of steady load, then faults: what each node takes is bounded; as root also full disks
+soak: $(INSTALLED)  ## ten minutes of steady load, then faults, of nodes, then of brokers: what each takes is bounded; as root also full disks
 	$(BIN)/kraftlog chaos soak --minutes 10 --json soak.json --plot soak.svg
+	$(BIN)/kraftlog chaos soak --brokers --minutes 10 --json soak-brokers.json --plot soak-brokers.svg
 	$(BIN)/kraftlog chaos full-disks --json full-disks.json
 
 soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slow or busy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import struct
 from contextlib import ExitStack
 from selectors import EVENT_READ, DefaultSelector
 from typing import Final, Self, cast
@@ -47,6 +48,10 @@ class RawClient:
 
     def __exit__(self, *_: object) -> None:
         self._socket.close()
+
+    def reset_at_close(self) -> None:
+        """Let the end of the block reset the connection, as when a client's machine fails."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def send(self, data: bytes) -> None:
         """Send bytes. Raises ConnectionClosed."""

@@ -74,6 +74,15 @@ class FrameReader:
             self._own = grown
         return memoryview(self._own)[self._own_bytes : self._own_size]
 
+    def drop_all(self) -> None:
+        """Nothing comes and nothing is wanted any longer: give all memory back now, as garbage is found much later."""
+        self.whole.clear()
+        self.waiting_bytes = 0
+        self._shared = bytearray()
+        self._all_shared = memoryview(self._shared)
+        self._shared_bytes = 0
+        self._own = self._kept = None
+
     def received(self, count: int) -> None:
         """`count` bytes were put into the space.
 

@@ -156,6 +156,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_member = False
         self._connections.left(self, self._closed or Closed.BY_CLIENT)
         self._closed = self._closed or Closed.BY_CLIENT
+        self._conversation.frames.drop_all()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

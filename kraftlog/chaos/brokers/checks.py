@@ -55,10 +55,13 @@ async def none_is_fenced(cluster: ClusterWithBrokers, seconds: float) -> list[st
     ]
 
 
-def replicas_agree(brokers: LocalBrokers, described: Mapping[str, Sequence[PartitionDescription]]) -> list[str]:
+def replicas_agree(
+    brokers: LocalBrokers, described: Mapping[str, Sequence[PartitionDescription]], *, is_retained: bool = False
+) -> list[str]:
     """The files of the replicas of each partition have the same bytes, and in these each producer's sequence holds.
 
-    The brokers do not run.
+    The brokers do not run. With `is_retained` each replica has deleted its oldest segments for itself: what all of them
+    have is compared.
     """
     wrong = []
     for topic, partitions in described.items():
@@ -67,6 +70,8 @@ def replicas_agree(brokers: LocalBrokers, described: Mapping[str, Sequence[Parti
             batches = {
                 broker_id: _batches(brokers.data_path(broker_id) / PARTITIONS_NAME / name) for broker_id in of.replicas
             }
+            if is_retained:
+                batches = _from_common_start(batches)
             if len(set(batches.values())) > 1:
                 sizes = {broker_id: len(content) for broker_id, content in batches.items()}
                 wrong.append(f"the replicas of {name} differ; their bytes: {sizes}")
@@ -90,6 +95,16 @@ def sequences_hold(batches: bytes) -> list[str]:
             )
         following[producer] = batch.base_sequence + batch.end_offset - batch.base_offset
     return wrong
+
+
+def _from_common_start(found: Mapping[int, bytes]) -> dict[int, bytes]:
+    """The bytes of each replica from the highest offset at which one of them starts."""
+    batches = {broker_id: list(read_batches(content)) for broker_id, content in found.items()}
+    start = max((of[0].base_offset for of in batches.values() if of), default=0)
+    return {
+        broker_id: b"".join(bytes(batch.data) for batch in of if batch.base_offset >= start)
+        for broker_id, of in batches.items()
+    }
 
 
 def _batches(directory: Path) -> bytes:

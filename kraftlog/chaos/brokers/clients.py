@@ -24,7 +24,7 @@ from kraftlog.chaos.brokers.ledger import At, Ledger
 RECORDS_PER_SECOND: Final = 100
 """Of each producer."""
 FILLER: Final = bytes(range(256))
-"""The value of every record: what tells them apart is their keys."""
+"""The value of every record, unless a subclass has others: what tells records apart is their keys."""
 READ_SECONDS: Final = 0.1
 RECORDS_PER_CALL: Final = 1_000
 BACK_SECONDS: Final = 120.0
@@ -47,10 +47,17 @@ class Clients:
     """Producers and readers that work until they are stopped."""
 
     def __init__(
-        self, bootstrap_servers: str, partitions: Sequence[At], ledger: Ledger, random: Random, producers: int
+        self,
+        bootstrap_servers: str,
+        partitions: Sequence[At],
+        ledger: Ledger,
+        random: Random,
+        producers: int,
+        records_per_second: float = RECORDS_PER_SECOND,
     ) -> None:
-        """Nothing runs yet."""
+        """Nothing runs yet. `records_per_second` are those of each producer."""
         self.ledger = ledger
+        self._records_per_second = records_per_second
         self._bootstrap_servers = bootstrap_servers
         self._partitions = partitions
         self._is_over = threading.Event()
@@ -92,53 +99,62 @@ class Clients:
         for incarnation in itertools.count():
             if self._is_over.is_set():
                 return
-            self._produce_as(f"{number}.{incarnation}", random)
+            self._produce_as(f"{number}.{incarnation}", number, random)
 
-    def _produce_as(self, name: str, random: Random) -> None:
+    def producer_settings(self, number: int) -> dict[str, Any]:
+        """Those of the producer with this number."""
+        return {
+            **SETTINGS,
+            "bootstrap.servers": self._bootstrap_servers,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
+            "request.timeout.ms": 4_000,
+        }
+
+    def value(self, random: Random) -> bytes:
+        """The value of the next record."""
+        return FILLER
+
+    def _produce_as(self, name: str, number: int, random: Random) -> None:
         """Until the end, or the library's producer has failed for good."""
-        producer = Producer(
-            {
-                **SETTINGS,
-                "bootstrap.servers": self._bootstrap_servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "delivery.timeout.ms": DELIVERY_TIMEOUT_MS,
-                "request.timeout.ms": 4_000,
-            }
-        )
+        producer = Producer(self.producer_settings(number))
         try:
             for sequence in itertools.count():
                 if self._is_over.is_set():
                     break
-                at, value = random.choice(self._partitions), f"{name}:{sequence}"
-                answered = functools.partial(self._answered, at, value)
-                producer.produce(at.topic, FILLER, value, partition=at.partition, on_delivery=answered)
-                producer.poll(random.uniform(0, 2 / RECORDS_PER_SECOND))
+                at, key = random.choice(self._partitions), f"{name}:{sequence}"
+                answered = functools.partial(self._answered, at, key)
+                producer.produce(at.topic, self.value(random), key, partition=at.partition, on_delivery=answered)
+                until = time.monotonic() + random.uniform(0, 2 / self._records_per_second)
+                while (left := until - time.monotonic()) > 0:
+                    producer.poll(left)
             producer.flush(2 * DELIVERY_TIMEOUT_MS / 1_000)
         except KafkaException as failure:
             self.ledger.note(f"producer {name} cannot go on: {failure.args[0].str()}")
 
-    def _answered(self, at: At, value: str, error: KafkaError | None, message: Message) -> None:
+    def _answered(self, at: At, key: str, error: KafkaError | None, message: Message) -> None:
         if error is not None:
             self.ledger.lose_track()
         else:
             offset = message.offset()
-            self.ledger.acknowledge(at, -1 if offset is None else offset, value)
+            self.ledger.acknowledge(at, -1 if offset is None else offset, key)
 
     # --- readers ------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> None:
         """Follow all partitions from their beginning."""
-        with closing(_consumer(self._bootstrap_servers, self._partitions)) as consumer:
+        with closing(consumer_of(self._bootstrap_servers, self._partitions)) as consumer:
             while not self._may_end.is_set():
                 for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
-                    self._take(name, message)
+                    self.take(name, consumer, message)
 
-    def _take(self, name: str, message: Message) -> None:
+    def take(self, name: str, consumer: Consumer, message: Message) -> None:
+        """Enter what a reader was given: a record, or an error."""
         error = message.error()
         if error is None:
-            at, offset, value = _entry(message)
+            at, offset, value = entry_of(message)
             self.ledger.read(at, offset, value)
         elif error.code() in CUT_ERRORS:
             self.ledger.break_rule(f"{name} had read beyond what is there: {error.str()}")
@@ -167,11 +183,11 @@ def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: f
     found: dict[At, dict[int, str]] = {at: {} for at in ends}
     left = {at for at, end in ends.items() if end > 0}
     deadline = time.monotonic() + timeout_seconds
-    with closing(_consumer(bootstrap_servers, list(ends))) as consumer:
+    with closing(consumer_of(bootstrap_servers, list(ends))) as consumer:
         while left and time.monotonic() < deadline:
             for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
                 if message.error() is None:
-                    at, offset, value = _entry(message)
+                    at, offset, value = entry_of(message)
                     found[at][offset] = value
             reached = {TopicPartition(*at): at for at in left}
             for position in consumer.position(list(reached)):
@@ -181,7 +197,8 @@ def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: f
     return found
 
 
-def _consumer(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
+def consumer_of(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
+    """A consumer at the beginnings of partitions."""
     consumer = Consumer(
         {
             **SETTINGS,
@@ -195,7 +212,8 @@ def _consumer(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
     return consumer
 
 
-def _entry(message: Message) -> tuple[At, int, str]:
+def entry_of(message: Message) -> tuple[At, int, str]:
+    """The partition, the offset and the key of a record."""
     topic, partition, offset, key = message.topic(), message.partition(), message.offset(), message.key()
     if topic is None or partition is None or offset is None or key is None:
         raise ValueError("a record came without its place or its key")

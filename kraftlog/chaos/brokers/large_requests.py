@@ -41,12 +41,20 @@ LEAVES: Final = 0.3
 class LargeRequests:
     """One thread, one connection after the other, to any of the brokers."""
 
-    def __init__(self, bootstrap_servers: str, partitions: Sequence[At], random: Random) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        partitions: Sequence[At],
+        random: Random,
+        rest_seconds: tuple[float, float] = REST_SECONDS,
+    ) -> None:
         """Nothing runs yet. `partitions` are those that it looks up."""
         self.counts: Counter[str] = Counter()
         """By kind how many were sent, and how they ended: answered, left, closed by the broker or not answered."""
         self._servers = bootstrap_servers.split(",")
         self._random = random
+        self.rest_seconds = rest_seconds
+        """The shortest and the longest time between two requests. It may be changed meanwhile."""
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="large requests")
         topics = Counter(at.topic for at in partitions)
@@ -71,7 +79,7 @@ class LargeRequests:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._is_over.wait(self._random.uniform(*REST_SECONDS)):
+        while not self._is_over.wait(self._random.uniform(*self.rest_seconds)):
             kind = self._random.choice(list(self._frames))
             frame = self._frames[kind]
             if kind.startswith("Produce of one") and self.counts[kind] >= PRODUCES_MAX:

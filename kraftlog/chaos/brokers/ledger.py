@@ -110,8 +110,8 @@ class Ledger:
             partitions = self._acknowledged.keys() | self._read.keys()
             return {at: 1 + max([-1, *self._acknowledged[at], *self._read[at]]) for at in partitions}
 
-    def compare(self, at: At, found: Mapping[int, str], below: int) -> int:
-        """A partition was read back from its beginning to `below`; returns how many records that are owed are lost.
+    def compare(self, at: At, found: Mapping[int, str], below: int, start: int = 0) -> int:
+        """A partition was read back from `start` to `below`; returns how many records that are owed are lost.
 
         Owed is what was acknowledged, and what a reader was given.
         """
@@ -119,7 +119,7 @@ class Ledger:
             lost = 0
             for kind, owed in (("acknowledged", self._acknowledged[at]), ("read", self._read[at])):
                 for offset, value in owed.items():
-                    if offset < below and found.get(offset) != value:
+                    if start <= offset < below and found.get(offset) != value:
                         lost += kind == "acknowledged"
                         self._violation(f"{kind} and lost: {value} at {offset} of {at}; there is {found.get(offset)}")
             self.counts["acknowledged and lost"] += lost

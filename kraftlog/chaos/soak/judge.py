@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
 from kraftlog.chaos.arena import Reading, Start
@@ -92,6 +92,11 @@ class Judge:
         return stories
 
     def _keep(self, worst: Worst) -> None:
-        before = self.worst.get(worst.measure.name)
-        if before is None or worst.share > before.share:
-            self.worst[worst.measure.name] = worst
+        keep_worst(self.worst, worst)
+
+
+def keep_worst(known: MutableMapping[str, Worst], found: Worst) -> None:
+    """Keep a figure if none of its name was closer to the bound."""
+    before = known.get(found.measure.name)
+    if before is None or found.share > before.share:
+        known[found.measure.name] = found

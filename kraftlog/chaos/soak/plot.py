@@ -1,9 +1,9 @@
-"""Bytes over time: as an SVG file, and as a row of blocks for a terminal."""
+"""What was used over time: as an SVG file, and as a row of blocks for a terminal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Final
 
@@ -22,6 +22,8 @@ COLOURS: Final = {
     FileKind.DAMAGED: "#8c564b",
     FileKind.SMALL: "#7f7f7f",
 }
+PROCESS_COLOURS: Final = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b")
+PANEL_HEIGHT, PANEL_GAP = 190, 34
 LOWEST_BYTES: Final = 1024
 TIME_MARKS: Final = 6
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
@@ -66,6 +68,61 @@ def svg(points: Sequence[Point], title: str, marks: Sequence[tuple[float, str]] 
         lines.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{path}"/>')
         lines.append(f'<text x="{WIDTH - RIGHT + 10}" y="{TOP + 16 * (row + 1)}" fill="{colour}">{kind}</text>')
     return "\n".join([*lines, "</svg>", ""])
+
+
+def panels(
+    found: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    title: str,
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
+    """A panel for each figure, one below the other: a line for each process, on a linear scale from 0 on.
+
+    `found` has the points, seconds and values, by figure and process. A figure whose name ends with bytes is shown in
+    MiB. `marks` are times with a word each, drawn as vertical lines.
+    """
+    end = max((at for lines in found.values() for points in lines.values() for at, _ in points), default=1.0) or 1.0
+    height = PANEL_HEIGHT * len(found) + TOP + BOTTOM
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}"',
+        'font-family="sans-serif" font-size="12">',
+        f'<rect width="{WIDTH}" height="{height}" fill="white"/>',
+        f'<text x="{LEFT}" y="20" font-size="14">{escape(title)}</text>',
+    ]
+    for row, (name, lines) in enumerate(found.items()):
+        top = TOP + row * PANEL_HEIGHT
+        drawn += _panel(name, lines, top, end)
+        for seconds, word in marks:
+            x = LEFT + (WIDTH - LEFT - RIGHT) * seconds / end
+            drawn.append(_line(x, top, x, top + PANEL_HEIGHT - PANEL_GAP, "#999"))
+            drawn.append(f'<text x="{x + 3:.1f}" y="{top - 4}" fill="#666">{escape(word)}</text>')
+    for number in range(TIME_MARKS + 1):
+        x = LEFT + (WIDTH - LEFT - RIGHT) * number / TIME_MARKS
+        seconds = end * number / TIME_MARKS
+        drawn.append(f'<text x="{x:.1f}" y="{height - 18}" text-anchor="middle">{seconds:.0f} s</text>')
+    return "\n".join([*drawn, "</svg>", ""])
+
+
+def _panel(name: str, lines: Mapping[str, Sequence[tuple[float, float]]], top: int, end: float) -> list[str]:
+    bottom = top + PANEL_HEIGHT - PANEL_GAP
+    is_bytes = name.endswith("bytes")
+    most = max((value for points in lines.values() for _, value in points), default=0) or 1
+    drawn = [f'<text x="{WIDTH - RIGHT + 10}" y="{top + 12}">{escape(name)}</text>']
+    for share in (0.0, 0.5, 1.0):
+        y = bottom - (bottom - top) * share
+        label = f"{share * most / 1024**2:.0f} MiB" if is_bytes else f"{share * most:.0f}"
+        drawn.append(_line(LEFT, y, WIDTH - RIGHT, y, "#ddd"))
+        drawn.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{label}</text>')
+    for row, (process, points) in enumerate(lines.items()):
+        colour = PROCESS_COLOURS[row % len(PROCESS_COLOURS)]
+        path = " ".join(
+            f"{LEFT + (WIDTH - LEFT - RIGHT) * at / end:.1f},{bottom - (bottom - top) * value / most:.1f}"
+            for at, value in points
+        )
+        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.2" points="{path}"/>')
+        drawn.append(
+            f'<text x="{WIDTH - RIGHT + 10}" y="{top + 12 + 16 * (row + 1)}" fill="{colour}">{escape(process)}</text>'
+        )
+    return drawn
 
 
 def blocks(values: Sequence[float], width: int) -> str:

@@ -58,7 +58,7 @@ def figures(soak: Soak) -> dict[str, Any]:
         "written_bytes_per_operation": _written_per_operation(soak),
         "faults_left_out": soak.left_out,
         "faults": {name: counts.get(name, 0) for name in FAULTS},
-        "bounds": [_worst_figures(worst) for worst in soak.judge.worst.values()],
+        "bounds": [worst_figures(worst) for worst in soak.judge.worst.values()],
         "bytes_over_time": [
             {"at_seconds": round(point.at_seconds, 1), **{kind.value: point.file_bytes[kind] for kind in FileKind}}
             for point in soak.judge.points
@@ -138,7 +138,8 @@ def size(value: float) -> str:
     return f"{value:,.2f} GiB"
 
 
-def _worst_figures(worst: Worst) -> dict[str, Any]:
+def worst_figures(worst: Worst) -> dict[str, Any]:
+    """One bound, for JSON."""
     return {
         "name": worst.measure.name,
         "most": round(worst.measure.value, 3),

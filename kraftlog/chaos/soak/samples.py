@@ -106,7 +106,7 @@ def take_sample(at_seconds: float, node_id: NodeId, data: Path, pid: int | None)
     """
     file_bytes = dict.fromkeys(FileKind, 0)
     snapshots = 0
-    for path, size in _files(data):
+    for path, size in files_in(data):
         kind = kind_of(path.relative_to(data))
         file_bytes[kind] += size
         snapshots += kind is FileKind.SNAPSHOTS
@@ -147,14 +147,15 @@ def process_sample(pid: int) -> ProcessSample | None:
         return None
 
 
-def _files(directory: Path) -> Iterator[tuple[Path, int]]:
+def files_in(directory: Path) -> Iterator[tuple[Path, int]]:
+    """Every file below a directory with its size, without those that come and go meanwhile."""
     try:
         entries = list(directory.iterdir())
     except FileNotFoundError:
         return
     for entry in entries:
         if entry.is_dir():
-            yield from _files(entry)
+            yield from files_in(entry)
             continue
         try:
             yield entry, entry.stat().st_size

@@ -58,3 +58,11 @@ def test_a_connection_that_is_closed_instead_of_an_answer_is_refused(listener: s
     with closing(listener):
         assert exchange(address(listener), 4, b"x", 2) == 2
         thread.join()
+
+
+def test_a_connection_can_end_with_a_reset(listener: socket.socket) -> None:
+    with closing(listener), RawClient(address(listener)) as client, closing(listener.accept()[0]) as one:
+        client.reset_at_close()
+        client.__exit__()
+        with pytest.raises(ConnectionResetError):
+            one.recv(1)

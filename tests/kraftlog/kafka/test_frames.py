@@ -115,3 +115,12 @@ def test_a_length_out_of_range_is_refused(length: int) -> None:
 def test_more_bytes_than_space_are_a_bug() -> None:
     with pytest.raises(InvariantViolation, match="more bytes than there is space"):
         FrameReader().received(SPACE_BYTES + 1)
+
+
+@pytest.mark.parametrize("size", [9, 3 * SPACE_BYTES])
+def test_a_reader_to_which_nothing_comes_any_longer_has_no_memory_left(size: int) -> None:
+    reader = FrameReader(keeps_memory=True)
+    reader.receive_data(_framed(b"first") + LENGTH.pack(size) + b"part")
+    reader.drop_all()
+    assert (len(reader._shared), reader._own, reader.waiting_bytes, reader.next_frame()) == (0, None, 0, None)
+    assert reader.is_between_frames

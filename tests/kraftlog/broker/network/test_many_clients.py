@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from random import Random
 
 import pytest
 
 from kraftlog.broker.requests import ClientRequest, Reply
+from kraftlog.kafka.frames import FrameReader
 from kraftlog.kafka.messages.fetch import FetchRequest
 from kraftlog.kafka.notation import Message
 from tests.kraftlog.broker.network.clients import (
@@ -128,3 +130,26 @@ async def test_clients_that_are_gone_at_any_time_leave_nothing_behind() -> None:
             other.send(ask("served"))
             answer_at_once(*await asked.next())
             assert name_of(await other.receive()) == "served"
+
+
+async def test_connections_that_have_ended_give_their_memory_back_at_once() -> None:
+    """They are garbage in cycles, which a collection may find an hour later: each had 64 KiB."""
+    gc.collect()
+    gc.disable()
+    try:
+        async with network(answer_at_once) as served:
+            clients = [await RawClient.connect(served) for _ in range(CLIENTS)]
+            clients[0].send(ask("first"))
+            await clients[0].receive()
+            part = clients[1].bytes_of(produce(900 * KIB))[: 300 * KIB]
+            clients[1].writer.write(part)
+            await until(lambda: served.counters.bytes_in > len(part))
+            for client in clients:
+                client.writer.close()
+            await until(lambda: served.counters.connections_open == 0)
+            clients.clear()
+            with_space = [reader for reader in gc.get_objects() if isinstance(reader, FrameReader) and reader._shared]
+            assert len(with_space) <= 1  # the first client's own
+            assert not any(isinstance(of, FrameReader) and of.is_in_large_frame for of in gc.get_objects())
+    finally:
+        gc.enable()

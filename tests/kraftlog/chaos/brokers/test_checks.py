@@ -71,3 +71,20 @@ def test_replicas_agree_by_their_bytes_wherever_their_segments_begin(tmp_path: P
     assert replicas_agree(brokers, {"three": [of(1, 2)]}) == []
     (story,) = replicas_agree(brokers, {"three": [of(1, 3)]})
     assert story.startswith("the replicas of three-0 differ")
+
+
+def test_what_retention_deleted_at_one_replica_alone_is_not_compared(tmp_path: Path) -> None:
+    brokers: Any = SimpleNamespace(data_path=lambda broker_id: tmp_path / str(broker_id))
+    logs = {1: [batch(0, 0), batch(1, 1), batch(2, 2)], 2: [batch(1, 1), batch(2, 2)], 3: [batch(1, 1), batch(2, 9)]}
+    for broker_id, batches in logs.items():
+        directory = tmp_path / str(broker_id) / "partitions" / "three-0"
+        directory.mkdir(parents=True)
+        (directory / f"{0:020}.log").write_bytes(b"".join(batches))
+
+    def found(*replicas: int) -> list[str]:
+        described = {"three": [PartitionDescription(0, 1, 0, 0, replicas, replicas)]}
+        return replicas_agree(brokers, described, is_retained=True)
+
+    assert found(1, 2) == []
+    (story,) = found(1, 3)
+    assert story.startswith("the replicas of three-0 differ")

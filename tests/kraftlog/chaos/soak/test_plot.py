@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kraftlog.chaos.soak.judge import Point
-from kraftlog.chaos.soak.plot import COLOURS, HEIGHT, WIDTH, blocks, svg
+from kraftlog.chaos.soak.plot import COLOURS, HEIGHT, PANEL_HEIGHT, TOP, WIDTH, blocks, panels, svg
 from kraftlog.chaos.soak.samples import FileKind
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -50,3 +50,26 @@ def test_a_run_without_a_sample_has_a_picture_too() -> None:
 )
 def test_blocks_are_as_high_as_their_values(values: list[float], width: int, expected: str) -> None:
     assert blocks(values, width) == expected
+
+
+def test_each_figure_has_a_panel_and_each_process_a_line_in_it() -> None:
+    found = {
+        "resident bytes": {"broker 101": [(0.0, 0.0), (2.0, 3.0 * 1024**2)], "node 1": [(0.0, 0.0), (2.0, 0.0)]},
+        "descriptors": {"broker 101": [(0.0, 7.0), (2.0, 70.0)]},
+    }
+    root = ElementTree.fromstring(panels(found, "a <title>", [(1.0, "with & without")]))
+    lines = [
+        [tuple(map(float, place.split(","))) for place in line.attrib["points"].split()]
+        for line in root.findall(f"{SVG}polyline")
+    ]
+    assert len(lines) == 3
+    for panel, line in zip((0, 0, 1), lines, strict=True):
+        top = TOP + panel * PANEL_HEIGHT
+        assert all(0 <= x <= WIDTH and top <= y < top + PANEL_HEIGHT for x, y in line)
+    assert lines[0][0][1] > lines[0][1][1]  # more is further up
+    words = [text.text for text in root.findall(f"{SVG}text")]
+    assert {"a <title>", "with & without", "broker 101", "3 MiB", "70", "2 s"} <= set(words)
+
+
+def test_a_run_without_a_sample_has_panels_too() -> None:
+    ElementTree.fromstring(panels({"descriptors": {}}, "nothing"))

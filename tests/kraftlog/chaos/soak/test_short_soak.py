@@ -77,7 +77,7 @@ async def test_an_election_without_a_fault_is_a_violation(tmp_path: Path) -> Non
     assert found.startswith("without faults, in 8 s, the epoch rose by ")
 
 
-@pytest.mark.parametrize("words", [[], ["soak"], ["full-disks"]])
+@pytest.mark.parametrize("words", [[], ["soak"], ["soak", "--brokers"], ["full-disks"]])
 def test_a_directory_that_holds_something_is_refused(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +87,10 @@ def test_a_directory_that_holds_something_is_refused(
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-@pytest.mark.parametrize("words", [["--minutes", "0"], ["soak", "--minutes", "0"], ["soak", "--rate", "-1"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--minutes", "0"], ["soak", "--minutes", "0"], ["soak", "--rate", "-1"], ["soak", "--brokers", "--rate", "0"]],
+)
 def test_nonsense_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(words)

@@ -1,0 +1,116 @@
+"""Compares the samples of brokers and nodes with their bounds, and keeps the worst of each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from kraftlog.chaos.arena import Reading
+from kraftlog.chaos.soak import limits as node_limits
+from kraftlog.chaos.soak.brokers.limits import (
+    FAULTY_LINES_MAX,
+    STEADY_LINES_MAX,
+    broker_measures,
+    growth_measures,
+    rest_measures,
+)
+from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
+from kraftlog.chaos.soak.judge import Worst, keep_worst
+from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure
+from kraftlog.chaos.soak.samples import ProcessSample, Sample, Written
+from raft.core.types import NodeId
+
+METADATA_OPERATIONS_PER_SECOND = 10.0
+"""Topics that come and go, ISRs that change: what the nodes' logs grow by is far less than in a soak of nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one process used at one moment."""
+
+    at_seconds: float
+    process: ProcessSample | None
+    disk_bytes: int
+
+
+class BrokersJudge:
+    """Sees every sample of a run."""
+
+    def __init__(self, records_per_second: float) -> None:
+        """The target load: bounds of files depend on it."""
+        self.worst: dict[str, Worst] = {}
+        """By the measure's name."""
+        self.points: defaultdict[NodeId, list[Point]] = defaultdict(list)
+        self.is_steady = False
+        """Whether it is the part without faults."""
+        self.created_topics = 0
+        """How many of those that come and go were created so far."""
+        self.runaway: str | None = None
+        """Whose files take so much space that the run must end."""
+        self._records_per_second = records_per_second
+        self._written: defaultdict[NodeId, Written] = defaultdict(Written)
+        self._steady: defaultdict[NodeId, list[ProcessSample]] = defaultdict(list)
+
+    def see_nodes(
+        self, samples: Sequence[Sample], lines: Mapping[NodeId, Lines], readings: Sequence[Reading] = ()
+    ) -> None:
+        """One of each node, taken at about the same moment, and what its log file says."""
+        for sample in samples:
+            written = self._written[sample.node_id]
+            written.note(sample)
+            own = [reading for reading in readings if reading.node_id == sample.node_id]
+            found = list(node_limits.measures(sample, own, written, METADATA_OPERATIONS_PER_SECOND))
+            found += self._line_measures(lines[sample.node_id])
+            self._keep(
+                (replace(measure, name=f"node {measure.name}") for measure in found), sample.node_id, sample.at_seconds
+            )
+            self._see(sample.node_id, Point(sample.at_seconds, sample.process, sample.total_bytes))
+
+    def see_brokers(self, samples: Sequence[BrokerSample]) -> None:
+        """One of each broker, taken at about the same moment."""
+        for sample in samples:
+            measures = broker_measures(sample, self._records_per_second, self.created_topics, is_steady=self.is_steady)
+            self._keep(measures, sample.broker_id, sample.at_seconds)
+            self._see(sample.broker_id, Point(sample.at_seconds, sample.process, sample.log_bytes + sample.own_bytes))
+
+    def end_steady_part(self, kinds: Mapping[NodeId, str], at_seconds: float) -> None:
+        """Compare what each process used late in the steady part with what it used early. `kinds`: broker or node."""
+        self.is_steady = False
+        for node_id, kind in kinds.items():
+            self._keep(growth_measures(kind, self._steady[node_id]), node_id, at_seconds)
+
+    def see_rest(self, kinds: Mapping[NodeId, str]) -> None:
+        """The clients have gone: compare the newest sample of each process with the steady part."""
+        for node_id, kind in kinds.items():
+            newest = self.points[node_id][-1]
+            if newest.process is not None:
+                self._keep(rest_measures(kind, self._steady[node_id], newest.process), node_id, newest.at_seconds)
+
+    def violations(self) -> list[str]:
+        """What did not hold, in words."""
+        stories = [
+            f"{worst.measure.name}: {worst.node_id} had {worst.measure.value:,.10g} at {worst.at_seconds:.0f} s; the"
+            f" bound is {worst.measure.limit:,.10g}"
+            for worst in self.worst.values()
+            if not worst.measure.holds
+        ]
+        return stories if self.runaway is None else [*stories, self.runaway]
+
+    def _line_measures(self, lines: Lines) -> Iterator[Measure]:
+        yield Measure("tracebacks", lines.tracebacks, 0)
+        if self.is_steady:
+            yield Measure("log lines a minute, without faults", lines.per_minute, STEADY_LINES_MAX)
+        else:
+            yield Measure("log lines a minute", lines.per_minute, FAULTY_LINES_MAX)
+
+    def _see(self, node_id: NodeId, point: Point) -> None:
+        self.points[node_id].append(point)
+        if self.is_steady and point.process is not None:
+            self._steady[node_id].append(point.process)
+        if point.disk_bytes > RUNAWAY_BYTES:
+            self.runaway = f"ended early at {point.at_seconds:.0f} s: {node_id} had {point.disk_bytes:,} bytes of files"
+
+    def _keep(self, measures: Iterable[Measure], node_id: NodeId, at_seconds: float) -> None:
+        for measure in measures:
+            keep_worst(self.worst, Worst(measure, node_id, at_seconds))

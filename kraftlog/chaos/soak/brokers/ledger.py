@@ -1,0 +1,76 @@
+"""What clients were answered, where retention deletes records: what is below a log's start need not be found again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from kraftlog.chaos.brokers.ledger import UNKNOWN_OFFSET, At, Ledger
+
+
+class RetainedLedger(Ledger):
+    """A ledger that forgets what retention has deleted, so that its size is bounded, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._starts: defaultdict[At, int] = defaultdict(int)
+        """What is below was forgotten."""
+        self._skipped: defaultdict[At, list[tuple[int, int]]] = defaultdict(list)
+
+    def acknowledge(self, at: At, offset: int, value: str) -> None:
+        """As above; a record that a reader has been given already needs no offset."""
+        super().acknowledge(at, offset, value)
+        if offset == UNKNOWN_OFFSET:
+            with self._lock:
+                if value in self._read[at].values():
+                    self._without_offset[at].discard(value)
+
+    def read(self, at: At, offset: int, value: str) -> None:
+        """As above."""
+        super().read(at, offset, value)
+        with self._lock:
+            self._without_offset[at].discard(value)
+
+    def skip(self, at: At, begin: int, end: int) -> None:
+        """Retention deleted the records from `begin` to `end` before a reader came to them."""
+        with self._lock:
+            self.counts["deleted before a reader came"] += end - begin
+            self._skipped[at].append((begin, end))
+
+    def unread(self) -> int:
+        """How many acknowledged records no reader was given, of those that retention has not deleted before."""
+        with self._lock:
+            return sum(len(self._unread(at, None)) for at in list(self._acknowledged))
+
+    def forget(self, at: At, start: int) -> None:
+        """The log starts here. What was acknowledged below must have been read while it was there."""
+        with self._lock:
+            for offset in self._unread(at, start):
+                self.counts["acknowledged and lost"] += 1
+                self._violation(f"acknowledged and never read: {self._acknowledged[at][offset]} at {offset} of {at}")
+            for known in (self._acknowledged[at], self._read[at]):
+                for offset in [offset for offset in known if offset < start]:
+                    del known[offset]
+            self._skipped[at] = [(begin, end) for begin, end in self._skipped[at] if end > start]
+            self._starts[at] = max(start, self._starts[at])
+
+    def compare_all(self, at: At, found: Mapping[int, str]) -> int:
+        """At the end, after `forget`: all that was acknowledged or read from the log's start on is there."""
+        lost = self.compare(at, found, 1 + max([-1, *self._acknowledged[at], *self._read[at]]))
+        with self._lock:
+            missing = self._without_offset[at] - set(found.values()) if not self._skipped[at] else set()
+            for value in sorted(missing):
+                self._violation(f"acknowledged and lost: {value} of {at}, which a broker said is there already")
+            self.counts["acknowledged and lost"] += len(missing)
+        return lost + len(missing)
+
+    def _unread(self, at: At, below: int | None) -> list[int]:
+        read, skipped = self._read[at], self._skipped[at]
+        return [
+            offset
+            for offset in self._acknowledged[at]
+            if (below is None or offset < below)
+            and offset >= self._starts[at]
+            and offset not in read
+            and not any(begin <= offset < end for begin, end in skipped)
+        ]
