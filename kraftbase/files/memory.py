@@ -12,7 +12,7 @@ operation that changes something, and may raise to stop there.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
@@ -26,10 +26,16 @@ class _Write:
     position: int
     data: bytes
 
+    def __deepcopy__(self, memo: dict[int, object]) -> _Write:
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class _Resize:
     size: int
+
+    def __deepcopy__(self, memo: dict[int, object]) -> _Resize:
+        return self
 
 
 @dataclass(slots=True, eq=False)
@@ -43,6 +49,11 @@ class _Content:
     """Whether it may be opened for reading only. A crash does not change that."""
     durable_changed_from: int = 0
     """The durable bytes below this have not changed since the last `take_changed_from`."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> _Content:
+        return replace(
+            self, current=bytearray(self.current), durable=bytearray(self.durable), changes=list(self.changes)
+        )
 
     def change(self, change: _Write | _Resize) -> None:
         self.changes.append(change)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 from uuid import UUID
@@ -40,10 +42,16 @@ ANYWHERE = UUID(int=0)
 SYNCS = ("fsync", "fdatasync", "fsync_directory", "make_directories")
 
 
+def new_ids() -> Iterator[UUID]:
+    yield DIRECTORY_ID
+    for number in itertools.count(1):
+        yield UUID(int=number)
+
+
 def open_manager(files: MemoryFileSystem) -> LogManager:
     return LogManager.open(
         files, ["a"], StepRuntime(), cluster_id=CLUSTER_ID, node_id=1, config_of=lambda partition: CONFIG,
-        new_id=iter([DIRECTORY_ID, *(UUID(int=number) for number in range(1, 10_000))]).__next__,
+        new_id=new_ids().__next__,
     )  # fmt: skip
 
 
