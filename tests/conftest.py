@@ -37,6 +37,9 @@ hypothesis.settings.load_profile("any speed")  # its limits are times, which a b
 LISTENING_PORTS_END: Final = 32768
 """Linux gives outgoing connections the ports from here on."""
 
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Half of the processor time of the tests with Spark went into compiling for runs that are longer."""
+
 FORKING: Final = pytest.StashKey[forked_starts.Forking]()
 
 raised: Final[set[ErrorCode]] = set()
@@ -107,6 +110,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
     if not all_cases():
         config.stash[FORKING] = forked_starts.install()
     worker = os.environ.get("PYTEST_XDIST_WORKER")
