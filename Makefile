@@ -39,11 +39,11 @@ demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
 test: $(COMPILED)  ## every test, on all processors
-	$(BIN)/pytest -q --numprocesses 4 --dist loadfile
+	$(BIN)/pytest -q --numprocesses 3 --dist loadfile
 
 slow: $(COMPILED)  ## the cases that `make test` leaves out, all others in reverse order, and the simulator's bugs
 	$(BIN)/pytest -q -m slow --numprocesses auto
-	KRAFTLOG_ALL_CASES=1 $(BIN)/pytest -q --reverse --numprocesses 4 --dist loadfile
+	KRAFTLOG_ALL_CASES=1 $(BIN)/pytest -q --reverse --numprocesses 3 --dist loadfile
 	$(BIN)/kraftlog sim zoo
 
 check: $(INSTALLED)  ## style, types, import rules; that generated code is current and that docs name what is there are tests

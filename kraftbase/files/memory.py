@@ -26,16 +26,10 @@ class _Write:
     position: int
     data: bytes
 
-    def __deepcopy__(self, memo: dict[int, object]) -> _Write:
-        return self
-
 
 @dataclass(frozen=True, slots=True)
 class _Resize:
     size: int
-
-    def __deepcopy__(self, memo: dict[int, object]) -> _Resize:
-        return self
 
 
 @dataclass(slots=True, eq=False)
@@ -51,9 +45,7 @@ class _Content:
     """The durable bytes below this have not changed since the last `take_changed_from`."""
 
     def __deepcopy__(self, memo: dict[int, object]) -> _Content:
-        return replace(
-            self, current=bytearray(self.current), durable=bytearray(self.durable), changes=list(self.changes)
-        )
+        return replace(self, current=self.current[:], durable=self.durable[:], changes=self.changes[:])
 
     def change(self, change: _Write | _Resize) -> None:
         self.changes.append(change)
@@ -322,9 +314,7 @@ class MemoryFileSystem:
         """Rename a file within its directory; it replaces any file of the new name."""
         directory, old_name = self._locate(old_path)
         if parent_directory(new_path) != parent_directory(old_path) or old_name not in directory.current:
-            raise StorageError(
-                f"cannot rename {old_path}: there is no such file, or {new_path} is in another directory"
-            )
+            raise StorageError(f"cannot rename {old_path}: it is not there, or {new_path} is in another directory")
         self._begin("rename", old_path)
         directory.change({_name(new_path): directory.current[old_name], old_name: None})
 
@@ -348,8 +338,7 @@ class MemoryFileSystem:
 
     def _move_directory(self, old_path: str, new_path: str) -> None:
         self.durable_version += 1
-        inside = f"{old_path}/"
-        for path in [path for path in self._directories if path == old_path or path.startswith(inside)]:
+        for path in [path for path in self._directories if f"{path}/".startswith(f"{old_path}/")]:
             self._directories[new_path + path[len(old_path) :]] = self._directories.pop(path)
 
     def remove_directory(self, path: str) -> None:

@@ -178,9 +178,9 @@ def test_it_is_paused_until_it_is_fenced(broker: BrokerProcess, topic: str, vote
         load.more()
     check(broker, topic, load)
     said = broker.said.read_text()
-    assert "the event loop did not turn for" in said
-    assert said.count("Broker 60 was fenced: the controller had no heartbeat of it for a session.") == 1
-    assert said.count("Broker 60 is unfenced again.") == 1
+    fenced = said.count("Broker 60 was fenced: the controller had no heartbeat of it for a session.")
+    assert 1 <= fenced <= said.count("the event loop did not turn for")  # a busy machine may stop it, too
+    assert said.count("Broker 60 is unfenced again.") in (fenced, fenced - 1)
 
 
 def test_it_is_asked_to_end_under_load(broker: BrokerProcess, topic: str) -> None:
