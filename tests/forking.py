@@ -90,6 +90,8 @@ def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
         forked_starts.install(fork_server())
     sys.argv = [request["module"], *request["arguments"]]
     Path("/proc/self/comm").write_text(" ".join(sys.argv[:2]))  # what `ps` and tests see: the command line is not ours
+    if request["module"] != "kraftlog":
+        sys.modules.pop(request["module"], None)  # or Python warns that it is there already
     runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
 
 

@@ -39,7 +39,7 @@ class Stage:
             "--bootstrap-server", self.at,
         )  # fmt: skip
         assert created.code == 0, created
-        self.produce(topic, range(RECORDS))
+        assert self.produce(topic, range(RECORDS)) == list(range(RECORDS))
         log = self.broker.partitions / f"{topic}-0"
         assert len(list(log.glob("*.log"))) > 3
         return log
@@ -48,7 +48,7 @@ class Stage:
         """Send records, one batch each; returns their offsets."""
         producer = confluent_kafka.Producer({
             "bootstrap.servers": self.broker.servers, "acks": "all", "linger.ms": 0, "batch.num.messages": 1,
-            "topic.metadata.refresh.interval.ms": 200,
+            "topic.metadata.refresh.interval.ms": 200, "enable.idempotence": True,
         })  # fmt: skip
         offsets: list[int] = []
         for number in numbers:

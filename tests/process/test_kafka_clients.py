@@ -218,6 +218,26 @@ def test_aiokafka(kafka_servers: str, topic: str, is_idempotent: bool) -> None:
     asyncio.run(asyncio.wait_for(both(), TIMEOUT_SECONDS))
 
 
+def wait_until_empty(servers: str, topic: str) -> None:
+    """Return when the leaders of all partitions have logs without records."""
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": "unused"})
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    try:
+        for partition in range(PARTITIONS):
+            while _ends(consumer, confluent_kafka.TopicPartition(topic, partition)) != (0, 0):
+                assert time.monotonic() < deadline
+    finally:
+        consumer.close()
+
+
+def _ends(consumer: confluent_kafka.Consumer, partition: confluent_kafka.TopicPartition) -> tuple[int, int] | None:
+    try:
+        ends: tuple[int, int] | None = consumer.get_watermark_offsets(partition, timeout=1.0)
+    except confluent_kafka.KafkaException:  # it has no leader yet
+        return None
+    return ends
+
+
 # --- one client's records, another's consumer -------------------------------------------------------------------------
 
 
@@ -226,6 +246,7 @@ def test_a_topic_that_is_deleted_and_made_again_is_empty(ask: Run, kafka_servers
     produce_confluent(kafka_servers, topic, sent)
     assert ask("topics", "delete", topic).code == 0
     assert ask("topics", "create", topic, "--partitions", PARTITIONS).code == 0
+    wait_until_empty(kafka_servers, topic)  # until a leader knows, what is written by name is the old topic's
     fewer = sent[:10]
     assert produce_confluent(kafka_servers, topic, fewer) == list(range(10))
     assert consume_confluent(kafka_servers, topic, 10) == fewer
