@@ -20,7 +20,7 @@ from kraftlog.broker.network.early import EarlyAnswers
 from kraftlog.broker.network.large_requests import LargeRequest
 from kraftlog.broker.network.mute import Mute
 from kraftlog.broker.network.queued import QueuedBytes
-from kraftlog.broker.network.turns import SLICE_SECONDS, go_through
+from kraftlog.broker.network.turns import SLICE_SECONDS, WAIT_SECONDS, SliceEnd, go_through
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
 from kraftlog.kafka.errors import MalformedBytes
@@ -55,6 +55,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_turn_due = False
         self._steps: deque[Steps] = deque()
         """Work in slices; what comes after it waits."""
+        self._slice_end = SliceEnd.DONE
         self._large: LargeRequest | None = None
         """The newest large request: if it waits for memory, those after it wait, too."""
         self._is_deserted = False
@@ -192,7 +193,8 @@ class Connection(asyncio.BufferedProtocol):
     def _go_on(self, ends_at: float) -> bool:
         """Work in slices until the time is over; whether all of it is done."""
         try:
-            if go_through(self._steps, lambda: monotonic() < ends_at and self._closed is None):
+            self._slice_end = go_through(self._steps, lambda: monotonic() < ends_at and self._closed is None)
+            if self._slice_end is SliceEnd.DONE:
                 return self._closed is None
             self._counters.slices += 1
         except BaseException as error:
@@ -356,7 +358,11 @@ class Connection(asyncio.BufferedProtocol):
         """Never at once: a handler is not to be called by what it, or another one, calls."""
         if not self._is_turn_due and self._closed is None:
             self._is_turn_due = True
-            self._connections.turns.wait(self, is_fresh=is_fresh)
+            take_turn = partial(self._connections.turns.wait, self, is_fresh=is_fresh)
+            if self._steps and self._slice_end is SliceEnd.WAITS:
+                self._connections.loop.call_later(WAIT_SECONDS, take_turn)
+            else:
+                take_turn()
 
     def _settle(self, *, is_fresh: bool = True) -> None:
         """Go on with what can go on, now that something has changed; `is_fresh`: it has had no slice just now."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.broker.network.conversation import Exchange
 from kraftlog.broker.network.release import release
-from kraftlog.broker.network.turns import SLICE_SECONDS, Turns, go_through
+from kraftlog.broker.network.turns import SLICE_SECONDS, SliceEnd, Turns, go_through
 from kraftlog.broker.requests import Client, ClientRequest, Handler, Steps
 from kraftlog.kafka.apis import CHANGING_LOGS, elements_max
 from kraftlog.kafka.connections import Request
@@ -69,7 +69,7 @@ class LargeRequests:
     def take_turn(self) -> None:
         """Free some of what is not needed."""
         ends_at = monotonic() + SLICE_SECONDS
-        self._is_releasing = not go_through(self._releases, lambda: monotonic() < ends_at)
+        self._is_releasing = go_through(self._releases, lambda: monotonic() < ends_at) is not SliceEnd.DONE
         if self._is_releasing:
             self._turns.wait(self, is_fresh=False)
 

@@ -12,24 +12,40 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from typing import Any, Final, Protocol
 
 SLICE_SECONDS: Final = 0.002
 TURN_SECONDS: Final = 0.005
 
+WAIT_SECONDS: Final = 0.005
+"""After that a connection looks again whether it has what its work waits for: not in each turn of the loop, which would
+keep a processor busy."""
 
-def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> bool:
+
+class SliceEnd(Enum):
+    """Why a slice of work has ended."""
+
+    DONE = auto()
+    """All of it is done."""
+    TIME = auto()
+    """Its time is over."""
+    WAITS = auto()
+    """It waits for what others hold."""
+
+
+def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> SliceEnd:
     """Do what waits, in its order, until `may_go_on` says no, or a step that it waits for others.
 
-    Returns whether all of it is done. What was begun waits first.
+    What was begun waits first then.
     """
     while waiting:
         steps = waiting.popleft()
         for waits in steps:
             if waits or not may_go_on():
                 waiting.appendleft(steps)
-                return False
-    return True
+                return SliceEnd.WAITS if waits else SliceEnd.TIME
+    return SliceEnd.DONE
 
 
 class Worker(Protocol):

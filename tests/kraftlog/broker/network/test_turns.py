@@ -18,7 +18,7 @@ from kraftlog.broker.network.connection import Connection
 from kraftlog.broker.network.counters import Closed
 from kraftlog.broker.network.large_requests import LargeRequests
 from kraftlog.broker.network.release import release
-from kraftlog.broker.network.turns import TURN_SECONDS, Turns, go_through
+from kraftlog.broker.network.turns import TURN_SECONDS, SliceEnd, Turns, go_through
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.apis import BYTES_PER_ELEMENT, ELEMENTS_MAX, FREE_ELEMENTS
 from kraftlog.kafka.connections import FEW_ELEMENTS
@@ -392,9 +392,36 @@ def test_a_step_that_waits_for_others_ends_the_slice() -> None:
             yield waits
 
     waiting = deque([steps()])
-    assert not go_through(waiting, lambda: True)
+    assert go_through(waiting, lambda: True) is SliceEnd.WAITS
     assert done == ["works", "waits"]
-    assert not go_through(waiting, lambda: True)
+    assert go_through(waiting, lambda: True) is SliceEnd.WAITS
     assert done[2:] == ["waits"]
-    assert go_through(waiting, lambda: True)
+    assert go_through(waiting, lambda: False) is SliceEnd.TIME
     assert done[3:] == ["works"]
+    assert go_through(waiting, lambda: True) is SliceEnd.DONE
+
+
+async def test_work_that_waits_for_others_is_not_tried_in_each_turn_of_the_loop() -> None:
+    """It would keep a processor busy for as long as it waits."""
+    asked = Asked()
+    tries: list[bool] = []
+    is_free = False
+
+    def waiting(request: ClientRequest, reply: Reply) -> Steps:
+        while not is_free:
+            tries.append(is_free)
+            yield True
+        reply(named("a"))
+
+    async with network(asked) as served, await RawClient.connect(served) as client:
+        client.send(ask("a"))
+        request, reply = await asked.next()
+        request.slices.run(waiting(request, reply))
+        await until(lambda: len(tries) >= 1)
+        turns = 0
+        while len(tries) < 5:
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 5 * len(tries)
+        is_free = True
+        await client.receive()
