@@ -24,7 +24,7 @@ from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
-from tests.by_file import ByFile
+from tests.by_file import ByFile, say_less
 from tests.effort import all_cases
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
@@ -118,6 +118,7 @@ def pytest_configure(config: pytest.Config) -> None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         first = LISTENING_PORT_MIN + count * int(worker.removeprefix("gw"))
         os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
+        say_less(config)
 
 
 @pytest.hookimpl(wrapper=True)
