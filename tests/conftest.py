@@ -17,6 +17,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 import structlog
+from hypothesis.internal.conjecture import providers
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka import record_reader
@@ -96,6 +97,14 @@ def compiled_record_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_reader, "loop", loop)
 
 
+def is_local(path: str) -> bool:
+    """Hypothesis reads no file of ours for constants: each process of tests would parse all of them, which takes 10 s.
+
+    And what it tries does not depend on the other tests of its process, then.
+    """
+    return False
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """A flag for `tests.transcripts`, and the order of the tests."""
     parser.addoption("--rewrite-transcripts", action="store_true", help="write what happens into the transcripts")
@@ -113,6 +122,7 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
     if not all_cases():
         config.stash[FORKING] = forked_starts.install()
+        providers.is_local_module_file = is_local  # type: ignore[attr-defined]
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
