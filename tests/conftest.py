@@ -17,6 +17,7 @@ from typing import Any, Final
 import hypothesis
 import pytest
 import structlog
+from hypothesis.internal.conjecture import providers
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka import record_reader
@@ -24,7 +25,7 @@ from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
-from tests.by_file import ByFile
+from tests.by_file import ByFile, say_less
 from tests.effort import all_cases
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
@@ -96,6 +97,14 @@ def compiled_record_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_reader, "loop", loop)
 
 
+def is_local(path: str) -> bool:
+    """Hypothesis reads no file of ours for constants: each process of tests would parse all of them, which takes 10 s.
+
+    And what it tries does not depend on the other tests of its process, then.
+    """
+    return False
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """A flag for `tests.transcripts`, and the order of the tests."""
     parser.addoption("--rewrite-transcripts", action="store_true", help="write what happens into the transcripts")
@@ -113,11 +122,13 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
     if not all_cases():
         config.stash[FORKING] = forked_starts.install()
+        providers.is_local_module_file = is_local  # type: ignore[attr-defined]
     worker = os.environ.get("PYTEST_XDIST_WORKER")
     if worker is not None:
         count = (LISTENING_PORTS_END - LISTENING_PORT_MIN) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
         first = LISTENING_PORT_MIN + count * int(worker.removeprefix("gw"))
         os.environ[PORTS_VARIABLE] = f"{first}-{first + count - 1}"
+        say_less(config)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -15,6 +15,7 @@ import pytest
 
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.local.cluster import LocalCluster
+from tests.effort import all_cases
 from tests.kraftlog.command_line import Run
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
@@ -23,8 +24,8 @@ pytestmark = pytest.mark.process
 
 PARTITIONS: Final = 3
 KILLS: Final = 2
-RECORDS_BETWEEN: Final = 2_000
-"""Acknowledged between two of the things that a test does to the broker."""
+RECORDS_BETWEEN: Final = 2_000 if all_cases() else 500
+"""Acknowledged between two of the things that a test does to the broker, and the most that wait in its client."""
 
 names = itertools.count()
 
@@ -66,7 +67,7 @@ class Load:
                 "bootstrap.servers": broker.servers, "enable.idempotence": True, "acks": "all", "linger.ms": 1,
                 "batch.num.messages": 50, "retry.backoff.ms": 50, "reconnect.backoff.max.ms": 200,
                 "message.timeout.ms": 120_000, "topic.metadata.propagation.max.ms": 1_000,
-                "queue.buffering.max.messages": 2_000,
+                "queue.buffering.max.messages": RECORDS_BETWEEN,
             }
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run)

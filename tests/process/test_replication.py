@@ -16,6 +16,7 @@ import pytest
 from kraftlog.broker.log.formats.batch_header import read_headers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from tests.effort import all_cases
 from tests.kraftlog.command_line import Run
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import SESSION_TIMEOUT_MS, addresses
@@ -24,8 +25,10 @@ pytestmark = pytest.mark.process
 
 BROKERS: Final = (71, 72, 73)
 PARTITIONS: Final = 3
-RECORDS: Final = 3_000
+RECORDS: Final = 3_000 if all_cases() else 900
 LAG_MAX_MS: Final = 2_000
+ASKED_EVERY_SECONDS: Final = 0.2
+"""Each question takes the nodes as much time as a command."""
 
 names = itertools.count()
 
@@ -148,6 +151,7 @@ def await_in_sync(run: Run, voters: LocalCluster, topic: str, count: int = len(B
         if all(len(partition["Isr"]) == count for partition in shown["Partitions"]):
             return
         assert time.monotonic() < deadline, shown
+        time.sleep(ASKED_EVERY_SECONDS)
 
 
 def test_what_is_acknowledged_is_the_same_bytes_on_every_broker(brokers: dict[int, BrokerProcess], topic: str) -> None:

@@ -29,6 +29,7 @@ from tests.raft.nodes import running_cluster
 from tests.statemachine.builders import CLUSTER_ID, alive, register
 from tests.statemachine.machines import machine_on, wait_applied
 from tests.statemachine.snapshots import posix_snapshots
+from tests.statemachine.states import write_new_database
 from tests.statemachine.waiting import until
 
 
@@ -115,6 +116,8 @@ async def memory_bench(
     """A controller over a log in memory that this node does not lead yet."""
     faults: list[BaseException] = []
     log = MemoryLog(faults.append, auto_commit=auto_commit)
+    if not path.exists():
+        write_new_database(path)
     store = MetadataStore.open(path, CLUSTER_ID)
     machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
@@ -153,7 +156,7 @@ def database(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(database: Path) -> Iterator[MetadataStore]:
-    store = MetadataStore.open(database, CLUSTER_ID)
+    store = MetadataStore.open(write_new_database(database), CLUSTER_ID)
     yield store
     store.close()
 

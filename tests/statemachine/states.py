@@ -5,15 +5,19 @@ from __future__ import annotations
 import sqlite3
 import weakref
 from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
 from kraftlog.controller.overlay import Overlay
+from kraftlog.sim.tables_in_memory import connect, empty_image
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
 from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.changes import Changes
-from statemachine.tables.database import create_in
+from statemachine.tables.database import open_database
 from statemachine.tables.row_sums import RowSums
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST
 from tests.statemachine.builders import CLUSTER_ID
@@ -26,9 +30,8 @@ class Metadata(MetadataState):
     """
 
     def __init__(self) -> None:
-        self.connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.connection = connect(empty_image(CLUSTER_ID))
         weakref.finalize(self, self.connection.close)
-        create_in(self.connection, CLUSTER_ID)
         self._store = SimpleNamespace(reader=self.connection, applied_end_offset=0)
         self.overlay = Overlay(cast(Any, self._store))
         self.end_offset = 0
@@ -56,6 +59,21 @@ def metadata(*records: MetadataRecord, version: int = METADATA_VERSION_LATEST) -
     """A cluster of that metadata.version with `records` committed."""
     level = MetadataRecord(feature_level=FeatureLevelRecord(name=METADATA_VERSION, level=version))
     return Metadata().commit(level, *records)
+
+
+@cache
+def _new_database(cluster_id: str) -> bytes:
+    with TemporaryDirectory() as directory:
+        path = Path(directory, "metadata.db")
+        open_database(path, cluster_id).conn.close()
+        return path.read_bytes()
+
+
+def write_new_database(path: Path, cluster_id: str = CLUSTER_ID) -> Path:
+    """Write the file that a node begins with. To copy it takes a tenth of the time that it takes to make one."""
+    path.touch(mode=0o600)
+    path.write_bytes(_new_database(cluster_id))
+    return path
 
 
 _kept: list[Metadata] = []

@@ -57,6 +57,7 @@ from statemachine.tables.database import open_database
 from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
+from tests.statemachine.states import write_new_database
 
 ME = 1
 LAG_MAX_MS = 30_000
@@ -134,7 +135,9 @@ class BrokerWorld:
         """The broker starts with what `runs` have made."""
         self.runtime = TimedRuntime()
         self.files = MemoryFileSystem() if files is None else files
-        self.tables = MetadataTables(open_database(directory / "metadata.db", CLUSTER_ID).conn)
+        self.tables = MetadataTables(
+            open_database(write_new_database(directory / "metadata.db", CLUSTER_ID), CLUSTER_ID).conn
+        )
         weakref.finalize(self, self.tables.connection.close)
         self.configs = TopicConfigs(ME, own or {})
         self.cluster = ClusterView(CLUSTER_ID)

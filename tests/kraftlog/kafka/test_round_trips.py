@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
 
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Message
-from tests.kraftlog.kafka.values import MESSAGES, values
+from tests.kraftlog.kafka.random_values import for_values
+from tests.kraftlog.kafka.values import MESSAGES
 
 EXAMPLES = 5
 
@@ -24,8 +24,6 @@ def test_what_is_written_is_read(message: type[Message]) -> None:
 
 
 def _round_trips(message: type[Message], version: int) -> None:
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
-    @given(values(message, version))
     def check(value: Message) -> None:
         data = encode(value, version)
         read = decode(message, version, data)
@@ -35,4 +33,4 @@ def _round_trips(message: type[Message], version: int) -> None:
         with pytest.raises(MalformedBytes, match=f"{message.__name__}: 1 bytes follow version {version} of it"):
             decode(message, version, data + b"\0")
 
-    check()
+    for_values(check, message, version, EXAMPLES)

@@ -152,7 +152,7 @@ def test_a_new_quorum_elects_however_its_first_leaders_crash(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mark", [FIRST, REPLACEMENT])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_three_wiped_two_lagging_one_down_elect_nobody_and_lose_nothing(seed: int, mark: RecoveringLog) -> None:
     """Of six voters 1 to 4 hold the acknowledged records."""
     cluster = Cluster(6, seed=seed)

@@ -20,7 +20,8 @@ def _with_file(data: bytes) -> MemoryFileSystem:
 
 
 def _contents(files: MemoryFileSystem) -> list[dict[str, bytes]]:
-    return [{name: read_whole(image, f"d/{name}") for name in image.list_directory("d")} for image in all_images(files)]
+    images = [image() for image in all_images(files)]
+    return [{name: read_whole(image, f"d/{name}") for name in image.list_directory("d")} for image in images]
 
 
 def test_what_is_synced_has_one_image() -> None:
@@ -62,7 +63,7 @@ def test_of_a_directorys_changes_the_first_few_are_kept() -> None:
 def test_an_image_has_a_life_of_its_own() -> None:
     files = _with_file(b"abc")
     (image,) = all_images(files)
-    image.open("d/f").write_at(0, b"X")
+    image().open("d/f").write_at(0, b"X")
     assert read_whole(files, "d/f") == b"abc"
 
 

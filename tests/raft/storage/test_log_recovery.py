@@ -69,7 +69,7 @@ def assert_refused(files: MemoryFileSystem, *words: str, minimum_durable_offset:
 @pytest.mark.parametrize("unflushed", [1, 2, 3])
 def test_a_tail_torn_at_any_byte_is_cut_and_reported(unflushed: int) -> None:
     starts = frame_starts(4 + unflushed)
-    for torn_at in some(range(starts[4], starts[-1] + 1), part=3):
+    for torn_at in some(range(starts[4], starts[-1] + 1)):
         files = log_on_disk(4, unflushed=unflushed)
         overwrite(files, FIRST, torn_at, bytes(starts[-1] - torn_at))
         log = open_log(files, BIG)
@@ -105,7 +105,7 @@ def test_garbage_behind_the_end_is_a_torn_tail() -> None:
 def test_a_flip_in_any_byte_that_a_marker_vouches_for_is_refused(mask: int) -> None:
     files = log_on_disk(3, with_marker=True)
     starts = frame_starts(3)
-    for position in some(range(starts[-1]), part=3):
+    for position in some(range(starts[-1])):
         flip(files, FIRST, position, mask)
         damaged = sum(start <= position for start in starts) - 1
         assert_refused(
@@ -129,7 +129,7 @@ def test_a_last_frame_that_ends_in_a_zero_vouches_for_those_before_it() -> None:
 
 
 def test_a_flip_in_a_marker_loses_nothing_but_the_marker() -> None:
-    for position in range(frame_starts(3)[-1], frame_starts(3)[-1] + HEAD_BYTES):
+    for position in some(range(frame_starts(3)[-1], frame_starts(3)[-1] + HEAD_BYTES)):
         files = log_on_disk(3, with_marker=True)
         flip(files, FIRST, position)
         log = open_log(files, BIG)
@@ -138,14 +138,14 @@ def test_a_flip_in_a_marker_loses_nothing_but_the_marker() -> None:
 
 
 def test_a_flip_in_a_flushed_batch_that_a_later_one_vouches_for_is_refused() -> None:
-    for position in range(frame_starts(3)[-1]):
+    for position in some(range(frame_starts(3)[-1])):
         files = log_on_disk(4)
         flip(files, FIRST, position)
         assert_refused(files, FIRST, "below 4 were durable")
 
 
 def test_a_flip_in_an_unflushed_append_with_a_valid_frame_behind_is_refused() -> None:
-    for position in some(range(frame_starts(2)[-1], frame_starts(3)[-1]), part=3):
+    for position in some(range(frame_starts(2)[-1], frame_starts(3)[-1])):
         files = log_on_disk(2, unflushed=2)
         flip(files, FIRST, position)
         assert_refused(files, "a valid frame follows at byte")
@@ -181,7 +181,7 @@ def test_a_stretch_that_was_never_written_is_a_torn_tail_though_valid_frames_fol
 
 
 def test_sectors_written_in_any_order_lose_nothing_flushed() -> None:
-    for seed in range(150):
+    for seed in some(range(150)):
         files = MemoryFileSystem()
         log = open_log(files, BIG)
         written = batches_from(0, 5, size=seed)
@@ -213,7 +213,7 @@ def three_segments() -> MemoryFileSystem:
 def test_a_flip_in_any_byte_of_an_earlier_segment_is_refused(segment: int) -> None:
     files = three_segments()
     path = segment_paths(files)[segment]
-    for position in some(range(len(read_whole(files, path))), part=3):
+    for position in some(range(len(read_whole(files, path)))):
         flip(files, path, position)
         assert_refused(files, path, "the segment after it starts at offset")
         flip(files, path, position)

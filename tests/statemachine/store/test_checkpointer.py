@@ -32,6 +32,7 @@ from tests.statemachine.store.write_ahead_logs import filler, reading, reading_p
 from tests.statemachine.waiting import until
 
 WAIT_BYTES = 24 * MEBIBYTE
+SMALL_RUNS_BYTES = (60 if all_cases() else 24) * MEBIBYTE
 
 
 @asynccontextmanager
@@ -82,7 +83,7 @@ def checkpoint_threads(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 async def test_a_steady_load_keeps_it_small(store: MetadataStore, checkpoint_threads: set[str]) -> None:
     async with running(store) as machine:
         # Small runs are written on the loop, large ones in the thread.
-        assert await load(machine, store, 60 * MEBIBYTE, 24 * 1024) < WARN_BYTES
+        assert await load(machine, store, SMALL_RUNS_BYTES, 24 * 1024) < WARN_BYTES
         assert await load(machine, store, 100 * MEBIBYTE) < WARN_BYTES
         assert machine.unavailable_reason is None
     assert {name.rpartition("_")[0] for name in checkpoint_threads} == {"kraftlog-apply"}
@@ -180,7 +181,7 @@ async def test_when_it_is_large_the_next_run_waits(store: MetadataStore, monkeyp
 
     async with running(store) as machine, set_at_the_end(may_end):
         monkeypatch.setattr(WriteAheadLog, "copy", held)
-        loading = asyncio.create_task(load(machine, store, 4 * WAIT_BYTES, 24 * 1024))  # on the loop
+        loading = asyncio.create_task(load(machine, store, 3 * WAIT_BYTES, 24 * 1024))  # on the loop
         await until(lambda: store.write_ahead_log.is_large)
         size_bytes = store.write_ahead_log.size_bytes
         await asyncio.wait([loading], timeout=0.5)

@@ -133,9 +133,10 @@ def test_a_store_that_cannot_open_one_more_connection_leaves_none_open(
             connection.execute("SELECT 1")
 
 
-def test_only_its_owner_may_read_the_database(store: MetadataStore, database: Path) -> None:
-    store.apply(LOG)
-    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
+def test_only_its_owner_may_read_the_database(database: Path) -> None:
+    with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
+        store.apply(LOG)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in database.parent.iterdir()}
     assert modes == {"metadata.db": 0o600, "metadata.db-wal": 0o600, "metadata.db-shm": 0o600}
 
 

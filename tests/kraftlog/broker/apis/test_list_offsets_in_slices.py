@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -67,12 +68,22 @@ class Asked:
         return [one.offset for one in self.answer.topics[0].partitions]
 
 
+@cache
+def with_the_last_one_newest() -> bytes:
+    records = [*(rec(index) for index in range(MANY - 1)), rec(MANY - 1, timestamp=5)]
+    return compressed(records, Compression.GZIP, base_ms=NOW_MS)
+
+
+@cache
+def with_each_newer_than_the_one_before() -> bytes:
+    return compressed([rec(index, timestamp=index) for index in range(MANY)], Compression.GZIP, base_ms=NOW_MS)
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> BrokerWorld:
     """A broker with two partitions; the last record of many in the first one is the newest."""
     made = BrokerWorld(tmp_path, [topic("clicks"), replicas(index=0), replicas(index=1)])
-    records = [*(rec(index) for index in range(MANY - 1)), rec(MANY - 1, timestamp=5)]
-    for index, data in ((0, compressed(records, Compression.GZIP, base_ms=NOW_MS)), (1, batch(2))):
+    for index, data in ((0, with_the_last_one_newest()), (1, batch(2))):
         log = made.replica(index).online_log()
         append(log, data)
         log.flush()
@@ -89,10 +100,8 @@ def test_no_slice_reads_more_than_a_piece(world: BrokerWorld, timestamp: int) ->
 
 @pytest.mark.parametrize("timestamp", [NOW_MS + MANY - 1, MAX_TIMESTAMP])
 def test_no_object_is_made_for_a_record(world: BrokerWorld, timestamp: int) -> None:
-    """Each record is newer than the one before."""
     log = world.replica(1).online_log()
-    records = [rec(index, timestamp=index) for index in range(MANY)]
-    append(log, compressed(records, Compression.GZIP, base_ms=NOW_MS))
+    append(log, with_each_newer_than_the_one_before())
     log.flush()
     world.replica(1).raise_high_watermark()
     asked = Asked(world, (1, timestamp))

@@ -20,6 +20,7 @@ from kraftlog.broker.log.formats.batch_header import read_header
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_states import ProducerStates
+from tests.effort import examples
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
@@ -284,7 +285,7 @@ class DirectoryAgainstList(RuleBasedStateMachine):
 
 TestDirectoryAgainstList = DirectoryAgainstList.TestCase
 TestDirectoryAgainstList.settings = settings(
-    max_examples=100,
+    max_examples=examples(200),
     stateful_step_count=40,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # to shrink a case takes longer than a test may

@@ -42,6 +42,7 @@ from tests.kraftlog.broker.broker_world import registration, replicas, topic
 from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime, all_batches, batch
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
+from tests.statemachine.states import write_new_database
 
 A, B, C = 1, 2, 3
 LAG_MAX_MS = 30_000
@@ -178,7 +179,9 @@ class Member:
         runtime = self.cluster.runtime
         path = self._directory / f"{self.broker_id}-{self.incarnation}"
         path.mkdir()
-        self.tables = MetadataTables(open_database(path / "metadata.db", CLUSTER_ID).conn)
+        self.tables = MetadataTables(
+            open_database(write_new_database(path / "metadata.db", CLUSTER_ID), CLUSTER_ID).conn
+        )
         weakref.finalize(self.tables, self.tables.connection.close)
         self.configs = TopicConfigs(self.broker_id, {})
         self.view = ClusterView(CLUSTER_ID)

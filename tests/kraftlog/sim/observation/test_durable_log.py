@@ -12,6 +12,7 @@ from raft.core.epochs import LOG_BEGINNING
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import LogConfig, SegmentedLog
+from tests.effort import some
 from tests.kraftlog.sim.invariants.builders import at
 from tests.raft.storage.builders import all_batches
 from tests.raft.storage.crash_points import stop_everywhere
@@ -36,7 +37,7 @@ def test_only_what_is_synced_is_seen() -> None:
     assert seen.batches == list(log.read_batches(Offset(0), 1_000))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", some(range(30), part=4))
 def test_looking_after_every_change_is_the_same_as_looking_once(seed: int) -> None:
     random = Random(seed)
     files = MemoryFileSystem()
@@ -181,7 +182,7 @@ def test_damage_below_the_start_in_a_segment_that_is_gone_is_none() -> None:
     assert seen_on(files).from_start() == all_batches(log)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", some(range(20), part=4))
 def test_looking_after_every_change_is_the_same_when_the_start_moves(seed: int) -> None:
     random = Random(seed)
     files = MemoryFileSystem()

@@ -18,12 +18,9 @@ from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.runs.sweep import sweep
 from tests.paths import ROOT
 
-SEEDS: Final = (
-    *(14, 16, 52, 74, 134, 141, 158, 165, 171, 198, 201, 206, 217, 219, 231, 260, 302, 303, 332, 334, 340, 341),
-    *(368, 371, 381),
-)
-"""In these everything happens that can, most of it in two of them at least, and they are short."""
-NEWEST: Final = 6
+SEEDS: Final = (14, 16, 52, 134, 171, 198, 206, 217, 219, 231, 260, 303, 332, 334, 341, 371, 381)
+"""In these everything happens that can, and they are short."""
+NEWEST: Final = 3
 FOUND = ROOT / "tests" / "seeds" / "found.txt"
 
 
@@ -58,7 +55,7 @@ def test_what_was_found_once_stays_mended(seed: int) -> None:
     assert run_seed(seed).violation is None
 
 
-@pytest.mark.parametrize("seed", [3, 38])  # with brokers, and without
+@pytest.mark.parametrize("seed", [3, pytest.param(38, marks=pytest.mark.slow)])  # with brokers, and without
 def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(seed: int) -> None:
     program = f"""
 from kraftlog.process.logs import silence_logging
