@@ -53,6 +53,6 @@ def _option(text: str) -> Any:
         ] = None,
     ) -> None: ...
 
-    (option,) = (of for of in typer.main.get_command(app).params if of.name == "timeout")
+    option: Any = next(of for of in typer.main.get_command(app).params if of.name == "timeout")
     option.help = text  # typer does not see this function's arguments in the annotation above
     return option
