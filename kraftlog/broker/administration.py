@@ -29,7 +29,7 @@ def administration(
     changes = ConfigChanges(settings.broker_id, cluster, controller)
     return {
         "CreateTopics": CreateTopicsApi(controller, configs).handle,
-        "DeleteTopics": DeleteTopicsApi(controller).handle,
+        "DeleteTopics": DeleteTopicsApi(controller, cluster, runtime).handle,
         "CreatePartitions": CreatePartitionsApi(controller).handle,
         "DescribeConfigs": DescribeConfigsApi(settings.broker_id, cluster, configs).handle,
         "IncrementalAlterConfigs": IncrementalAlterConfigsApi(changes).handle,

@@ -7,7 +7,8 @@ import shutil
 from collections.abc import Mapping
 
 from kraftlog.broker.administration import administration
-from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi, FindCoordinatorApi
+from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
+from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
@@ -17,6 +18,7 @@ from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
+from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
@@ -51,13 +53,15 @@ class ClientApis:
             "Fetch": self._fetch_api(lookup, runtime, usage).handle,
             "ListOffsets": ListOffsetsApi(lookup).handle,
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
-            "FindCoordinator": FindCoordinatorApi().handle,
+            "FindCoordinator": FindCoordinatorApi(broker.settings.broker_id, broker.cluster).handle,
+            "OffsetFetch": OffsetFetchApi(broker.cluster).handle,
             "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
             "InitProducerId": InitProducerIdApi(producer_ids).handle,
             "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
+            "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
             "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions).handle,
             **administration(broker.settings, broker.cluster, controller, runtime),
         }

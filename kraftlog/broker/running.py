@@ -40,6 +40,7 @@ from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.controller_errands import ControllerErrands
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.directory_assignments import DirectoryAssignments
+from kraftlog.broker.first_answer import cluster_id_when_known
 from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log.loading import RecoveryProgress
@@ -117,7 +118,7 @@ async def running(
     async with AdminClient(endpoints) as client, AdminClient(endpoints) as client_of_clients:
         directory = BrokerDirectory.open(PosixFileSystem(), str(settings.directory), settings.broker_id)
         try:
-            cluster_id = directory.cluster_id or await client.cluster_id()
+            cluster_id = directory.cluster_id or await cluster_id_when_known(client, callbacks.tell)
             directory.claim(cluster_id, directory.directory_id or random_uuid())
             with (
                 ThreadPoolExecutor(1, thread_name_prefix="kraftlog-logs") as executor,

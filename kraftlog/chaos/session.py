@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
@@ -16,6 +15,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from kraftbase.errors import ApiError
+from kraftbase.stop_signals import on_stop_signals
 from kraftlog.chaos.namespaces import NamespacesUnavailable
 from kraftlog.process.logs import configure_logging
 
@@ -85,8 +85,7 @@ class Session:
 async def _supervised(work: Coroutine[Any, Any, bool], line: Callable[[], str], console: Console) -> bool:
     task = asyncio.current_task()
     if task is not None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        on_stop_signals(task.cancel)
     progress = asyncio.create_task(_show_progress(line, console))
     try:
         return await work

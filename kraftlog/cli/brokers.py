@@ -86,7 +86,7 @@ def run(
         bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
     ] = False,
 ) -> None:
-    """Run a data broker until Ctrl-C or SIGTERM: Kafka's clients produce to it and consume from it.
+    """Run a data broker until Ctrl-C, SIGTERM or SIGHUP: Kafka's clients produce to it and consume from it.
 
     Then it shuts down controlled: its partitions get other leaders first, as far as there are any.
     """

@@ -91,7 +91,7 @@ def start_node(
         bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
     ] = False,
 ) -> None:
-    """Run a node until Ctrl-C or SIGTERM.
+    """Run a node until Ctrl-C, SIGTERM or SIGHUP.
 
     A leader resigns before it stops.
     """

@@ -12,13 +12,19 @@ from kraftlog.admin.client.time_limit import set_limit
 SECONDS_MIN: Final = 0.1
 SECONDS_MAX: Final = 86_400.0
 
+_HELP: Final = "Give up after this many seconds in all; default: each part has its own limit."
+_HELP_OF: Final = {
+    "produce": "Give up a record that is not acknowledged within this many seconds of being read; default: 120.",
+}
+"""Of commands that have another limit: how long the input of `produce` takes is its user's matter."""
+
 
 def with_timeout(command: Any) -> Any:
     """Add the option to each subcommand that connects to a cluster: those with `--bootstrap-server`."""
     for of_group in getattr(command, "commands", {}).values():
         with_timeout(of_group)
     if any(parameter.name == "bootstrap_server" for parameter in command.params):
-        command.params.append(_option())
+        command.params.append(_option(_HELP_OF.get(command.name, _HELP)))
     return command
 
 
@@ -28,7 +34,7 @@ def _set(seconds: float | None) -> None:
     set_limit(seconds)
 
 
-def _option() -> Any:
+def _option(text: str) -> Any:
     app = typer.Typer(add_completion=False)
 
     @app.command()
@@ -42,10 +48,11 @@ def _option() -> Any:
                 metavar="SECONDS",
                 callback=_set,
                 expose_value=False,
-                help="Give up after this many seconds in all; default: each part has its own limit.",
+                help="",
             ),
         ] = None,
     ) -> None: ...
 
-    (option,) = (of for of in typer.main.get_command(app).params if of.name == "timeout")
+    option: Any = next(of for of in typer.main.get_command(app).params if of.name == "timeout")
+    option.help = text  # typer does not see this function's arguments in the annotation above
     return option

@@ -213,6 +213,7 @@ def _producer(endpoints: Sequence[Endpoint], options: ProduceOptions) -> Produce
         "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
         "delivery.timeout.ms": round(options.delivery_timeout_seconds * 1_000),
         "partitioner": "murmur2_random",  # keys go where Java's clients put them
+        "sticky.partitioning.linger.ms": 0,  # else records without keys stay with one partition for a while
     }
     try:
         return Producer(settings)

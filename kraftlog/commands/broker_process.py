@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Callable, Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.interpreter import keep_what_is_there, look_at_old_objects_seldom, take_turns
+from kraftbase.stop_signals import on_stop_signals
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.running import Callbacks, running
 from kraftlog.broker.settings import BrokerSettings
@@ -16,7 +16,7 @@ Say = Callable[[str], None]
 
 
 async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks, say: Say) -> None:
-    """Run the broker until SIGTERM or SIGINT, then shut down controlled.
+    """Run the broker until SIGTERM, SIGINT or SIGHUP, then shut down controlled.
 
     Raises ApiError, DirectoryError, StorageError, and OSError for a port that is taken.
     """
@@ -24,8 +24,7 @@ async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], ca
     keep_what_is_there()
     look_at_old_objects_seldom()
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    on_stop_signals(stop.set)
     stopping = asyncio.create_task(stop.wait())
     is_up = asyncio.Event()
     working = asyncio.create_task(_run(settings, endpoints, callbacks, say, stop, is_up))

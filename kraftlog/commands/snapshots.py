@@ -21,7 +21,7 @@ from kraftlog.offline.snapshot_files import reason_of, snapshot_row
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
 from raft.core.types import Epoch, Offset, OffsetAndEpoch
-from snapshot.names import id_of, part_name, snapshot_name
+from snapshot.names import SUFFIX, id_of, part_name, snapshot_name
 from snapshot.reader import SnapshotReader, SnapshotSummary
 
 CREATE_TIMEOUT_SECONDS: Final = 120.0
@@ -76,29 +76,56 @@ async def save(
 
     In a directory it keeps its name; any other `target` must be named like the snapshot, and so selects it. The copy is
     written under a temporary name in the same directory, and renamed when it was found whole and is durable; if
-    anything fails, nothing is left of it. A file that exists is never replaced. Raises ApiError, StorageError.
+    anything fails, nothing is left of it. A file that exists is never replaced; if it is that snapshot, and whole,
+    it is described, so that a job that saves the newest one may run again. Raises ApiError, StorageError.
     """
     directory, wanted = _destination(target, wanted)
+    if wanted is not None and (kept := _kept(directory / snapshot_name(wanted))) is not None:
+        return kept
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         pieces = snapshot_pb2_grpc.SnapshotServiceStub(channel).ReadSnapshot(_request(wanted))
         first = await _next(pieces, endpoint)
         if first is None or wanted not in (None, _from_proto(first.snapshot_id)):
             raise _broken(endpoint, "it sent another snapshot than requested")
+        if (kept := _kept(directory / snapshot_name(_from_proto(first.snapshot_id)))) is not None:
+            pieces.cancel()
+            return kept
         with _Copy(directory, _from_proto(first.snapshot_id)) as copy:
             await _receive(first, pieces, endpoint, copy, progress)
             try:
                 summary = copy.keep()
             except CorruptSnapshot as error:
                 raise _broken(endpoint, reason_of(error, copy.path)) from None
+    return _saved(copy.path, summary)
+
+
+def _saved(path: Path, summary: SnapshotSummary) -> dict[str, Any]:
     return {
-        "Path": str(copy.path),
+        "Path": str(path),
         "EndOffset": summary.snapshot_id.offset,
         "Epoch": summary.snapshot_id.epoch,
         "SizeBytes": summary.size_bytes,
         "Records": summary.record_count,
         "Digest": summary.digest.hex(),
     }
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    """The description of a copy that was saved before; None if there is nothing.
+
+    Raises StorageError if something else has its name, or what is there is not whole.
+    """
+    if not path.exists() and not path.is_symlink():
+        return None
+    try:
+        with SnapshotReader(PosixFileSystem(), str(path)) as reader:
+            return _saved(path, reader.verify())
+    except (CorruptSnapshot, StorageError) as error:
+        raise StorageError(
+            f"{path} exists already, is no whole snapshot ({reason_of(error, path)}) and stays as it is; move it, or"
+            " name another directory"
+        ) from None
 
 
 async def save_present(endpoints: Sequence[Endpoint], directory: Path) -> Path:
@@ -116,15 +143,14 @@ async def save_present(endpoints: Sequence[Endpoint], directory: Path) -> Path:
 def _destination(target: Path, wanted: OffsetAndEpoch | None) -> tuple[Path, OffsetAndEpoch | None]:
     """The directory of the copy, and the id requested."""
     if target.is_dir():
-        if wanted is not None:
-            _refuse_existing(target / snapshot_name(wanted))
         return target, wanted
+    if not target.exists() and target.suffix != SUFFIX:
+        raise StorageError(f"there is no directory {target}; make it, or name another")
     named = id_of(str(target))
     if wanted is not None and wanted != named:
         raise StorageError(f"{target} is not the name of the snapshot, {snapshot_name(wanted)}; use that name")
     if not target.parent.is_dir():
         raise StorageError(f"there is no directory {target.parent}; make it, or name another")
-    _refuse_existing(target)
     return target.parent, named
 
 

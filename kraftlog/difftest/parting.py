@@ -22,8 +22,6 @@ CARRIED_OUT_OF: Final = 8
 NOT_KNOWN: Final = ("migrating", "unassigned")
 """Names of directories that a replica may still be in."""
 MIN_ISR: Final = "min.insync.replicas"
-UNKNOWN_CONFIGS: Final = ("no.such.config", "max.message.bytes")
-"""The second is a config of topics only."""
 UNSAFE_DOWNGRADE: Final = 3
 
 
@@ -125,13 +123,10 @@ def _forgets_eligible(step: Step, image: Image) -> bool:
 
 
 def _configures_brokers(step: Step, image: Image) -> bool:
-    """CT-60: an unknown config of a broker is refused, and the default of min.insync.replicas can be deleted."""
+    """CT-60: the default of min.insync.replicas can be deleted."""
     if not isinstance(step, steps.AlterConfigs) or step.resource_type != steps.BROKER:
         return False
-    return any(
-        name in UNKNOWN_CONFIGS or (name == MIN_ISR and operation == steps.DELETE)
-        for name, operation, _ in step.changes
-    )
+    return any(name == MIN_ISR and operation == steps.DELETE for name, operation, _ in step.changes)
 
 
 def _downgrades(step: Step, image: Image) -> bool:

@@ -46,6 +46,7 @@ NAMES: Final = {
     46: "ListPartitionReassignments",
     48: "DescribeClientQuotas",
     49: "AlterClientQuotas",
+    50: "DescribeUserScramCredentials",
     52: "Vote",
     53: "BeginQuorumEpoch",
     54: "EndQuorumEpoch",

@@ -23,6 +23,9 @@ from kraftlog.kafka.primitives import ELEMENTS_PER_STEP, FORMATS, SIZES, SMALL, 
 STRING_BYTES_MAX: Final = 32_767
 """Kafka's bound of every string, also where its length could say more."""
 
+REQUESTS: Final = ("Request", "RequestHeader")
+"""How the names of what clients send end: there, as in Java, U+FFFD stands for what is no UTF-8 (DB-116)."""
+
 TAG_BYTES_MIN: Final = 2
 """A tagged field has at least its tag and its size."""
 
@@ -44,6 +47,7 @@ class _Reader:
         }
         self.layout = layout
         self.in_slices = in_slices
+        self.bad_text = "replace" if layout.message.__name__.endswith(REQUESTS) else "strict"
         self.code = Code(layout.message.__name__, "data, p, most", constants)
 
     def function(self) -> Function:
@@ -153,7 +157,7 @@ class _Reader:
         self.code.add("q = p + n")
         with self.code.block("if q > end:"):
             self.code.add("raise ValueError(f'{n} bytes are not in the {end - p} that are left')")
-        made = {"string": "str(data[p:q], 'utf-8')", "bytes": "bytes(data[p:q])"}
+        made = {"string": f"str(data[p:q], 'utf-8', {self.bad_text!r})", "bytes": "bytes(data[p:q])"}
         view = "memoryview(data)[p:q] if n else b''"  # a view is 200 bytes
         self.code.add(f"{target} = {made.get(field.kind, view)}", "p = q")
 

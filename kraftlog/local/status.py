@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import sys
 from collections.abc import Mapping
 from typing import Final
@@ -14,6 +13,7 @@ from rich.live import Live
 from rich.table import Table
 
 from kraftbase.errors import ApiError
+from kraftbase.stop_signals import on_stop_signals
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.local.brokers import FIRST_BROKER_ID, BrokerDied, BrokerState, LocalBrokers, add_broker_rows
 from kraftlog.local.cluster import LocalCluster
@@ -28,15 +28,13 @@ Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
 
 async def watch_cluster(cluster: LocalCluster, broker_count: int, first_broker_port: int | None) -> None:
-    """Run the cluster and brokers, and show them until Ctrl-C or SIGTERM; a node that ends is reported.
+    """Run the cluster and brokers, and show them until Ctrl-C, SIGTERM or SIGHUP; a node that ends is reported.
 
     The brokers shut down before the nodes stop. Raises NodeDied when a node cannot start, or none is left, and
     BrokerDied when no broker can start.
     """
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    on_stop_signals(stop.set)
     console = Console(markup=False, emoji=False)  # paths and addresses may have brackets
     beside = f" and {broker_count} broker{'' if broker_count == 1 else 's'}" if broker_count else ""
     nodes = "1 node" if len(cluster.node_ids) == 1 else f"{len(cluster.node_ids)} nodes"

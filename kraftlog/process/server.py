@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ import structlog
 
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.interpreter import keep_what_is_there, take_turns
+from kraftbase.stop_signals import on_stop_signals
 from kraftbase.uuids import uuid_to_text
 from kraftlog.admin.server.service import AdminServicer
 from kraftlog.admin.server.snapshot_service import SnapshotServicer
@@ -64,7 +64,7 @@ async def serve(
     ready: Callable[[], None] | None = None,
     on_listener_fault: OnListenerFault = end_by_listener_fault,
 ) -> None:
-    """Run the node until SIGTERM or SIGINT, then shut it down gracefully: resign first, then stop serving.
+    """Run the node until SIGTERM, SIGINT or SIGHUP, then shut it down gracefully: resign first, then stop serving.
 
     `publishers` are notified of what each commit changes in the metadata, `subscribers` only of how far it is applied.
     `ready` is called when the node answers. A listener that raises ends the process, with an error that names it,
@@ -74,9 +74,7 @@ async def serve(
     take_turns()
     keep_what_is_there()
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    on_stop_signals(stop.set)
     while not stop.is_set():
         may_rebuild = asyncio.Event()
         # The caller's own listeners have received everything once, and would receive it again.

@@ -134,7 +134,9 @@ class PeerTransport:
         if stream is None or not stream.is_idle or stream.peer is not peer:
             if stream is not None:
                 stream.close()
-            stream = self._fetch_stream = _FetchStream(peer, peer.stub.Fetch(), self._deliver, self._failed)
+            stream = self._fetch_stream = _FetchStream(
+                peer, peer.stub.Fetch(), self._deliver, self._failed, self._start
+            )
             self._start(stream.run())
         stream.send(send)
 
@@ -200,14 +202,16 @@ class _FetchStream:
         call: FetchCall,
         deliver: Callable[[Outcome], None],
         failed: Callable[[Send, _Peer, Exception | None], None],
+        start: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
+        """`start` has a coroutine run, and keeps its task: a loop that ends before it would destroy it."""
         self.peer = peer
         self._call = call
         self._deliver = deliver
         self._failed = failed
         self._unanswered: Send | None = None
         self._ended = False
-        self._write: asyncio.Task[None] | None = None
+        self._start = start
 
     @property
     def is_idle(self) -> bool:
@@ -218,7 +222,7 @@ class _FetchStream:
         """Write one fetch; `is_idle` must hold."""
         self._unanswered = send
         message = codec.fetch_request_to_proto(send.correlation_id, send.request)  # type: ignore[arg-type]
-        self._write = asyncio.get_running_loop().create_task(self._write_one(message))
+        self._start(self._write_one(message))
 
     async def _write_one(self, message: quorum_pb2.FetchRequest) -> None:
         try:

@@ -27,6 +27,7 @@ from statemachine.words.config_kinds import (
     ThrottledReplicas,
     Whole,
 )
+from statemachine.words.kafkas_broker_configs import KAFKAS_OTHER_CONFIGS, LISTENER_PREFIX
 from statemachine.words.names import quoted
 from statemachine.words.resources import ResourceType
 
@@ -206,6 +207,19 @@ def check_config(resource_type: ResourceType, name: str, value: str | None) -> N
     )
     if problem is not None:
         raise invalid_config(f"{quoted(value)} is no value for the {what} config {name}: {problem}")
+
+
+def may_be_stored_unknown(resource_type: ResourceType, name: str) -> bool:
+    """Whether that is a name that Kafka does not know either: a broker may have it, with any value (CT-70)."""
+    is_known = not name or name in BROKER_CONFIGS or name in KAFKAS_OTHER_CONFIGS or name.startswith(LISTENER_PREFIX)
+    return resource_type is ResourceType.BROKER and not is_known
+
+
+def check_unknown_config(name: str, value: str) -> None:
+    """Raise ApiError(INVALID_CONFIG) if a name, which nobody knows, or its value is too long to be stored."""
+    for what, text in (("name", name), ("value", value)):
+        if len(text) > VALUE_LENGTH_MAX:
+            raise invalid_config(f"the {what} {quoted(text)} has more than {VALUE_LENGTH_MAX} characters")
 
 
 def is_own_config(resource_type: int, name: str) -> bool:

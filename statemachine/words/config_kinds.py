@@ -1,4 +1,7 @@
-"""The kinds of values that configs have, with Kafka's types and ranges: what is wrong with a value, and lists."""
+"""The kinds of values that configs have, with Kafka's types and ranges: what is wrong with a value, and lists.
+
+As Kafka's `ConfigDef.parseType` does, each takes a value without the blanks around it; `parsed` is how it is shown.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
 INT_MIN: Final = -(2**31)
@@ -17,6 +21,16 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}\Z")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?\Z")
 _THROTTLED: Final = re.compile(r"[0-9]{1,10}:[0-9]{1,10}\Z")
 _HOST: Final = re.compile(r"[0-9a-zA-Z\-%._:]*\Z")
+_BLANKS: Final = "".join(map(chr, range(0x21)))
+
+_PLAIN_LEAST: Final = 1e-3
+_PLAIN_END: Final = 1e7
+"""Java writes numbers from one to before the other without an exponent."""
+
+
+def trimmed(value: str) -> str:
+    """The value without what Java takes for blanks around it (CT-71)."""
+    return value.strip(_BLANKS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +42,16 @@ class Whole:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        value = trimmed(value)
         if not _INTEGER.match(value):
             return "it must be an integer"
         if not self.least <= int(value) <= self.most:
             return f"it must be between {self.least} and {self.most}"
         return None
+
+    def parsed(self, value: str) -> str:
+        """The number as it is shown: `7` for `007`."""
+        return str(int(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +64,14 @@ class LevelOrDefault:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        value = trimmed(value)
         if _INTEGER.match(value) and (int(value) == self.default or self.least <= int(value) <= self.most):
             return None
         return f"it must be an integer between {self.least} and {self.most}, or {self.default}"
+
+    def parsed(self, value: str) -> str:
+        """The number as it is shown."""
+        return str(int(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +80,14 @@ class Fraction:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        value = trimmed(value)
         if not _DECIMAL.match(value) or not 0 <= float(value) <= 1:
             return "it must be a number between 0 and 1"
         return None
+
+    def parsed(self, value: str) -> str:
+        """The number as it is shown: `0.5` for `.50`."""
+        return _as_java_writes(float(value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +96,20 @@ class Number:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        value = trimmed(value)
         return None if _DECIMAL.match(value) and math.isfinite(float(value)) else "it must be a number"
+
+    def parsed(self, value: str) -> str:
+        """The number as it is shown: `1.0E7` for `10000000`."""
+        return _as_java_writes(float(value))
+
+
+def _as_java_writes(number: float) -> str:
+    """A finite number as `Double.toString` has it: Python's digits, and another exponent."""
+    if number == 0 or _PLAIN_LEAST <= abs(number) < _PLAIN_END:
+        return repr(number)
+    mantissa, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +120,11 @@ class OneOf:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
-        return None if value in self.words else f"it must be one of {', '.join(self.words)}"
+        return None if trimmed(value) in self.words else f"it must be one of {', '.join(self.words)}"
+
+    def parsed(self, value: str) -> str:
+        """The word."""
+        return trimmed(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +135,10 @@ class Text:
         """Nothing is wrong with any."""
         return None
 
+    def parsed(self, value: str) -> str:
+        """The text, without blanks around it."""
+        return trimmed(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:
@@ -96,7 +146,11 @@ class Flag:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
-        return None if value.lower() in ("true", "false") else "it must be true or false"
+        return None if trimmed(value).lower() in ("true", "false") else "it must be true or false"
+
+    def parsed(self, value: str) -> str:
+        """`true` or `false`."""
+        return trimmed(value).lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +168,10 @@ class SomeOf:
             return None
         return f"it must be some of {', '.join(self.words)}, each once, separated by commas, or empty"
 
+    def parsed(self, value: str) -> str:
+        """The elements, without blanks around them."""
+        return _parsed_list(value)
+
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
@@ -125,6 +183,10 @@ class ThrottledReplicas:
         if value.strip() in ("", "*") or all(_THROTTLED.match(pair) for pair in pairs):
             return None
         return "it must be * or a list such as 0:101,1:102 (partition:broker)"
+
+    def parsed(self, value: str) -> str:
+        """The elements, without blanks around them."""
+        return _parsed_list(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +202,10 @@ class ClassNames:
             return None
         return "it must be names of classes such as org.example.Reporter, each once, separated by commas, or empty"
 
+    def parsed(self, value: str) -> str:
+        """The elements, without blanks around them."""
+        return _parsed_list(value)
+
 
 def _is_class_name(name: str) -> bool:
     return all(part.replace("$", "_").isidentifier() for part in name.split("."))
@@ -154,17 +220,31 @@ class HostLimits:
 
     def problem(self, value: str) -> str | None:
         """What is wrong with `value`, if anything."""
+        value = trimmed(value)
         pairs = [pair.strip().rpartition(":") for pair in value.split(",")] if value else []
         count_kind = Whole(INT_MIN, INT_MAX)
         if all(colon and _HOST.match(host) and not count_kind.problem(count) for host, colon, count in pairs):
             return None
         return "it must be a list such as host1:100,127.0.0.1:200 (host:count), or empty"
 
+    def parsed(self, value: str) -> str:
+        """The text, without blanks around it."""
+        return trimmed(value)
+
 
 ListKind = SomeOf | ThrottledReplicas | ClassNames
 """Those whose values are elements, separated by commas."""
 
 Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Text | Flag | HostLimits | ListKind
+
+
+def _parsed_list(value: str) -> str:
+    return join_elements(element.strip() for element in trimmed(value).split(","))
+
+
+def shown(kind: Kind, value: str) -> str:
+    """A stored value as it is shown: as it is, if the kind has no such value (an older Kafka may have taken it)."""
+    return value if kind.problem(value) else kind.parsed(value)
 
 
 def split_elements(value: str) -> list[str]:

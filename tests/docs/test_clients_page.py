@@ -10,6 +10,7 @@ import typer
 
 from kraftlog.cli.main import app
 from kraftlog.cli.timeout import with_timeout
+from kraftlog.clients.producing import DELIVERY_TIMEOUT_SECONDS
 from tests.paths import ROOT
 
 PAGE: Final = (ROOT / "docs" / "operations" / "clients.md").read_text()
@@ -34,6 +35,12 @@ def options(command: str) -> dict[str, Any]:
 def test_the_page_has_every_option(command: str) -> None:
     assert set(documented(command)) == set(options(command)) - SAID_ABOVE
     assert f"kraftlog {command}" in PAGE
+
+
+def test_the_help_of_produces_timeout_is_about_one_record() -> None:
+    told = options("produce")["--timeout"].help
+    assert "acknowledged" in told
+    assert f"default: {DELIVERY_TIMEOUT_SECONDS:g}" in told
 
 
 @pytest.mark.parametrize("command", SECTIONS)

@@ -238,6 +238,79 @@ def _ends(consumer: confluent_kafka.Consumer, partition: confluent_kafka.TopicPa
     return ends
 
 
+# --- with a group.id, and transactions (DB-110) -----------------------------------------------------------------------
+
+
+def test_confluent_kafka_reads_with_a_group_and_without_an_offset(kafka_servers: str, topic: str) -> None:
+    """librdkafka demands a group.id, and looks for the group's committed offset."""
+    produce_confluent(kafka_servers, topic, records())
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": kafka_servers, "group.id": "mine", "auto.offset.reset": "earliest"}
+    )
+    try:
+        consumer.assign([confluent_kafka.TopicPartition(topic, 1)])
+        messages = consumer.consume(10, TIMEOUT_SECONDS)
+        assert [(message.error(), message.offset()) for message in messages] == [(None, at) for at in range(10)]
+        with pytest.raises(confluent_kafka.KafkaException) as refused:
+            consumer.commit(asynchronous=False)
+        assert refused.value.args[0].code() == confluent_kafka.KafkaError._UNSUPPORTED_FEATURE
+    finally:
+        consumer.close()
+
+
+def test_kafka_python_reads_with_a_group_and_without_an_offset(kafka_servers: str, topic: str) -> None:
+    produce_confluent(kafka_servers, topic, records())
+    consumer = kafka.KafkaConsumer(bootstrap_servers=kafka_servers, group_id="mine", auto_offset_reset="earliest")
+    try:
+        partition = kafka.TopicPartition(topic, 1)
+        consumer.assign([partition])
+        found = consumer.poll(TIMEOUT_SECONDS * 1_000)[partition]
+        assert [one.offset for one in found] == list(range(len(found)))
+        assert found
+    finally:
+        consumer.close(autocommit=False)
+
+
+def test_aiokafka_reads_with_a_group_and_without_an_offset(kafka_servers: str, topic: str) -> None:
+    produce_confluent(kafka_servers, topic, records())
+
+    async def read() -> int:
+        consumer = aiokafka.AIOKafkaConsumer(
+            bootstrap_servers=kafka_servers, group_id="mine", auto_offset_reset="earliest", enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            partition = aiokafka.TopicPartition(topic, 1)
+            consumer.assign([partition])
+            assert await consumer.committed(partition) is None
+            return (await consumer.getone()).offset
+        finally:
+            await consumer.stop()
+
+    assert asyncio.run(asyncio.wait_for(read(), TIMEOUT_SECONDS)) == 0
+
+
+def test_no_client_tries_a_transaction_again(kafka_servers: str) -> None:
+    confluent = confluent_kafka.Producer({"bootstrap.servers": kafka_servers, "transactional.id": "mine"})
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        confluent.init_transactions(TIMEOUT_SECONDS)
+    assert refused.value.args[0].fatal()
+    python = kafka.KafkaProducer(bootstrap_servers=kafka_servers, transactional_id="mine")
+    with pytest.raises(kafka.errors.TransactionalIdAuthorizationFailedError):
+        python.init_transactions()
+    python.close()
+
+    async def begin() -> None:
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=kafka_servers, transactional_id="mine")
+        try:
+            await producer.start()
+        finally:
+            await producer.client.close()
+
+    with pytest.raises(aiokafka.errors.TransactionalIdAuthorizationFailed):
+        asyncio.run(asyncio.wait_for(begin(), TIMEOUT_SECONDS))
+
+
 # --- one client's records, another's consumer -------------------------------------------------------------------------
 
 

@@ -107,6 +107,9 @@ def test_kafka_configs(kafka: Kafka) -> None:
     of_client = ("--entity-type", "clients", "--entity-name", "greedy")
     kafka.tool(CONFIGS, "--alter", *of_client, "--add-config", "producer_byte_rate=1000000")
     assert "producer_byte_rate=1000000" in kafka.tool(CONFIGS, "--describe", *of_client)
+    of_user = ("--entity-type", "users", "--entity-name", "alice")
+    kafka.tool(CONFIGS, "--alter", *of_user, "--add-config", "consumer_byte_rate=1000000")
+    assert "consumer_byte_rate=1000000" in kafka.tool(CONFIGS, "--describe", "--entity-type", "users")  # DB-111
 
 
 def test_console_producer_and_consumer_get_offsets_log_dirs_delete_records_and_dump_log(

@@ -76,7 +76,7 @@ def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again
     tmp_path: Path, run: Run
 ) -> None:
     directory = tmp_path / "cluster"
-    for attempt, end in enumerate((signal.SIGINT, signal.SIGTERM)):
+    for attempt, end in enumerate((signal.SIGHUP, signal.SIGTERM)):
         with up(directory, "--voters", 1, "--observers", 1, "--brokers", 3) as (process, addresses):
             at = ("--bootstrap-server", addresses, "--output", "json")
             brokers = run("brokers", "list", *at).json()

@@ -1,4 +1,4 @@
-"""DescribeCluster, DescribeTopicPartitions and FindCoordinator, answered from what this broker has applied."""
+"""DescribeCluster and DescribeTopicPartitions, answered from what this broker has applied."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from kraftlog.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
     TopicRequest,
 )
-from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.words.names import INTERNAL_TOPICS, check_topic_name
@@ -33,11 +32,6 @@ ENDPOINTS_OF_CONTROLLERS: Final = 2
 
 PARTITIONS_MAX: Final = 2_000
 """Kafka's `max.request.partition.size.limit`: the partitions of one answer."""
-
-FIRST_VERSION_WITH_KEYS: Final = 4
-"""Of FindCoordinator: from here on it has several keys."""
-
-NO_COORDINATORS: Final = "this cluster has no group or transaction coordinators: consumers use assign()"
 
 
 class DescribeClusterApi:
@@ -181,27 +175,3 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
         error_code=code, name=name, topic_id=ZERO_UUID, is_internal=name in INTERNAL_TOPICS, partitions=(),
         topic_authorized_operations=TOPIC_OPERATIONS,
     )  # fmt: skip
-
-
-class FindCoordinatorApi:
-    """Handles FindCoordinator: there are none yet."""
-
-    def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer COORDINATOR_NOT_AVAILABLE, which clients try again; a consumer that assigns partitions goes on."""
-        request.slices.run(self._in_slices(request, reply))
-
-    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
-        body = cast(FindCoordinatorRequest, request.body)
-        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if request.version < FIRST_VERSION_WITH_KEYS:
-            reply(FindCoordinatorResponse(error_code=code, error_message=NO_COORDINATORS, node_id=NO_LEADER, port=-1))
-            return
-        coordinators = []
-        for key in body.coordinator_keys:
-            coordinators.append(
-                Coordinator(
-                    key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=NO_COORDINATORS
-                )
-            )
-            yield
-        reply(FindCoordinatorResponse(coordinators=tuple(coordinators)))

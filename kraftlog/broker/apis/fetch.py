@@ -158,6 +158,8 @@ class FetchApi:
         try:
             if version >= FIRST_VERSION_WITH_TOPIC_IDS and not topic.has_id:
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic is named by no id: ask for the metadata again")
+            if version < FIRST_VERSION_WITH_TOPIC_IDS and not key.topic:  # DB-115
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
             replica = self._lookup.find(topic, key.number)
         except ApiError as error:
             return _Wanted(key, None, Read(error.with_traceback(None)))  # it would hold the request, in a cycle

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.apis.coordinators import NO_TRANSACTIONS
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -33,7 +34,7 @@ class InitProducerIdApi:
         if is_half or body.transactional_id == "":
             reply(_refusal(ErrorCode.INVALID_REQUEST))
         elif body.transactional_id is not None:
-            reply(_refusal(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            reply(_refusal(NO_TRANSACTIONS))
         else:
             self._producer_ids.take(partial(_answer, reply))
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftlog.broker.apis.guards import check_new_config, check_not_internal
 from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
-from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.controller_channel import TIMEOUT_MS_MAX, ControllerChannel
+from kraftlog.broker.metadata.cluster_view import ClusterView, Departures
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.create_partitions import (
@@ -30,6 +33,7 @@ from kraftlog.kafka.messages.delete_topics import (
 )
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1 import admin_pb2
+from raft.shell.runtime import Runtime, Timer
 
 FIRST_VERSION_WITH_CONFIGS: Final = 5
 """Of CreateTopics: from here on the answer shows the topic (KIP-525)."""
@@ -42,6 +46,10 @@ FIRST_VERSION_WITH_QUOTA: Final[Mapping[int, int]] = {
     CreateTopicsRequest.KEY: 6, DeleteTopicsRequest.KEY: 5, CreatePartitionsRequest.KEY: 3,
 }  # fmt: skip
 """From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599), by the key of the API."""
+
+
+_TopicKey = tuple[str | None, bytes]
+"""A topic as a request names it: its name, its id."""
 
 
 class _Named(Protocol):
@@ -65,7 +73,14 @@ class CreateTopicsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreateTopicsRequest, request.body)
         creation = admin_pb2.CreateTopicsRequest(validate_only=body.validate_only)
+        refused: dict[str, ApiError] = {}
         for topic in body.topics:
+            try:
+                for config in topic.configs:
+                    check_new_config(config.name, config.value)
+            except ApiError as error:
+                refused[topic.name] = error
+                continue
             made = creation.topics.add(
                 name=topic.name,
                 num_partitions=topic.num_partitions,
@@ -76,16 +91,31 @@ class CreateTopicsApi:
                 made.assignments.add(partition_id=given.partition_index, broker_ids=given.broker_ids)
                 yield
             yield
-        operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
-        self._controller.submit(
-            operation, body.timeout_ms, lambda result: request.slices.run(self._answer(request, reply, result))
-        )
+        if creation.topics or not refused:
+            operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
+            self._controller.submit(
+                operation,
+                body.timeout_ms,
+                lambda result: request.slices.run(self._answer(request, reply, refused, result)),
+            )
+        else:
+            nothing = admin_pb2.OperationResult(create_topics=admin_pb2.CreateTopicsResponse())
+            yield from self._answer(request, reply, refused, nothing)
 
-    def _answer(self, request: ClientRequest, reply: Reply, result: admin_pb2.OperationResult | ApiError) -> Steps:
+    def _answer(
+        self,
+        request: ClientRequest,
+        reply: Reply,
+        refused: Mapping[str, ApiError],
+        result: admin_pb2.OperationResult | ApiError,
+    ) -> Steps:
         given = _by_name(cast(CreateTopicsRequest, request.body).topics)
-        topics: list[CreatableTopicResult] = []
+        topics = [
+            CreatableTopicResult(name=name, error_code=error.code, error_message=text_of(error))
+            for name, error in refused.items()
+        ]
         if isinstance(result, ApiError):
-            for name in given:
+            for name in (name for name in given if name not in refused):
                 topics.append(CreatableTopicResult(name=name, error_code=result.code, error_message=text_of(result)))
                 yield
         else:
@@ -124,11 +154,16 @@ class CreateTopicsApi:
 class DeleteTopicsApi:
     """Handles DeleteTopics."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
+    def __init__(self, controller: ControllerChannel, cluster: ClusterView, runtime: Runtime) -> None:
         self._controller = controller
+        self._cluster = cluster
+        self._runtime = runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. A topic that is named several times the same way is answered once."""
+        """Answer when the controller has, and this broker shows no topic of it any more (DB-113).
+
+        A topic that is named several times the same way is answered once.
+        """
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -136,33 +171,99 @@ class DeleteTopicsApi:
         states = body.topics
         if request.version < FIRST_VERSION_WITH_STATES:
             states = tuple(DeleteTopicState(name=name) for name in body.topic_names)
+        deadline_ms = self._runtime.now_ms() + min(body.timeout_ms, TIMEOUT_MS_MAX)
+        refused: dict[_TopicKey, ApiError] = {}
+        deletion = admin_pb2.DeleteTopicsRequest()
+        passed_on: list[DeleteTopicState] = []
+        for state in states:
+            try:
+                self._check(state)
+            except ApiError as error:
+                is_repeated = (state.name, state.topic_id) in refused
+                again = invalid_request("a topic is in the request more than once")
+                refused[state.name, state.topic_id] = again if is_repeated else error
+            else:
+                passed_on.append(state)
+                topic_id = b"" if state.topic_id == ZERO_UUID else state.topic_id
+                deletion.topics.add(name=state.name or "", topic_id=topic_id)
+            yield
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
-            answers: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-            if isinstance(result, ApiError):
-                code = result.code
-                if code is ErrorCode.TOPIC_DELETION_DISABLED and request.version < FIRST_VERSION_WITH_DISABLED:
-                    code = ErrorCode.INVALID_REQUEST
-                for state in states:
-                    answers[state.name, state.topic_id] = DeletableTopicResult(
-                        name=state.name, topic_id=state.topic_id, error_code=code, error_message=text_of(result)
-                    )
+            answers: dict[_TopicKey, DeletableTopicResult] = {}
+            for (name, topic_id), error in refused.items():
+                answers[name, topic_id] = _undeleted(name, topic_id, error, request.version)
+                yield
+            departures = Departures()
+            self._cluster.watch(departures)
+            delayed: _DelayedAnswer | None = None
+            try:
+                for number, state in enumerate(passed_on):
+                    key = (state.name, state.topic_id)
+                    if isinstance(result, ApiError):
+                        answers[key] = _undeleted(*key, result, request.version)
+                    else:
+                        topic = result.delete_topics.topics[number]
+                        answers[key] = _deleted(*key, topic)
+                        if not topic.error_code and self._cluster.topic_name(topic.topic_id) is not None:
+                            departures.topic_ids.add(topic.topic_id)
                     yield
-            else:
-                for state, topic in zip(states, result.delete_topics.topics, strict=True):
-                    answers[state.name, state.topic_id] = _deleted(state.name, state.topic_id, topic)
-                    yield
-            topics = tuple(answers.values())
-            response = DeleteTopicsResponse(responses=topics)
-            knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
-            reply_within_quota(reply, response, topics, knows_quota=knows_quota)
+                topics = tuple(answers.values())
+                response = DeleteTopicsResponse(responses=topics)
+                knows_quota = request.version >= FIRST_VERSION_WITH_QUOTA[request.api.key]
+                finish = partial(reply_within_quota, reply, response, topics, knows_quota=knows_quota)
+                delayed = _DelayedAnswer(self._cluster, departures, finish)
+                delayed.begin(request, self._runtime, deadline_ms)
+            finally:
+                if delayed is None:
+                    self._cluster.watch_no_more(departures)
 
-        deletion = admin_pb2.DeleteTopicsRequest()
-        for state in states:
-            deletion.topics.add(name=state.name or "", topic_id=b"" if state.topic_id == ZERO_UUID else state.topic_id)
-            yield
-        operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
-        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
+        if passed_on or not refused:
+            operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
+            self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
+        else:
+            yield from answer(admin_pb2.OperationResult(delete_topics=admin_pb2.DeleteTopicsResponse()))
+
+    def _check(self, state: DeleteTopicState) -> None:
+        """Raise ApiError for what is not passed on: no topic has an empty name, and coordinators keep theirs."""
+        if state.name == "" and state.topic_id == ZERO_UUID:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
+        name = state.name
+        if not name and state.topic_id != ZERO_UUID:
+            name = self._cluster.topic_name(state.topic_id)
+        check_not_internal(name or "")
+
+
+class _DelayedAnswer:
+    """An answer that waits until this broker shows no deleted topic any more, and no longer than its client does.
+
+    Consider a client that asks for the metadata as soon as its topic is deleted: what the controller has committed
+    comes to this broker a moment later, and the topic would seem to be there still.
+    """
+
+    def __init__(self, cluster: ClusterView, departures: Departures, finish: Callable[[], None]) -> None:
+        self._cluster = cluster
+        self._departures = departures
+        self._finish: Callable[[], None] | None = finish
+        self._timer: Timer | None = None
+
+    def begin(self, request: ClientRequest, runtime: Runtime, deadline_ms: float) -> None:
+        """Answer when the topics are gone, at the deadline, or when the client goes."""
+        left_ms = deadline_ms - runtime.now_ms()
+        if not self._departures.topic_ids or left_ms <= 0:
+            self.end()
+            return
+        self._departures.on_gone = self.end
+        self._timer = runtime.call_later(left_ms, self.end)
+        request.on_client_done.append(self.end)
+
+    def end(self) -> None:
+        """Answer now, if nothing was answered."""
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            self._cluster.watch_no_more(self._departures)
+            if self._timer is not None:
+                self._timer.cancel()
+            finish()
 
 
 class CreatePartitionsApi:
@@ -178,10 +279,15 @@ class CreatePartitionsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreatePartitionsRequest, request.body)
 
+        refused: dict[str, ApiError] = {}
+
         def answer(result: admin_pb2.OperationResult | ApiError) -> Steps:
-            results: list[CreatePartitionsTopicResult] = []
+            results = [
+                CreatePartitionsTopicResult(name=name, error_code=error.code, error_message=text_of(error))
+                for name, error in refused.items()
+            ]
             if isinstance(result, ApiError):
-                for name in _by_name(body.topics):
+                for name in (name for name in _by_name(body.topics) if name not in refused):
                     results.append(
                         CreatePartitionsTopicResult(name=name, error_code=result.code, error_message=text_of(result))
                     )
@@ -200,6 +306,11 @@ class CreatePartitionsApi:
 
         growth = admin_pb2.CreatePartitionsRequest(validate_only=body.validate_only)
         for topic in body.topics:
+            try:
+                check_not_internal(topic.name)
+            except ApiError as error:
+                refused[topic.name] = error
+                continue
             growing = growth.topics.add(name=topic.name, count=topic.count)
             for given in topic.assignments or ():
                 growing.assignments.add(ids=given.broker_ids)
@@ -208,13 +319,23 @@ class CreatePartitionsApi:
                 # To assign none is not to leave it to the controller. One without replicas is refused in any case.
                 growing.assignments.add()
             yield
-        operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
-        self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
+        if growth.topics or not refused:
+            operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
+            self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
+        else:
+            yield from answer(admin_pb2.OperationResult(create_partitions=admin_pb2.CreatePartitionsResponse()))
 
 
 def _by_name(parts: Iterable[Named]) -> Mapping[str, Named]:
     """The parts by the names of their topics, in their order."""
     return {part.name: part for part in parts}
+
+
+def _undeleted(name: str | None, topic_id: bytes, error: ApiError, version: int) -> DeletableTopicResult:
+    code = error.code
+    if code is ErrorCode.TOPIC_DELETION_DISABLED and version < FIRST_VERSION_WITH_DISABLED:
+        code = ErrorCode.INVALID_REQUEST
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text_of(error))
 
 
 def _deleted(name: str | None, topic_id: bytes, topic: admin_pb2.DeletedTopic) -> DeletableTopicResult:

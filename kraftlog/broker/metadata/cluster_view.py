@@ -7,7 +7,7 @@ until they change, up to `KEPT_PARTITIONS_MAX` partitions: a cluster may have a 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -44,6 +44,22 @@ class TopicView:
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
+class Departures:
+    """Topics whose end somebody waits for."""
+
+    def __init__(self) -> None:
+        self.topic_ids: set[bytes] = set()
+        """Those that are still there."""
+        self.on_gone: Callable[[], None] | None = None
+        """Called when none is left, once it is set; a topic may go before."""
+
+    def note(self, gone: set[bytes]) -> None:
+        """Some topics are gone, others perhaps."""
+        self.topic_ids -= gone
+        if not self.topic_ids and self.on_gone is not None:
+            self.on_gone()
+
+
 class ClusterView:
     """A publisher of the broker's state machine (`statemachine.apply.publishers.MetadataPublisher`)."""
 
@@ -60,6 +76,7 @@ class ClusterView:
         self.doubted: set[int] = set()
         """Brokers whose processes may have ended a moment ago; clients are to ask again for what they lead (DB-98)."""
         self._metadata: sqlite3.Connection | None = None
+        self._departures: list[Departures] = []
         self._topics: dict[str, TopicView] = {}
         self._names: dict[bytes, str] = {}
         self._kept_partitions = 0
@@ -85,6 +102,8 @@ class ClusterView:
         self.brokers = {record.broker_id: record for _, record in BROKERS.find(metadata)}
         self.features = {record.name: record.level for _, record in FEATURES.find(metadata)}
         self._forget_topics()
+        awaited = {topic_id for watching in self._departures for topic_id in watching.topic_ids}
+        self._note_departures({topic_id for topic_id in awaited if self.topic_name(topic_id) is None})
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Forget the topics that changed, and take the rest over."""
@@ -109,6 +128,22 @@ class ClusterView:
                 self.features[feature.after.name] = feature.after.level
             elif feature.before is not None:
                 self.features.pop(feature.before.name, None)
+        if self._departures:
+            self._note_departures({of.before.topic_id for of in delta.topics if of.before and of.after is None})
+
+    # --- topics that go -----------------------------------------------------------------------------------------------
+
+    def watch(self, departures: Departures) -> None:
+        """Take topics out of it as they go, and tell it when none is left. The caller bounds how many watch."""
+        self._departures.append(departures)
+
+    def watch_no_more(self, departures: Departures) -> None:
+        """The end of `watch`, after which it is told nothing."""
+        self._departures = [watching for watching in self._departures if watching is not departures]
+
+    def _note_departures(self, gone: set[bytes]) -> None:
+        for watching in list(self._departures):
+            watching.note(gone)
 
     def _forget_topics(self) -> None:
         self._topics.clear()
@@ -144,6 +179,14 @@ class ClusterView:
             return self._topics[name]
         record = TOPICS.get(self.metadata, (topic_id,))
         return None if record is None else self._read(record.name, record.topic_id)
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name of the topic with an id, without a look at its partitions."""
+        name = self._names.get(topic_id)
+        if name is not None:
+            return name
+        record = TOPICS.get(self.metadata, (topic_id,))
+        return None if record is None else record.name
 
     def topic_names(self, after: str = "") -> Iterator[str]:
         """The names of all topics that sort behind `after`, in order."""

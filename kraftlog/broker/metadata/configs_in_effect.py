@@ -1,7 +1,8 @@
 """The configs of topics and brokers as clients are shown them: values, where these come from, and what else is set.
 
 The value that applies is the first of these that is set: the topic's, this broker's, the one of all brokers, the one
-in the broker's file, the default (KIP-226).
+in the broker's file, the default (KIP-226). It is shown as Kafka parses it, `true` for `TRUE` (DB-112); what is set for
+brokers is shown among the synonyms as it was given.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from statemachine.words.config_kinds import (
     OneOf,
     Text,
     Whole,
+    shown,
 )
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
@@ -91,14 +93,14 @@ class ConfigsInEffect:
         layers = self._layers()
         configs = []
         for name, definition in sorted(TOPIC_CONFIGS.items()):
-            synonyms = [Synonym(name, own[name], ConfigSource.TOPIC)] if name in own else []
+            synonyms = [Synonym(name, shown(definition.kind, own[name]), ConfigSource.TOPIC)] if name in own else []
             if definition.broker_config is not None:
                 synonyms += _found(layers, definition.broker_config)
                 default = BROKER_CONFIGS[definition.broker_config].default
                 synonyms.append(Synonym(definition.broker_config, default, ConfigSource.DEFAULT))
             value, source = definition.default, ConfigSource.DEFAULT
             if synonyms:
-                value, source = synonyms[0].value or "", synonyms[0].source
+                value, source = shown(definition.kind, synonyms[0].value or ""), synonyms[0].source
             configs.append(
                 ConfigInEffect(
                     name, value, source, type_of(definition.kind), synonyms, documentation=TOPIC_DOCUMENTATION.get(name)
@@ -112,8 +114,8 @@ class ConfigsInEffect:
         configs = []
         for name, definition in BROKER_CONFIGS.items():
             synonyms = [*_found(layers, name), Synonym(name, definition.default, ConfigSource.DEFAULT)]
-            first = synonyms[0]
-            configs.append(_of_broker(name, first.value, first.source, type_of(definition.kind), synonyms))
+            value = shown(definition.kind, synonyms[0].value or "")
+            configs.append(_of_broker(name, value, synonyms[0].source, type_of(definition.kind), synonyms))
         configs += [_hidden(layers, name) for name in {name for _, values in layers for name in values}
                     if name not in BROKER_CONFIGS]  # fmt: skip
         configs += self._static()
@@ -151,11 +153,11 @@ class ConfigsInEffect:
             synonyms = _found([(ConfigSource.FILE, settings.configs)], name)
             synonyms.append(Synonym(name, static.default, ConfigSource.DEFAULT))
             yield ConfigInEffect(
-                name, synonyms[0].value, synonyms[0].source, type_of(static.kind), synonyms,
+                name, shown(static.kind, synonyms[0].value or ""), synonyms[0].source, type_of(static.kind), synonyms,
                 is_read_only=True, documentation=static.meaning,
             )  # fmt: skip
         given: dict[str, tuple[str | None, ConfigType]] = {
-            "advertised.listeners": (_listed(settings.advertised) or None, ConfigType.LIST),
+            "advertised.listeners": (self._advertised(), ConfigType.LIST),
             "broker.id": (str(settings.broker_id), ConfigType.INT),
             "broker.rack": (settings.rack, ConfigType.STRING),
             "listeners": (_listed(settings.listeners), ConfigType.LIST),
@@ -168,6 +170,13 @@ class ConfigsInEffect:
                 name, value, source, kind, [Synonym(name, value, source)], is_read_only=True,
                 documentation=BROKER_DOCUMENTATION.get(name),
             )  # fmt: skip
+
+    def _advertised(self) -> str | None:
+        """Where clients reach this broker, as it is registered: with the ports that it has, and names as they are."""
+        registered = self._cluster.brokers.get(self._settings.broker_id)
+        if registered is None:
+            return _listed(self._settings.advertised) or None
+        return ",".join(f"{of.name}://{of.host}:{of.port}" for of in registered.end_points)
 
 
 def _of_broker(

@@ -18,10 +18,12 @@ from statemachine.words.config_definitions import (
     CONFIG_DEFINITIONS,
     MIN_ISR,
     check_config,
+    check_unknown_config,
     config_definition,
     invalid_config,
+    may_be_stored_unknown,
 )
-from statemachine.words.config_kinds import join_elements, split_elements
+from statemachine.words.config_kinds import join_elements, split_elements, trimmed
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths, quoted
@@ -35,7 +37,8 @@ def alter_configs(
     """The records that alter the resources whose alterations are all valid, and an answer for each resource.
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
-    altered as a whole or not at all, and must be valid with what it inherits. A topic's config that has that value
+    altered as a whole or not at all, and must be valid with what it inherits. A broker may have
+    configs that nobody knows. A topic's config that has that value
     already makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60).
     DELETE of an unknown config is no error, and makes no record unless the config is set. Raises
     ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
@@ -142,8 +145,11 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
     """The value that the alteration asks for, None for no value; raises ApiError(INVALID_CONFIG)."""
     match alteration.kind:
         case ConfigAlteration.SET:
+            if may_be_stored_unknown(resource_type, alteration.name):
+                check_unknown_config(alteration.name, alteration.value)
+                return alteration.value
             check_config(resource_type, alteration.name, alteration.value)
-            return alteration.value
+            return trimmed(alteration.value)
         case ConfigAlteration.DELETE:
             return None  # also for an unknown config: deleting what is not set succeeds, as in Kafka
         case ConfigAlteration.APPEND | ConfigAlteration.SUBTRACT:

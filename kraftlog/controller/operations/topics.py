@@ -40,6 +40,7 @@ from statemachine.words.config_definitions import (
     REPLICATION_FACTOR_DEFAULT,
     check_config,
 )
+from statemachine.words.config_kinds import trimmed
 from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths, check_topic_name, collision_key, quoted
@@ -169,7 +170,7 @@ class _Creation:
             if entry.name in configs:
                 raise ApiError(ErrorCode.INVALID_CONFIG, f"config {quoted(entry.name)} is given more than once")
             check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
-            configs[entry.name] = entry.value
+            configs[entry.name] = trimmed(entry.value)
         if configs:  # else, as in Kafka, there is nothing to check
             check_topic_configs(configs, {}, self._inherited.of_topics)
         return configs

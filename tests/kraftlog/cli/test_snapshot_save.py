@@ -134,6 +134,22 @@ async def test_a_snapshot_comes_in_pieces(to: Path, snapshot: Path, pieces) -> N
     assert saved["SizeBytes"] == size
 
 
+async def test_one_that_was_saved_already_is_described_again_and_a_damaged_one_is_not(
+    to: Path, snapshot: Path, pieces
+) -> None:
+    async with serving(ScriptedServicer(pieces)) as nodes:
+        saved = await snapshots.save(nodes, to, None, nothing)
+        before = contents(to)
+        assert await snapshots.save(nodes, to, None, nothing) == saved
+        assert await snapshots.save(nodes, to, an_id(30, 3), nothing) == saved
+        assert contents(to) == before
+        copy = to / snapshot.name
+        copy.write_bytes(copy.read_bytes()[:-1])
+        for wanted in (None, an_id(30, 3)):
+            with pytest.raises(StorageError, match="exists already, is no whole snapshot"):
+                await snapshots.save(nodes, to, wanted, nothing)
+
+
 async def test_a_break_leaves_nothing(to: Path, pieces) -> None:
     lost = await refused(ScriptedServicer(pieces[:2], (grpc.StatusCode.UNAVAILABLE, "going away")), to)
     assert lost.code is ErrorCode.BROKER_NOT_AVAILABLE

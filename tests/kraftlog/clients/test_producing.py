@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import socket
+from typing import Any
 
 import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftlog.clients import producing
 from kraftlog.clients.producing import ProduceOptions, RecordProducer
 from kraftlog.clients.records import Record
+
+
+def test_records_without_keys_are_spread_and_keys_go_where_javas_clients_put_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By default librdkafka keeps what comes within some milliseconds together: a short input goes to one partition."""
+    given: dict[str, Any] = {}
+    monkeypatch.setattr(producing, "Producer", given.update)
+    producing._producer([Endpoint("localhost", 9092)], ProduceOptions())
+    assert (given["partitioner"], given["sticky.partitioning.linger.ms"]) == ("murmur2_random", 0)
 
 
 def test_what_is_not_waited_for_counts_as_abandoned_and_is_not_named() -> None:

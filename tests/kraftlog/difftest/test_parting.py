@@ -94,7 +94,7 @@ def configure(resource_type: int, name: str, config: str, operation: int = SET) 
         ("", configure(steps.TOPIC, "u", MIN_ISR), WITH_ELIGIBLE),
         ("", configure(steps.TOPIC, "t", "retention.ms"), WITH_ELIGIBLE),
         ("", configure(steps.BROKER, "", MIN_ISR), QUIET),
-        ("CT-60", configure(steps.BROKER, "1", "no.such.config"), QUIET),
+        ("", configure(steps.BROKER, "1", "no.such.config"), QUIET),
         ("CT-60", configure(steps.BROKER, "", MIN_ISR, steps.DELETE), QUIET),
         ("", configure(steps.TOPIC, "t", "no.such.config"), QUIET),
         ("CT-61", steps.UpdateFeature("metadata.version", 28, 3), QUIET),

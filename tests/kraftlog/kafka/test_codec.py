@@ -21,7 +21,7 @@ from kraftlog.kafka.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kraftlog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kraftlog.kafka.metadata_records import BeginTransactionRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
@@ -156,6 +156,18 @@ def test_an_ignorable_field_that_a_version_lacks_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("data", "name"),
+    [("61 ff 62", "a\ufffdb"), ("e2 82 41", "\ufffdA"), ("c3 a9", "\u00e9")],
+)
+def test_db116_names_in_requests_are_read_as_java_reads_them(data: str, name: str) -> None:
+    given = bytes.fromhex(data)
+    request = decode(MetadataRequest, 1, bytes.fromhex("00 00 00 01 00") + bytes([len(given)]) + given)
+    assert [topic.name for topic in request.topics or ()] == [name]
+    header = decode(RequestHeader, 1, bytes.fromhex("00 03 00 01 00 00 00 07 00") + bytes([len(given)]) + given)
+    assert header.client_id == name
+
+
+@pytest.mark.parametrize(
     ("message", "version", "data", "path", "reason"),
     [
         (MetadataRequest, 1, "ff ff ff fe", ".topics", "has the length -2"),
@@ -165,7 +177,8 @@ def test_an_ignorable_field_that_a_version_lacks_is_left_out() -> None:
          ".partition_epoch", "the 35 bytes end here"),
         (MetadataRequest, 1, "00 00 00 02 00 01 61 00", r".topics\[1\].name", "the 8 bytes end here"),
         (MetadataRequest, 1, "00 00 00 01 00 02 61", r".topics\[0\].name", "2 bytes are not in the 1 that are"),
-        (MetadataRequest, 1, "00 00 00 01 00 01 ff", r".topics\[0\].name", "'utf-8' codec can't decode byte"),
+        (MetadataResponse, 0, "00 00 00 01 00 00 00 01 00 01 ff 00 00 00 05", r".brokers\[0\].host",
+         "'utf-8' codec can't decode byte"),
         (MetadataRequest, 1, "00 00 00 01 ff ff", r".topics\[0\].name", "must not be null"),
         (MetadataRequest, 9, "ff ff ff ff 1f", ".topics", "a varint has more than 32 bits"),
         (MetadataRequest, 9, "80 80 80 80 80 00", ".topics", "a varint has more than 5 bytes"),

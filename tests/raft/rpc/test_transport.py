@@ -47,6 +47,17 @@ FETCH = FetchRequest(
 REQUESTS = pytest.mark.parametrize("request_", [VOTE, FETCH], ids=["unary calls", "the stream of fetches"])
 
 
+@REQUESTS
+async def test_a_transport_that_is_closed_leaves_no_task_behind(request_: Request) -> None:
+    """Python complains of one that its loop's end destroys: "Task was destroyed but it is pending"."""
+    before = asyncio.all_tasks()
+    peers = PeerTransport(lambda outcome: None, request_timeout_ms=60_000)
+    peers.send(Send(1, Endpoint("127.0.0.1", free_port()), request_))
+    await asyncio.sleep(0)
+    await peers.close()
+    assert {task for task in asyncio.all_tasks() if "grpc" not in repr(task.get_coro())} <= before
+
+
 class Answering(quorum_pb2_grpc.QuorumServiceServicer):
     async def Vote(self, request: quorum_pb2.VoteRequest, context: object) -> quorum_pb2.VoteResponse:
         return quorum_pb2.VoteResponse()

@@ -1,4 +1,4 @@
-"""Which configs there are, and which values they take."""
+"""Which configs there are, which values they take, and how these are shown (CT-70, CT-71, DB-112)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from statemachine.words.config_definitions import (
     VALUE_LENGTH_MAX,
     check_config,
     is_own_config,
+    may_be_stored_unknown,
 )
-from statemachine.words.config_kinds import join_elements, split_elements
+from statemachine.words.config_kinds import join_elements, shown, split_elements
 from statemachine.words.resources import ResourceType
 from tests.effort import examples
 
@@ -49,6 +50,10 @@ def refused(resource_type: ResourceType, name: str, value: str | None) -> str:
         ("min.cleanable.dirty.ratio", "1e-3"),
         ("message.timestamp.type", "LogAppendTime"),
         ("flush.before.ack", "False"),
+        ("retention.ms", " 5\t"),
+        ("compression.type", " gzip "),
+        ("remote.storage.enable", " TRUE"),
+        ("min.cleanable.dirty.ratio", " .5 "),
         ("leader.replication.throttled.replicas", "*"),
         ("leader.replication.throttled.replicas", "0:1,1:2"),
         ("leader.replication.throttled.replicas", ""),
@@ -65,7 +70,8 @@ def test_values_within_kafkas_ranges_are_taken(name: str, value: str) -> None:
         ("retention.ms", "9223372036854775808"),
         ("retention.ms", "soon"),
         ("retention.ms", ""),
-        ("retention.ms", " 5"),
+        ("retention.ms", "\u00a05"),
+        ("retention.ms", "5 6"),
         ("retention.ms", "1_000"),
         ("retention.ms", "\u0665"),
         ("cleanup.policy", ","),
@@ -132,7 +138,6 @@ def test_values_of_brokers_within_kafkas_ranges_are_taken(name: str, value: str)
         ("log.cleaner.io.buffer.size", "-1"),
         ("log.cleaner.io.max.bytes.per.second", "1e999"),
         ("log.cleaner.io.max.bytes.per.second", ""),
-        ("max.connections.per.ip.overrides", " "),
         ("max.connections.per.ip.overrides", "localhost"),
         ("max.connections.per.ip.overrides", "localhost:many"),
         ("max.connections.per.ip.overrides", "local host:5"),
@@ -149,6 +154,46 @@ def test_values_of_brokers_within_kafkas_ranges_are_taken(name: str, value: str)
 )
 def test_values_of_brokers_outside_them_are_an_invalid_config(name: str, value: str) -> None:
     assert name in refused(ResourceType.BROKER, name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown_as"),
+    [
+        ("remote.storage.enable", " TRUE", "true"),
+        ("retention.ms", "007", "7"),
+        ("retention.ms", " +7 ", "7"),
+        ("retention.ms", "-01", "-1"),
+        ("cleanup.policy", " delete , compact ", "delete,compact"),
+        ("cleanup.policy", " ", ""),
+        ("compression.type", " gzip ", "gzip"),
+        ("compression.gzip.level", "09", "9"),
+        ("min.cleanable.dirty.ratio", ".50", "0.5"),
+        ("min.cleanable.dirty.ratio", "1", "1.0"),
+        ("min.cleanable.dirty.ratio", "0", "0.0"),
+        ("min.cleanable.dirty.ratio", "0.00012", "1.2E-4"),
+        ("leader.replication.throttled.replicas", " 0:1 , 1:2 ", "0:1,1:2"),
+        ("retention.ms", "soon", "soon"),
+    ],
+)
+def test_db112_a_value_is_shown_as_kafka_parses_it(name: str, value: str, shown_as: str) -> None:
+    assert shown(TOPIC_CONFIGS[name].kind, value) == shown_as
+
+
+@pytest.mark.parametrize(
+    ("value", "shown_as"),
+    [("10000000", "1.0E7"), ("9999999", "9999999.0"), ("1.5e10", "1.5E10"), ("1.7976931348623157E308",) * 2],
+)
+def test_db112_numbers_are_shown_as_java_writes_them(value: str, shown_as: str) -> None:
+    assert shown(BROKER_CONFIGS["log.cleaner.io.max.bytes.per.second"].kind, value) == shown_as
+
+
+@pytest.mark.parametrize(("name", "is_stored"), [
+    ("retention.ms", True), ("my.plug-in.password", True), ("log.dirs", False), ("ssl.keystore.password", False),
+    ("listener.name.internal.ssl.keystore.password", False), ("num.io.threads", False), ("", False),
+])  # fmt: skip
+def test_ct70_a_broker_may_have_configs_that_no_kafka_knows(name: str, is_stored: bool) -> None:
+    assert may_be_stored_unknown(ResourceType.BROKER, name) is is_stored
+    assert not may_be_stored_unknown(ResourceType.TOPIC, name)
 
 
 def test_unknown_configs_are_an_invalid_config() -> None:

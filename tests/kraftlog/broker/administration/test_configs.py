@@ -126,6 +126,30 @@ async def test_a_topics_configs_have_sources_and_synonyms(world: AdministrationW
         assert (retention.value, retention.config_source) == (value, source)
 
 
+async def test_db112_values_are_shown_as_they_are_parsed(world: AdministrationWorld) -> None:
+    await with_topic(world, "parsed", retention_ms=" 007 ", cleanup_policy="delete, compact")
+    assert await altered(world, (TOPIC, "parsed", (("preallocate", SET, "TRUE"),))) == [0]
+    configs = await described(world, TOPIC, "parsed")
+    shown = [configs[name].value for name in (RETENTION, "cleanup.policy", "preallocate", "min.cleanable.dirty.ratio")]
+    assert shown == ["7", "delete,compact", "true", "0.5"]
+    assert configs["preallocate"].synonyms[0].value == "true"
+    assert await altered(world, (BROKER, str(ME), (("log.preallocate", SET, " True "),))) == [0]
+    preallocate = (await described(world, BROKER, str(ME)))["log.preallocate"]
+    assert preallocate.value == "true"
+    assert (preallocate.synonyms[0].value, preallocate.synonyms[0].source) == ("True", ConfigSource.BROKER)
+    assert await altered(world, (BROKER, str(ME), (("log.preallocate", DELETE, None),))) == [0]
+
+
+async def test_ct70_a_broker_has_configs_that_nobody_knows_and_shows_nothing_of_them(
+    world: AdministrationWorld,
+) -> None:
+    assert await altered(world, (BROKER, str(ME), (("my.plug-in.password", SET, "secret"),))) == [0]
+    unknown = (await described(world, BROKER, str(ME)))["my.plug-in.password"]
+    assert (unknown.value, unknown.is_sensitive, unknown.config_source) == (None, True, ConfigSource.BROKER)
+    assert await altered(world, (BROKER, str(ME), (("my.plug-in.password", DELETE, None),))) == [0]
+    assert await altered(world, (BROKER, str(ME), (("log.dirs", SET, "/tmp"),))) == [ErrorCode.INVALID_REQUEST]
+
+
 async def test_a_topic_shows_whether_this_broker_validates_records(world: AdministrationWorld) -> None:
     """A stock broker answers for itself, too: another one may answer something else, and a controller does not know."""
     await with_topic(world, "validated")
@@ -156,6 +180,7 @@ async def test_this_brokers_configs_include_its_file_and_what_cannot_be_changed(
     assert configs["auto.create.topics.enable"].config_type == ConfigType.BOOLEAN
     assert (configs["node.id"].value, configs["node.id"].read_only) == (str(ME), True)
     assert configs["listeners"].value == "PLAINTEXT://127.0.0.1:0"
+    assert configs["advertised.listeners"].value == f"PLAINTEXT://127.0.0.1:{world.broker.ports['PLAINTEXT']}"  # DB-112
     assert configs["broker.rack"].value is None
     types = {name: configs[name].config_type for name in ("num.partitions", "compression.type", "log.cleanup.policy")}
     assert list(types.values()) == [ConfigType.INT, ConfigType.STRING, ConfigType.LIST]

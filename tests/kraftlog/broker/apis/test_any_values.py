@@ -11,18 +11,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.apis.cluster import FindCoordinatorApi
+from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
+from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Struct
 from tests.effort import examples
-from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 from tests.kraftlog.kafka.values import modest_values, values
 from tests.statemachine.builders import an_id
@@ -38,13 +39,15 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "Fetch": world.fetch.handle,
             "ListOffsets": world.list_offsets.handle,
             "Metadata": world.metadata.handle,
-            "FindCoordinator": FindCoordinatorApi().handle,
+            "FindCoordinator": FindCoordinatorApi(ME, world.cluster).handle,
+            "OffsetFetch": OffsetFetchApi(world.cluster).handle,
             "DeleteRecords": DeleteRecordsApi(world.lookup, world.runtime).handle,
             "InitProducerId": InitProducerIdApi(ProducerIds(lambda: None)).handle,
             "OffsetForLeaderEpoch": world.epoch_ends.handle,
             "DescribeLogDirs": DescribeLogDirsApi(world.logs, lambda path: DiskSpace()).handle,
             "DescribeCluster": world.describe_cluster.handle,
             "DescribeTopicPartitions": world.describe_topics.handle,
+            "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
             "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions).handle,
         },
         world.cluster,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.broker.apis.cluster import FindCoordinatorApi
+from kraftlog.broker.apis.coordinators import FindCoordinatorApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.requests import Handler
@@ -21,7 +21,7 @@ from kraftlog.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kraftlog.kafka.notation import Message
-from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
 
 LED, FOLLOWED, UNKNOWN = range(3)
@@ -53,7 +53,7 @@ def describe_log_dirs(world: BrokerWorld, index: int, version: int) -> tuple[Han
 
 def find_coordinator(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
     body = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=("g", "h"))
-    return FindCoordinatorApi().handle, body
+    return FindCoordinatorApi(ME, world.cluster).handle, body
 
 
 def list_offsets(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:

@@ -98,7 +98,7 @@ def test_only_so_many_producers_wait(world: World) -> None:
     ("fields", "code"),
     [
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
-        ({"transactional_id": "mine"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "mine"}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         ({"producer_id": 7}, ErrorCode.INVALID_REQUEST),
         ({"producer_epoch": 0}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": "mine", "producer_id": 7}, ErrorCode.INVALID_REQUEST),

@@ -364,6 +364,20 @@ def test_removing_one_that_nobody_knows_is_no_error_and_no_record() -> None:
     assert written(state, changed(DELETE, "colour.threads", "", "1", BROKER)) == [None]
 
 
+def test_ct70_a_broker_may_have_what_nobody_knows_but_not_what_means_nothing_here() -> None:
+    state = metadata(topic("t", 1), broker(1))
+    assert written(state, changed(SET, "my.plug-in", " x ", "1", BROKER)) == [" x "]
+    assert refused(state, changed(SET, "my.plug-in", "x" * 40_000, "1", BROKER))[0] is ErrorCode.INVALID_CONFIG
+    assert refused(state, changed(SET, "log.dirs", "/data", "1", BROKER))[0] is ErrorCode.INVALID_CONFIG
+    assert refused(state, changed(SET, "my.plug-in", "x"))[0] is ErrorCode.INVALID_CONFIG
+
+
+def test_ct71_blanks_around_a_value_are_not_part_of_it() -> None:
+    state = metadata(topic("t", 1), broker(1))
+    assert written(state, changed(SET, "retention.ms", " 5\t")) == ["5"]
+    assert written(state, changed(SET, "num.io.threads", " 5 ", "1", BROKER)) == ["5"]
+
+
 def test_one_that_an_earlier_version_knew_can_be_removed() -> None:
     state = metadata(topic("t", 1), config("t", "segment.colour", "red"))
     assert written(state, changed(DELETE, "segment.colour", "")) == [None]

@@ -1,0 +1,163 @@
+"""FindCoordinator and OffsetFetch, for consumers that assign() partitions to themselves and have a group.id.
+
+There are no groups: nothing is committed, and nobody joins. But librdkafka demands a group.id of every consumer, and
+one that assigns a partition without an offset looks for its group's committed offset before it reads: so each broker is
+the coordinator of all groups, and none of them has committed anything (DB-110). The requests of members, and those that
+commit, are not offered, so most clients fail at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, cast
+
+from kraftbase.errors import ErrorCode
+from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, Node
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from kraftlog.kafka.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+OF_GROUPS: Final = 0
+OF_TRANSACTIONS: Final = 1
+OF_SHARE_GROUPS: Final = 2
+"""The types of keys; a FindCoordinator of version 0 has none, and is about a group."""
+
+FIRST_VERSION_WITH_KEYS: Final = 4
+"""Of FindCoordinator: from here on it has several keys."""
+FIRST_VERSION_WITH_GROUPS: Final = 8
+"""Of OffsetFetch: from here on it has several groups."""
+FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
+"""Of OffsetFetch: from here on topics have ids instead of names."""
+
+NO_TRANSACTIONS: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+"""What a transactional producer is told: an error that every client takes for final, unlike those of coordinators."""
+NO_OFFSET: Final = -1
+NO_METADATA: Final = ""
+
+
+class FindCoordinatorApi:
+    """Handles FindCoordinator."""
+
+    def __init__(self, broker_id: int, cluster: ClusterView) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer with this broker for groups, and with an error for the others."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(FindCoordinatorRequest, request.body)
+        code, reason = _refusal(body.key_type)
+        found = None if code else self._cluster.node(self._broker_id, request.client.listener_name)
+        if not code and found is None:
+            code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered; try again"
+        if request.version < FIRST_VERSION_WITH_KEYS:
+            answer = _coordinator(body.key, found, code, reason)
+            reply(
+                FindCoordinatorResponse(
+                    error_code=answer.error_code,
+                    error_message=answer.error_message,
+                    node_id=answer.node_id,
+                    host=answer.host,
+                    port=answer.port,
+                )
+            )
+            return
+        coordinators: list[Coordinator] = []
+        for key in body.coordinator_keys:
+            coordinators.append(_coordinator(key, found, code, reason))
+            yield
+        reply(FindCoordinatorResponse(coordinators=tuple(coordinators)))
+
+
+def _refusal(key_type: int) -> tuple[ErrorCode, str | None]:
+    """Why there is no coordinator for keys of a type, if so."""
+    if key_type == OF_GROUPS:
+        return ErrorCode.NONE, None
+    if key_type == OF_TRANSACTIONS:
+        return NO_TRANSACTIONS, "this cluster has no transactions; use a producer without a transactional.id"
+    if key_type == OF_SHARE_GROUPS:
+        return ErrorCode.INVALID_REQUEST, "this cluster has no share groups"
+    return ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator"
+
+
+def _coordinator(key: str, found: Node | None, code: ErrorCode, reason: str | None) -> Coordinator:
+    if found is None:
+        return Coordinator(key=key, node_id=NO_LEADER, host="", port=-1, error_code=code, error_message=reason)
+    return Coordinator(key=key, node_id=found.node_id, host=found.host, port=found.port, error_message=None)
+
+
+class OffsetFetchApi:
+    """Handles OffsetFetch: no group has committed an offset."""
+
+    def __init__(self, cluster: ClusterView) -> None:
+        self._cluster = cluster
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer -1 for each partition that is asked for, as a Kafka does for a group that it does not know."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(OffsetFetchRequest, request.body)
+        if request.version < FIRST_VERSION_WITH_GROUPS:
+            old: list[OffsetFetchResponseTopic] = []
+            for named in body.topics or ():
+                yield from _old_topic(named, old)
+            reply(OffsetFetchResponse(topics=tuple(old)))
+            return
+        groups: list[OffsetFetchResponseGroup] = []
+        for group in body.groups:
+            yield from self._group(group, groups, has_ids=request.version >= FIRST_VERSION_WITH_TOPIC_IDS)
+        reply(OffsetFetchResponse(groups=tuple(groups)))
+
+    def _group(
+        self, group: OffsetFetchRequestGroup, answers: list[OffsetFetchResponseGroup], *, has_ids: bool
+    ) -> Iterator[None]:
+        """Add the answer for a group; None for its topics is all of which it has committed something."""
+        topics: list[OffsetFetchResponseTopics] = []
+        for topic in group.topics or ():
+            is_unknown = has_ids and self._cluster.topic_with_id(topic.topic_id) is None
+            code = ErrorCode.UNKNOWN_TOPIC_ID if is_unknown else ErrorCode.NONE
+            yield from _topic(topic, code, topics)
+        answers.append(OffsetFetchResponseGroup(group_id=group.group_id, topics=tuple(topics)))
+        yield
+
+
+def _topic(
+    topic: OffsetFetchRequestTopics, code: ErrorCode, answers: list[OffsetFetchResponseTopics]
+) -> Iterator[None]:
+    partitions = []
+    for index in topic.partition_indexes:
+        partitions.append(
+            OffsetFetchResponsePartitions(
+                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
+            )
+        )
+        yield
+    answers.append(OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=tuple(partitions)))
+    yield
+
+
+def _old_topic(topic: OffsetFetchRequestTopic, answers: list[OffsetFetchResponseTopic]) -> Iterator[None]:
+    partitions = []
+    for index in topic.partition_indexes:
+        partitions.append(
+            OffsetFetchResponsePartition(
+                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=ErrorCode.NONE
+            )
+        )
+        yield
+    answers.append(OffsetFetchResponseTopic(name=topic.name, partitions=tuple(partitions)))
+    yield

@@ -1,0 +1,36 @@
+"""DescribeUserScramCredentials: no user has a password here (KIP-554, DB-111).
+
+`kafka-configs --describe --entity-type users` asks for them beside the users' quotas, and without an answer it fails.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import cast
+
+from kraftbase.errors import ErrorCode
+from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftlog.kafka.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+
+
+class DescribeUserScramCredentialsApi:
+    """Handles DescribeUserScramCredentials."""
+
+    def handle(self, request: ClientRequest, reply: Reply) -> None:
+        """Answer with no user if all are asked for, with an error for each that is named, as a Kafka without any."""
+        request.slices.run(self._in_slices(request, reply))
+
+    def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
+        body = cast(DescribeUserScramCredentialsRequest, request.body)
+        results: list[DescribeUserScramCredentialsResult] = []
+        for name, times in Counter(user.name for user in body.users or ()).items():
+            code, reason = ErrorCode.RESOURCE_NOT_FOUND, "this cluster has no SCRAM credentials: nobody authenticates"
+            if times > 1:
+                code, reason = ErrorCode.DUPLICATE_RESOURCE, "this user is in the request more than once"
+            results.append(DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=reason))
+            yield
+        reply(DescribeUserScramCredentialsResponse(error_message=None, results=tuple(results)))

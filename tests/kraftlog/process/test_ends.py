@@ -1,0 +1,81 @@
+"""Nodes and brokers shut down in their own order at TERM, INT and HUP alike."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kraftbase.stop_signals import STOP_SIGNALS
+from kraftlog.broker.running import Callbacks
+from kraftlog.broker.settings import BrokerSettings
+from kraftlog.commands import broker_process
+from kraftlog.process import server
+from statemachine.query.descriptions import BrokerListener
+
+TIMEOUT_SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What this process does at the signals is as before; what it does with its garbage does not change."""
+    for module in (server, broker_process):
+        for name in ("take_turns", "keep_what_is_there", "look_at_old_objects_seldom"):
+            monkeypatch.setattr(module, name, lambda: None, raising=False)
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_node_shuts_down(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    ended: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def node(*_: object) -> AsyncIterator[object]:
+        yield object()
+        ended.append("in order")
+
+    monkeypatch.setattr(server, "running_node", node)
+    config: Any = SimpleNamespace(node_id=1)
+
+    async def run() -> None:
+        ready = partial(os.kill, os.getpid(), number)
+        await asyncio.wait_for(server.serve(config, ready=ready), TIMEOUT_SECONDS)
+
+    asyncio.run(run())
+    assert ended == ["in order"]
+
+
+@pytest.mark.parametrize("number", STOP_SIGNALS)
+def test_a_broker_shuts_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, number: signal.Signals) -> None:
+    ended: list[str] = []
+
+    async def unless_ended(work: asyncio.Task[None]) -> None:
+        os.kill(os.getpid(), number)
+        await work
+
+    @contextlib.asynccontextmanager
+    async def running(*_: object) -> AsyncIterator[object]:
+        yield SimpleNamespace(epoch=7, ports={}, unless_ended=unless_ended)
+        ended.append("in order")
+
+    monkeypatch.setattr(broker_process, "running", running)
+    settings = BrokerSettings(broker_id=1, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "localhost", 0),))
+    said: list[str] = []
+
+    async def run() -> None:
+        await asyncio.wait_for(broker_process.run_broker(settings, [], Callbacks(), said.append), TIMEOUT_SECONDS)
+
+    asyncio.run(run())
+    assert ended == ["in order"]
+    assert said[-1] == "Broker 1 has shut down."
