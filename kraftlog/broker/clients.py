@@ -58,7 +58,7 @@ class ClientApis:
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
-            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions).handle,
+            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions, broker.cluster).handle,
             **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)

@@ -45,7 +45,7 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "DescribeLogDirs": DescribeLogDirsApi(world.logs, lambda path: DiskSpace()).handle,
             "DescribeCluster": world.describe_cluster.handle,
             "DescribeTopicPartitions": world.describe_topics.handle,
-            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions).handle,
+            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions, world.cluster).handle,
         },
         world.cluster,
     )
