@@ -62,7 +62,7 @@ class ClientApis:
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
             "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
-            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions).handle,
+            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions, broker.cluster).handle,
             **administration(broker.settings, broker.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, broker.cluster)

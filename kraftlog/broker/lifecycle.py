@@ -29,6 +29,7 @@ from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 
 HEARTBEAT_INTERVAL_MS: Final = 2_000
@@ -78,6 +79,7 @@ class BrokerLifecycle:
         data_dir: str | None = None,
         directory: BrokerDirectory | None = None,
         offline_log_dirs: Callable[[], Sequence[str]] = tuple,
+        log_dir_space: Callable[[], Sequence[LogDirSpace]] = tuple,
         tell: Callable[[str], None] | None = None,
         epochs: RegisteredEpochs | None = None,
     ) -> None:
@@ -86,9 +88,10 @@ class BrokerLifecycle:
         them it has one, whose id is the same at every start of a broker with that id: its partitions are assigned to
         that directory, and under another it could not lead them. In `data_dir` it keeps its cluster and how it was shut
         down; without one each start counts as one after a crash. `directory` is the same, opened and claimed by the
-        caller. `offline_log_dirs` returns the ids of the log directories that have failed. `tell` is called with a
-        message when the broker has to wait for longer than a moment, and when the wait has ended. `epochs` has
-        the epoch of its last registration in each of `log_dirs` (CT-38). The client stays the caller's."""
+        caller. `offline_log_dirs` returns the ids of the log directories that have failed, `log_dir_space` the room in
+        the others. `tell` is called with a message when the broker has to wait for longer than a moment, and when the
+        wait has ended. `epochs` has the epoch of its last registration in each of `log_dirs` (CT-38). The client stays
+        the caller's."""
         self._client = client
         self.broker_id = broker_id
         self._listeners = listeners
@@ -102,6 +105,7 @@ class BrokerLifecycle:
         self._incarnation_id = uuid_to_text(random_uuid())
         self._directory = directory
         self._offline_log_dirs = offline_log_dirs
+        self._log_dir_space = log_dir_space
         self._epochs = epochs
         self._cluster_id: str | None = None
         self._previous_broker_epoch: int | None = None
@@ -295,6 +299,7 @@ class BrokerLifecycle:
             await self._applied_metadata(),
             want_shut_down=self._is_leaving,
             offline_log_dirs=self._offline_log_dirs(),
+            log_dir_space=self._log_dir_space(),
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
         self.is_fenced = answer.is_fenced

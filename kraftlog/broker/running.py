@@ -45,6 +45,7 @@ from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.loop_watch import watch_loop
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.network.serving import Limits, Listener, serving
@@ -230,10 +231,12 @@ async def _serving(
         broker.ports.update(network.ports)
         report_interval_ms = settings.whole(LOOP_REPORT_INTERVAL)
         broker.run(asyncio.create_task(watch_loop(network.longest_request, report_interval_ms)))
-        life = _lifecycle(broker, client, directory, callbacks, runtime)
+        room = LogDirRoom(broker.logs)
+        life = _lifecycle(broker, client, directory, callbacks, runtime, room)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
         await broker.unless_ended(asyncio.create_task(_take_over(broker, client, life)))
+        broker.run(asyncio.create_task(_measure(room, settings.whole(HEARTBEAT_INTERVAL))))
         broker.is_serving = True
         await broker.unless_ended(asyncio.create_task(life.unfenced()))
         yield
@@ -303,7 +306,12 @@ def _limits(settings: BrokerSettings) -> Limits:
 
 
 def _lifecycle(
-    broker: Broker, client: AdminClient, directory: BrokerDirectory, callbacks: Callbacks, runtime: AsyncioRuntime
+    broker: Broker,
+    client: AdminClient,
+    directory: BrokerDirectory,
+    callbacks: Callbacks,
+    runtime: AsyncioRuntime,
+    room: LogDirRoom,
 ) -> BrokerLifecycle:
     settings = broker.settings
     online = broker.logs.online
@@ -317,6 +325,7 @@ def _lifecycle(
         metadata_offset=broker.applied_end_offset,
         directory=directory,
         offline_log_dirs=broker.offline_directories,
+        log_dir_space=room.told,
         tell=callbacks.tell,
         epochs=RegisteredEpochs(PosixFileSystem(), online, runtime),
     )
@@ -334,6 +343,7 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
 
     for directory in broker.logs.directories:
         directory.on_lost = functools.partial(asyncio.get_running_loop().call_soon, log_lost)
+        directory.full_disk.on_change = life.tell_now
     await broker.take_over(life.broker_epoch)
     for work in (assignments.run(), _maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
         broker.run(asyncio.create_task(work))
@@ -346,6 +356,12 @@ async def _maintain(broker: Broker) -> None:
         await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
         await _in_slices(broker.logs.maintain_in_steps())
         broker.partitions.check_logs()
+
+
+async def _measure(room: LogDirRoom, interval_ms: int) -> None:
+    while True:
+        room.measure()
+        await asyncio.sleep(interval_ms / 1000)
 
 
 async def _in_slices(steps: Iterable[object]) -> None:

@@ -11,6 +11,7 @@ from kraftlog.clients.broker_connection import BrokerConnection
 from kraftlog.clients.broker_errors import code_name
 from kraftlog.clients.cluster import Cluster, describe_cluster
 from kraftlog.kafka.messages.describe_log_dirs import (
+    FULL,
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -19,7 +20,7 @@ from kraftlog.kafka.messages.describe_log_dirs import (
 
 COLUMNS: Final = (
     *("Broker", "Directory", "TotalBytes", "UsableBytes"),
-    *("Topic", "Partition", "SizeBytes", "OffsetLag", "IsFuture", "Error"),
+    *("State", "Topic", "Partition", "SizeBytes", "OffsetLag", "IsFuture", "Error"),
 )
 _UNKNOWN: Final = -1
 """How a broker says that it does not know a size."""
@@ -70,6 +71,7 @@ def _rows_of_directory(broker_id: int, result: DescribeLogDirsResult) -> Iterato
         "TotalBytes": _known(result.total_bytes),
         "UsableBytes": _known(result.usable_bytes),
         "IsCordoned": result.is_cordoned,
+        "State": ", ".join(_states(result)),
         "Error": code_name(result.error_code),
     }
     found = sorted(
@@ -88,6 +90,14 @@ def _rows_of_directory(broker_id: int, result: DescribeLogDirsResult) -> Iterato
             "OffsetLag": offset_lag,
             "IsFuture": is_future,
         }
+
+
+def _states(result: DescribeLogDirsResult) -> Iterator[str]:
+    """What of a directory an operator should know. Only kraftlog's brokers say that it is full."""
+    if FULL in result.unknown_tags:
+        yield "disk-full"
+    if result.is_cordoned:
+        yield "cordoned"
 
 
 def _known(size_bytes: int) -> int | None:

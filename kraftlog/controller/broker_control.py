@@ -13,6 +13,7 @@ from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.decisions import Decision, DecisionContext
+from kraftlog.controller.full_disks import full_disks
 from kraftlog.controller.operations.brokers import (
     controlled_shutdown_record,
     directories_record,
@@ -112,7 +113,7 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: De
             return Decision(records, result, pages, answer_waits_for_pages=False, on_done=session_follows)
     if has_failed:
         return _without_directories(state, broker, frozenset(request.offline_log_dirs), result, context)
-    return Decision([], result)
+    return full_disks(state, broker, request, result, context)
 
 
 def fence(state: MetadataState, request: FenceBrokerRequest, context: DecisionContext) -> Decision:
@@ -181,6 +182,7 @@ def _removal(
     def on_appended(end_offset: Offset) -> None:
         for broker_id in broker_ids:
             context.heartbeats.forget(broker_id)
+            context.disk_space.forget(broker_id)
             context.failed_directories.pop(broker_id, None)
             context.departing[broker_id] += 1
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.operations.quotas import stored_mutation_limit
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
+from kraftlog.controller.rules.disk_space import DiskSpace
 from kraftlog.controller.rules.pages import Pages
 from kraftlog.controller.rules.quota import Charge, MutationQuotas
 from kraftpb.v1.admin_pb2 import OperationResult
@@ -78,6 +79,7 @@ class DecisionContext:
     """How many removals are taking a broker out of its partitions: it is not unfenced before they are done."""
     failed_directories: dict[int, frozenset[bytes]] = field(default_factory=dict)
     """The log directories of each broker that this controller has taken replicas out of, or is about to."""
+    disk_space: DiskSpace = field(default_factory=DiskSpace)
     written: Written = field(default_factory=Written)
     mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
 

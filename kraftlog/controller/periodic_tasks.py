@@ -1,5 +1,6 @@
 """What the active controller does by itself (CT-19): silent brokers are fenced, one at a time; leadership returns to
-the preferred replicas; partitions without a leader whose topic allows it get an unclean one; an idle log gets a NoOp.
+the preferred replicas, and leaves those whose disk is full (CT-66); partitions without a leader whose topic allows it
+get an unclean one; an idle log gets a NoOp.
 
 If nothing can be written for some seconds it hands over to another voter (CT-29).
 """
@@ -13,6 +14,7 @@ import structlog
 
 from kraftlog.controller.broker_control import fence_silent, resume_unfinished
 from kraftlog.controller.decisions import Decision, DecisionContext
+from kraftlog.controller.full_disks import leaderships_to_room
 from kraftlog.controller.operations.elections import elect_preferred_where_needed, elect_unclean_where_allowed
 from kraftlog.controller.paged_writes import REFUSED_PAUSE_MS
 from kraftlog.controller.rules.hand_over import HandOver
@@ -24,6 +26,9 @@ from statemachine.metadata.state import MetadataState
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 
 ROOM_CHECK_INTERVAL_MS: Final = 1_000.0
+
+FULL_DISKS_CHECK_INTERVAL_MS: Final = 10_000.0
+"""A broker that tells of a full disk loses leaderships at once. This is for replicas that could not lead then."""
 
 FENCED_BY_SESSION: Final = "the session of a broker expired: it is fenced"
 """The log line of such a fence."""
@@ -82,6 +87,7 @@ class PeriodicTasks:
         context.heartbeats.take_over(state.brokers().values(), context.runtime.now_ms())
         context.departing.clear()
         context.failed_directories.clear()
+        context.disk_space.clear()
         context.mutation_quotas.look_up_again()
         for decision in resume_unfinished(state, context):
             self._controller.carry_out(decision)
@@ -91,6 +97,7 @@ class PeriodicTasks:
         config = context.config
         if config.auto_leader_rebalance_enable:
             self._repeat("balance", config.leader_imbalance_check_interval_seconds * 1_000, self._balance)
+        self._repeat("full disks", FULL_DISKS_CHECK_INTERVAL_MS, self._look_for_full_disks)
         self._repeat("unclean", config.unclean_election_check_interval_ms, self._elect_unclean)
         if config.metadata_max_idle_interval_ms:
             self._repeat("idle", config.metadata_max_idle_interval_ms, self._append_if_idle)
@@ -150,6 +157,12 @@ class PeriodicTasks:
             lambda page: elect_preferred_where_needed(state, page, PAGE_PARTITIONS),
         )
         self._look_through("balance", pages)
+
+    def _look_for_full_disks(self) -> None:
+        state, context = self._controller.state, self._context
+        full = [of.broker_id for of in state.brokers().values() if of.full_log_dirs and not of.fenced]
+        if full and context.disk_space.is_there_any:
+            self._look_through("full disks", leaderships_to_room(state, full, context))
 
     def _elect_unclean(self) -> None:
         state = self._controller.state

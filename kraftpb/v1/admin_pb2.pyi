@@ -655,6 +655,7 @@ class BrokerHeartbeatRequest(_message.Message):
     WANT_FENCE_FIELD_NUMBER: _builtins.int
     WANT_SHUT_DOWN_FIELD_NUMBER: _builtins.int
     OFFLINE_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    LOG_DIR_SPACE_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     current_metadata_offset: _builtins.int
@@ -665,6 +666,10 @@ class BrokerHeartbeatRequest(_message.Message):
     def offline_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """Log directories that have failed."""
 
+    @_builtins.property
+    def log_dir_space(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirSpace]:
+        """The room in those that have not failed. A broker of an earlier version names none."""
+
     def __init__(
         self,
         *,
@@ -674,14 +679,45 @@ class BrokerHeartbeatRequest(_message.Message):
         want_fence: _builtins.bool = ...,
         want_shut_down: _builtins.bool = ...,
         offline_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
+        log_dir_space: _abc.Iterable[Global___LogDirSpace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "offline_log_dirs", b"offline_log_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "current_metadata_offset", b"current_metadata_offset", "log_dir_space", b"log_dir_space", "offline_log_dirs", b"offline_log_dirs", "want_fence", b"want_fence", "want_shut_down", b"want_shut_down"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___BrokerHeartbeatRequest: _TypeAlias = BrokerHeartbeatRequest  # noqa: Y015
+
+@_typing.final
+class LogDirSpace(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOG_DIR_FIELD_NUMBER: _builtins.int
+    FREE_BYTES_FIELD_NUMBER: _builtins.int
+    LOW_WATER_BYTES_FIELD_NUMBER: _builtins.int
+    IS_FULL_FIELD_NUMBER: _builtins.int
+    log_dir: _builtins.bytes
+    free_bytes: _builtins.int
+    low_water_bytes: _builtins.int
+    """Below that the directory counts as full, until it has twice as much."""
+    is_full: _builtins.bool
+    """Whether it counts as full."""
+    def __init__(
+        self,
+        *,
+        log_dir: _builtins.bytes = ...,
+        free_bytes: _builtins.int = ...,
+        low_water_bytes: _builtins.int = ...,
+        is_full: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_bytes", b"free_bytes", "is_full", b"is_full", "log_dir", b"log_dir", "low_water_bytes", b"low_water_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LogDirSpace: _TypeAlias = LogDirSpace  # noqa: Y015
 
 @_typing.final
 class BrokerHeartbeatResponse(_message.Message):

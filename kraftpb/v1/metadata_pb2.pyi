@@ -272,6 +272,7 @@ class RegisterBrokerRecord(_message.Message):
     LAST_UNFENCED_EPOCH_FIELD_NUMBER: _builtins.int
     OLDER_LOG_DIRS_FIELD_NUMBER: _builtins.int
     UNFENCED_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     incarnation_id: _builtins.bytes
     broker_epoch: _builtins.int
@@ -306,6 +307,10 @@ class RegisterBrokerRecord(_message.Message):
         in log_dirs, before this registration. As above.
         """
 
+    @_builtins.property
+    def full_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Those of log_dirs that have no room for more records. As above."""
+
     def __init__(
         self,
         *,
@@ -323,10 +328,11 @@ class RegisterBrokerRecord(_message.Message):
         last_unfenced_epoch: _builtins.int | None = ...,
         older_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
         unfenced_log_dirs: _abc.Iterable[Global___LogDirEpoch] | None = ...,
+        full_log_dirs: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "last_unfenced_epoch", b"last_unfenced_epoch", "rack", b"rack"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "last_unfenced_epoch", b"last_unfenced_epoch", "log_dirs", b"log_dirs", "older_log_dirs", b"older_log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown", "unfenced_log_dirs", b"unfenced_log_dirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch", "_rack", b"_rack", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "end_points", b"end_points", "features", b"features", "fenced", b"fenced", "full_log_dirs", b"full_log_dirs", "in_controlled_shutdown", b"in_controlled_shutdown", "incarnation_id", b"incarnation_id", "last_unfenced_epoch", b"last_unfenced_epoch", "log_dirs", b"log_dirs", "older_log_dirs", b"older_log_dirs", "rack", b"rack", "unclean_shutdown", b"unclean_shutdown", "unfenced_log_dirs", b"unfenced_log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__last_unfenced_epoch: _TypeAlias = _typing.Literal["last_unfenced_epoch"]  # noqa: Y015
     _WhichOneofArgType__last_unfenced_epoch: _TypeAlias = _typing.Literal["_last_unfenced_epoch", b"_last_unfenced_epoch"]  # noqa: Y015
@@ -393,6 +399,7 @@ class BrokerRegistrationChangeRecord(_message.Message):
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _builtins.int
     LOG_DIRS_FIELD_NUMBER: _builtins.int
     CORDONED_LOG_DIRS_FIELD_NUMBER: _builtins.int
+    FULL_LOG_DIRS_FIELD_NUMBER: _builtins.int
     broker_id: _builtins.int
     broker_epoch: _builtins.int
     fenced: _builtins.bool
@@ -404,6 +411,10 @@ class BrokerRegistrationChangeRecord(_message.Message):
 
     @_builtins.property
     def cordoned_log_dirs(self) -> Global___DirectoryIds: ...
+    @_builtins.property
+    def full_log_dirs(self) -> Global___DirectoryIds:
+        """Not in Kafka's record."""
+
     def __init__(
         self,
         *,
@@ -413,10 +424,11 @@ class BrokerRegistrationChangeRecord(_message.Message):
         in_controlled_shutdown: _builtins.bool | None = ...,
         log_dirs: Global___DirectoryIds | None = ...,
         cordoned_log_dirs: Global___DirectoryIds | None = ...,
+        full_log_dirs: Global___DirectoryIds | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "full_log_dirs", b"full_log_dirs", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fenced", b"_fenced", "_in_controlled_shutdown", b"_in_controlled_shutdown", "broker_epoch", b"broker_epoch", "broker_id", b"broker_id", "cordoned_log_dirs", b"cordoned_log_dirs", "fenced", b"fenced", "full_log_dirs", b"full_log_dirs", "in_controlled_shutdown", b"in_controlled_shutdown", "log_dirs", b"log_dirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fenced: _TypeAlias = _typing.Literal["fenced"]  # noqa: Y015
     _WhichOneofArgType__fenced: _TypeAlias = _typing.Literal["_fenced", b"_fenced"]  # noqa: Y015

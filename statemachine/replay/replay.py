@@ -236,6 +236,9 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     if record.HasField("cordoned_log_dirs"):
         del broker.cordoned_log_dirs[:]
         broker.cordoned_log_dirs.extend(record.cordoned_log_dirs.ids)
+    if record.HasField("full_log_dirs"):
+        del broker.full_log_dirs[:]
+        broker.full_log_dirs.extend(record.full_log_dirs.ids)
     view.put(BROKERS, broker)
 
 

@@ -46,6 +46,7 @@ def _broker_to_row(record: RegisterBrokerRecord) -> Row:
         record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
         ids_to_json(tuple(record.older_log_dirs)),
         json.dumps({id_to_text(of.id): of.broker_epoch for of in record.unfenced_log_dirs}),
+        ids_to_json(tuple(record.full_log_dirs)),
     )
 
 
@@ -69,6 +70,7 @@ def _broker_from_row(row: Row) -> RegisterBrokerRecord:
         unfenced_log_dirs=[
             LogDirEpoch(id=id_to_bytes(name), broker_epoch=epoch) for name, epoch in json.loads(row[13]).items()
         ],
+        full_log_dirs=ids_from_json(row[14]),
     )
 
 
@@ -90,9 +92,10 @@ BROKERS: Final = Table[RegisterBrokerRecord](
         "last_unfenced_epoch",
         "older_log_dirs",
         "unfenced_log_dirs",
+        "full_log_dirs",
     ),
     kind="register_broker",
-    undigested=("last_unfenced_epoch", "older_log_dirs", "unfenced_log_dirs"),
+    undigested=("last_unfenced_epoch", "older_log_dirs", "unfenced_log_dirs", "full_log_dirs"),
     key_of=lambda record: (record.broker_id,),
     to_row=_broker_to_row,
     from_row=_broker_from_row,

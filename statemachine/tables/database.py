@@ -41,12 +41,13 @@ KNOWN_MIGRATIONS: Final = (
     "0007_log_directories",
     "0008_older_log_directories",
     "0009_unfenced_log_directories",
+    "0010_full_log_directories",
 )
 """The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
 not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
 configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
 records that only Kafka uses; 0006 had no view of log directories; 0007 did not know which registration's disks a
-broker has; 0008 knew that of all disks of a broker together."""
+broker has; 0008 knew that of all disks of a broker together; 0009 did not know which of them are full."""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
@@ -123,6 +124,15 @@ def add_unfenced_log_directories(database: Database) -> None:
     """Of a broker that registered before, nothing is known."""
     if "unfenced_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
         database.execute("ALTER TABLE brokers ADD COLUMN unfenced_log_dirs TEXT NOT NULL DEFAULT '{}'")
+
+
+@MIGRATIONS(name=KNOWN_MIGRATIONS[6])
+def add_full_log_directories(database: Database) -> None:
+    """Brokers tell it with their next heartbeats. The view is another one since."""
+    if "full_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
+        database.execute("ALTER TABLE brokers ADD COLUMN full_log_dirs TEXT NOT NULL DEFAULT '[]'")
+        database.execute("DROP VIEW IF EXISTS log_directories")
+        database.execute(LOG_DIRECTORIES_VIEW)
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:

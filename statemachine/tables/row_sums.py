@@ -29,7 +29,7 @@ from statemachine.tables.catalogue import TABLES
 from statemachine.tables.cluster_tables import ACLS, CONFIGS
 from statemachine.tables.table import Row, Table
 
-LAYOUT: Final = 3
+LAYOUT: Final = 4
 """Of tables, columns, slices and hashes: sums of another layout count as none."""
 
 SLICES: Final = 8

@@ -40,6 +40,7 @@ LOG_DIRECTORIES_VIEW: Final = """
         directory,
         max(is_online) AS is_online,
         max(is_cordoned) AS is_cordoned,
+        max(is_full) AS is_full,
         sum(is_replica) AS replicas,
         sum(is_leader) AS leaders
     FROM (
@@ -48,11 +49,12 @@ LOG_DIRECTORIES_VIEW: Final = """
             log_dir.value AS directory,
             1 AS is_online,
             log_dir.value IN (SELECT value FROM json_each(cordoned_log_dirs)) AS is_cordoned,
+            log_dir.value IN (SELECT value FROM json_each(full_log_dirs)) AS is_full,
             0 AS is_replica,
             0 AS is_leader
         FROM brokers, json_each(brokers.log_dirs) AS log_dir
         UNION ALL SELECT
-            replica.value, json_extract(directories, '$[' || replica.key || ']'), 0, 0, 1, replica.value = leader
+            replica.value, json_extract(directories, '$[' || replica.key || ']'), 0, 0, 0, 1, replica.value = leader
         FROM partitions, json_each(partitions.replicas) AS replica
     )
     GROUP BY broker_id, directory

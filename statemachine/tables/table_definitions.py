@@ -60,7 +60,8 @@ TABLE_STATEMENTS: Final = (
         cordoned_log_dirs TEXT NOT NULL DEFAULT '[]',
         last_unfenced_epoch INTEGER,
         older_log_dirs TEXT NOT NULL DEFAULT '[]',
-        unfenced_log_dirs TEXT NOT NULL DEFAULT '{}'
+        unfenced_log_dirs TEXT NOT NULL DEFAULT '{}',
+        full_log_dirs TEXT NOT NULL DEFAULT '[]'
     ) STRICT
     """,
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kraftlog.broker.apis.replicas import DISK_FULL
 from kraftlog.broker.replication import leading
 from kraftlog.clients.replica_tables import ABOUT_TO_JOIN, ABOUT_TO_LEAVE, COLUMNS, TABLES
 from tests.paths import ROOT
@@ -20,7 +21,7 @@ def test_every_reason_is_explained_with_what_to_do() -> None:
         value for value in vars(leading).values() if isinstance(value, str) and re.fullmatch(r"[a-z]+(-[a-z]+)*", value)
     ]
     assert len(reasons) >= 8
-    assert sorted(explained) == sorted([*reasons, ABOUT_TO_JOIN])
+    assert sorted(explained) == sorted([*reasons, ABOUT_TO_JOIN, DISK_FULL])
     assert f"`{ABOUT_TO_LEAVE}`" in PAGE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -69,3 +70,45 @@ def test_a_full_disk_refuses_and_recovers(voter: LocalCluster, disk: Path, tmp_p
         assert before + after == list(range(len(before) + 20))
         assert broker.stop() == 0
         assert "Traceback" not in broker.said.read_text()
+
+
+def states(run: Run, servers: str) -> dict[int, str]:
+    """By broker, what `log-dirs` says of the state of its directory."""
+    rows = run("log-dirs", "--output", "json", "--bootstrap-server", servers).json()
+    return {row["Broker"]: row["State"] for row in rows}
+
+
+def test_ct66_another_replica_leads_when_the_disk_of_the_leader_is_full(
+    voter: LocalCluster, disk: Path, tmp_path: Path, run: Run
+) -> None:
+    """Every record is acknowledged in the end, and people see which disk is full."""
+    full = BrokerProcess(addresses(voter), 81, tmp_path / "81", "--log-dir", disk / "logs")
+    other = BrokerProcess(addresses(voter), 82, tmp_path / "82")
+    with full.running(), other.running():
+        created = run(
+            "topics", "create", "full", "--replica-assignment", "81:82", "--config", "min.insync.replicas=1",
+            "--bootstrap-server", addresses(voter),
+        )  # fmt: skip
+        assert created.code == 0, created
+        servers = f"{full.servers},{other.servers}"
+        producer = confluent_kafka.Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True})
+        errors: list[Any] = []
+        for _ in range(MORE_THAN_FIT):
+            producer.produce("full", RECORD, partition=0, on_delivery=lambda error, _: error and errors.append(error))
+        assert producer.flush(WAIT_SECONDS) == 0
+        assert errors == []
+        described = run(
+            "topics", "describe", "full", "--replicas", "--output", "json", "--bootstrap-server", addresses(voter)
+        )
+        rows = {row["Broker"]: row for row in described.json()}
+        assert (rows[82]["Role"], rows[82]["LogEnd"]) == ("leader", MORE_THAN_FIT)
+        assert "disk-full" in rows[81]["WhyNot"]
+        assert states(run, servers) == {81: "disk-full", 82: ""}
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        deadline = time.monotonic() + WAIT_SECONDS
+        while states(run, servers)[81]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for broker in (full, other):
+            assert broker.stop() == 0
+            assert "Traceback" not in broker.said.read_text()

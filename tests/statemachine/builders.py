@@ -202,6 +202,7 @@ def heartbeat(
     want_fence: bool = False,
     want_shut_down: bool = False,
     offline_log_dirs: Sequence[bytes] = (),
+    log_dir_space: Sequence[admin_pb2.LogDirSpace] = (),
 ) -> admin_pb2.BrokerHeartbeatRequest:
     return admin_pb2.BrokerHeartbeatRequest(
         broker_id=broker_id,
@@ -210,6 +211,7 @@ def heartbeat(
         want_fence=want_fence,
         want_shut_down=want_shut_down,
         offline_log_dirs=offline_log_dirs,
+        log_dir_space=log_dir_space,
     )
 
 

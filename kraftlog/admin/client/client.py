@@ -187,11 +187,13 @@ class AdminClient:
         want_fence: bool = False,
         want_shut_down: bool = False,
         offline_log_dirs: Iterable[str] = (),
+        log_dir_space: Iterable[admin_pb2.LogDirSpace] = (),
         timeout_ms: int | None = None,
     ) -> admin_pb2.BrokerHeartbeatResponse:
         """Send a heartbeat: the broker is alive, what end offset of the metadata it has applied, and what it wants.
 
-        `offline_log_dirs` are the ids of its log directories that have failed.
+        `offline_log_dirs` are the ids of its log directories that have failed, `log_dir_space` is the room in the
+        others.
 
         It may take `timeout_ms` if that is less than the client's: a heartbeat that waits for a hung node delays the
         next one, which could go to another node. Raises ApiError; sending it twice does no harm.
@@ -203,6 +205,7 @@ class AdminClient:
             want_fence=want_fence,
             want_shut_down=want_shut_down,
             offline_log_dirs=map(id_to_bytes, offline_log_dirs),
+            log_dir_space=log_dir_space,
         )
         result = await self._change(admin_pb2.Operation(broker_heartbeat=request), timeout_ms)
         return result.broker_heartbeat

@@ -10,6 +10,8 @@ from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_log_dirs import (
+    FIRST_VERSION_WITH_TAGS,
+    FULL,
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -48,7 +50,7 @@ class DescribeLogDirsApi:
                     yield
         results: list[DescribeLogDirsResult] = []
         for directory in self._logs.directories:
-            result = yield from self._result(directory, wanted)
+            result = yield from self._result(directory, wanted, has_tags=request.version >= FIRST_VERSION_WITH_TAGS)
             results.append(result)
         results += [
             DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=path, topics=())
@@ -57,7 +59,7 @@ class DescribeLogDirsApi:
         reply(DescribeLogDirsResponse(results=tuple(results)))
 
     def _result(
-        self, directory: LogDirectory, wanted: set[TopicPartition] | None
+        self, directory: LogDirectory, wanted: set[TopicPartition] | None, *, has_tags: bool
     ) -> Generator[None, None, DescribeLogDirsResult]:
         if directory.offline_reason:
             return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=())
@@ -81,4 +83,5 @@ class DescribeLogDirsApi:
             total_bytes=space.total_bytes,
             usable_bytes=space.usable_bytes,
             is_cordoned=directory.directory_id in self._logs.cordoned,
+            unknown_tags=(FULL,) if directory.full_disk.is_full and has_tags else (),
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError
 from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.requests import ClientRequest, Reply, Steps
@@ -25,10 +26,15 @@ def _named(topics: Iterable[DescribeReplicasTopic]) -> Iterator[tuple[str, Itera
     return ((topic.name, topic.partition_indexes) for topic in topics)
 
 
+DISK_FULL: Final = "disk-full"
+"""The replica is on a disk without room, in sync or not."""
+
+
 class DescribeReplicasApi:
     """Handles DescribeReplicas. Only the leader of a partition knows."""
 
-    def __init__(self, lookup: PartitionLookup, partitions: Partitions) -> None:
+    def __init__(self, lookup: PartitionLookup, partitions: Partitions, cluster: ClusterView) -> None:
+        self._cluster = cluster
         self._lookup = lookup
         self._partitions = partitions
 
@@ -51,6 +57,9 @@ class DescribeReplicasApi:
         led = sorted(partition.name for partition in self._partitions if partition.is_leader)
         for topic, names in groupby(led, lambda name: name.topic):
             yield topic, [name.partition_id for name in names]
+
+    def _is_full(self, partition: Partition, broker_id: int) -> bool:
+        return self._cluster.is_on_full_disk(partition.record, broker_id)
 
     def _described(self, topic: str, index: int) -> DescribedPartition:
         try:
@@ -82,7 +91,7 @@ class DescribeReplicasApi:
                     lag_ms=of.lag_ms,
                     is_in_sync=of.is_in_sync,
                     is_pending=of.is_pending,
-                    reasons=of.reasons,
+                    reasons=(*of.reasons, DISK_FULL) if self._is_full(partition, of.broker_id) else of.reasons,
                 )
                 for of in partition.describe_replicas()
             ),

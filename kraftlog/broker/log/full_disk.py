@@ -1,10 +1,25 @@
-"""A log directory whose disk is full: that is logged once, however many appends of however many logs are refused."""
+"""A log directory whose disk is full: since when that is so, and when it no longer is.
+
+It is full when something was refused for want of room, or when less than the low-water mark is free. It is not any more
+when twice as much is free, and nothing was refused since it was measured before: else a little room, such as retention
+makes, would have leaderships go to and fro (CT-66). Both are logged once, however many appends are refused.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 import structlog
 
+from kraftbase.files.files import Space
 from kraftbase.said_once import SaidOnce
+
+LOW_WATER_BYTES: Final = 64 * 1024 * 1024
+LOW_WATER_DIVISOR: Final = 20
+"""On a small disk the low-water mark is this part of it."""
+
+ADVICE: Final = "lower retention.ms or retention.bytes, delete topics or records, or make the file system larger"
 
 logger = structlog.get_logger(__name__)
 
@@ -13,23 +28,52 @@ class FullDisk:
     """Of one log directory."""
 
     def __init__(self, path: str) -> None:
+        self.is_full = False
+        self.space: Space | None = None
+        """What was measured last."""
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when it is full now, or no longer is."""
         self._path = path
         self._refusals = SaidOnce()
         self._refused_before = 0
+
+    @property
+    def low_water_bytes(self) -> int:
+        """With less than that free it is full."""
+        return (
+            LOW_WATER_BYTES if self.space is None else min(LOW_WATER_BYTES, self.space.total_bytes // LOW_WATER_DIVISOR)
+        )
 
     def refused(self, error: BaseException) -> None:
         """There was no room for something."""
         if self._refusals.begins():
             logger.error(
-                "a log directory is full: what is to be written there is refused until there is room. Lower"
-                " retention.ms or retention.bytes, delete topics or records, or make the file system larger",
-                path=self._path, reason=str(error),
+                "a log directory is full: what is to be written there is refused until there is room", path=self._path,
+                reason=str(error), advice=ADVICE,
             )  # fmt: skip
+        self._set_full(is_full=True)
 
-    def checkpoint_written(self) -> None:
-        """There was room for a checkpoint. If nothing was refused since the last one, the disk is no longer full."""
-        refused, before = self._refusals.count, self._refused_before
-        if refused == before and self._refusals.ends():
-            logger.info("a log directory has room again", path=self._path, refused=refused)
-            refused = 0
-        self._refused_before = refused
+    def measured(self, space: Space) -> None:
+        """So much room there is now."""
+        self.space = space
+        was_refused = self._refusals.count != self._refused_before
+        if space.free_bytes < self.low_water_bytes:
+            if not self.is_full:
+                logger.warning(
+                    "a log directory has little room: replicas that have more are to lead instead of those in it",
+                    path=self._path, free_bytes=space.free_bytes, low_water_bytes=self.low_water_bytes, advice=ADVICE,
+                )  # fmt: skip
+            self._set_full(is_full=True)
+        elif self.is_full and not was_refused and space.free_bytes >= 2 * self.low_water_bytes:
+            logger.info(
+                "a log directory has room again", path=self._path, free_bytes=space.free_bytes,
+                refused=self._refusals.count,
+            )  # fmt: skip
+            self._refusals.ends()
+            self._set_full(is_full=False)
+        self._refused_before = self._refusals.count
+
+    def _set_full(self, *, is_full: bool) -> None:
+        if is_full != self.is_full:
+            self.is_full = is_full
+            self.on_change()

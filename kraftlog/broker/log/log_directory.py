@@ -24,7 +24,7 @@ from uuid import UUID
 import structlog
 
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
-from kraftbase.files.files import FileSystem, Lock, join
+from kraftbase.files.files import FileSystem, Lock, Space, join
 from kraftlog.broker.log.accepted_loss import DamagedFiles
 from kraftlog.broker.log.batch_records import InflationMemory
 from kraftlog.broker.log.config import PartitionLogConfig
@@ -94,7 +94,7 @@ class LogDirectory:
         self.expected: set[TopicPartition] = set()
         """The partitions whose logs are about to be made here."""
         self._is_removing = False
-        self._full_disk = FullDisk(path)
+        self.full_disk = FullDisk(path)
         self.commits = GroupCommit(runtime, self.refusal, self.note_all)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._folders = LogFolders(handles, path, records)
@@ -315,7 +315,6 @@ class LogDirectory:
         self.check_online()
         try:
             self.records.write_checkpoints(self.logs)
-            self._full_disk.checkpoint_written()
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -326,6 +325,10 @@ class LogDirectory:
             self.records.write_high_watermarks(self.logs)
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
+
+    def space(self) -> Space:
+        """The room on its file system: for any thread. Raises StorageError."""
+        return self._files.space(self.path)
 
     def wall_clock_ms(self) -> int:
         """The machine's clock."""
@@ -466,7 +469,7 @@ class LogDirectory:
     def refusal(self, error: BaseException) -> ApiError:
         """What to answer after an error of the disk; it takes the directory offline unless there is just no room."""
         if isinstance(error, OutOfSpace):
-            self._full_disk.refused(error)
+            self.full_disk.refused(error)
         else:
             self.fail(error)
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -16,7 +16,8 @@ from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import BROKERS, FEATURES
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, TOPICS_BY_NAME
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, is_reserved
+from statemachine.words.full_log_dirs import is_full
+from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 
 KEPT_PARTITIONS_MAX: Final = 100_000
 NO_LEADER: Final = -1
@@ -224,6 +225,12 @@ class ClusterView:
         """Whether a broker is in its controlled shutdown."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.in_controlled_shutdown
+
+    def is_on_full_disk(self, partition: PartitionRecord, broker_id: int) -> bool:
+        """Whether the log directory of a replica has no room (CT-66)."""
+        broker = self.brokers.get(broker_id)
+        of_broker = dict(zip(partition.replicas, partition.directories, strict=False))
+        return broker is not None and is_full(broker, of_broker.get(broker_id, UNASSIGNED_DIRECTORY))
 
     def rack(self, broker_id: int) -> str:
         """Where a broker is; empty if it does not say."""

@@ -23,6 +23,7 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    DirectoryIds,
     LogDirEpoch,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -414,6 +415,15 @@ def directories_record(broker: RegisterBrokerRecord, online: Sequence[bytes], me
     """The record with the log directories of a broker that work: at least one, for none would mean "not known"."""
     record = _change(broker, metadata_version)
     record.broker_registration_change.log_dirs.ids.extend(online)
+    return record
+
+
+def full_directories_record(
+    broker: RegisterBrokerRecord, full: Sequence[bytes], metadata_version: int
+) -> MetadataRecord:
+    """The record with the log directories of a broker that have no room (CT-66)."""
+    record = _change(broker, metadata_version)
+    record.broker_registration_change.full_log_dirs.CopyFrom(DirectoryIds(ids=full))
     return record
 
 

@@ -1,14 +1,15 @@
-"""ElectLeaders, and the elections that the controller holds by itself (CT-24, CT-19).
+"""ElectLeaders, and the elections that the controller holds by itself (CT-24, CT-19, CT-66).
 
 From a request or a page of partitions and the latest metadata to records. Nothing changes here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
+from kraftlog.controller.rules.disk_space import DiskSpace
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
 from kraftlog.controller.rules.partition_change import Election, Target, directory_of
 from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
@@ -18,6 +19,7 @@ from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
+from statemachine.words.full_log_dirs import is_full
 from statemachine.words.ids import DAMAGED_DIRECTORY
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
@@ -157,9 +159,11 @@ class _Voting:
         self.results.append(result)
 
 
-def _elected(changes: PartitionChanges, partition: PartitionRecord, election: Election) -> MetadataRecord | None:
-    """The record that gives a partition another leader; None if the election would not."""
-    record = changes.change(partition, Target(election=election))
+def _elected(
+    changes: PartitionChanges, partition: PartitionRecord, election: Election, leaders: Collection[int] | None = None
+) -> MetadataRecord | None:
+    """The record that gives a partition another leader, one of `leaders`; None if the election would not."""
+    record = changes.change(partition, Target(election=election, leaders=leaders))
     if record is None:
         return None
     leader = changed_partition(partition, record.partition_change).leader
@@ -193,19 +197,49 @@ def _elect_named(state: MetadataState, references: Iterable[PartitionReference],
 def elect_preferred_where_needed(
     state: MetadataState, partitions: Iterable[PartitionRecord], limit: int
 ) -> list[MetadataRecord]:
-    """At most `limit` elections that return partitions to their preferred leader, if that can lead (CT-19)."""
+    """At most `limit` elections that return partitions to their preferred leader, if that can lead and has room."""
     changes = PartitionChanges(state)
     records: list[MetadataRecord] = []
     for partition in partitions:
         if len(records) >= limit:
             break
         preferred = partition.replicas[0]
-        if partition.leader == preferred:
+        if partition.leader == preferred or _has_no_room(changes, partition, preferred):
             continue
         record = _elected(changes, partition, Election.PREFERRED)
         if record is not None and record.partition_change.leader == preferred:
             records.append(record)
     return records
+
+
+# Consider brokers 1, 2 and 3, and a partition that broker 1 leads. Its disk is full, so it refuses every append.
+# Broker 2 is in sync and has 1.5 times the low-water mark free: it would be full a moment later. Broker 3 is in sync
+# and has plenty: it leads. When broker 1 has room again, the next search for preferred leaders returns the partition.
+def lead_where_there_is_room(
+    state: MetadataState, partitions: Iterable[PartitionRecord], space: DiskSpace, now_ms: float
+) -> list[MetadataRecord]:
+    """Elections for those of `partitions` whose leader's disk is full while a replica in sync has room (CT-66)."""
+    changes = PartitionChanges(state)
+    records: list[MetadataRecord] = []
+    for partition in partitions:
+        if not _has_no_room(changes, partition, partition.leader) or not space.may_move(partition, now_ms):
+            continue
+        leaders = [
+            broker_id
+            for broker_id in partition.isr
+            if (broker := changes.brokers.get(broker_id)) is not None
+            and space.has_room(broker, directory_of(partition, broker_id))
+        ]
+        record = _elected(changes, partition, Election.ONLINE, leaders)
+        if record is not None:
+            space.moves(partition, now_ms)
+            records.append(record)
+    return records
+
+
+def _has_no_room(changes: PartitionChanges, partition: PartitionRecord, broker_id: int) -> bool:
+    broker = changes.brokers.get(broker_id)
+    return broker is not None and is_full(broker, directory_of(partition, broker_id))
 
 
 def elect_unclean_where_allowed(

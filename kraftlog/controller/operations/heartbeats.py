@@ -133,6 +133,11 @@ def _check(request: BrokerHeartbeatRequest) -> None:
             ErrorCode.INVALID_REQUEST,
             f"{who} names {len(request.offline_log_dirs)} failed log directories; it can have at most {LOG_DIRS_MAX}",
         )
+    if len(request.log_dir_space) > LOG_DIRS_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{who} tells the room in {len(request.log_dir_space)} log directories; it can have at most {LOG_DIRS_MAX}",
+        )
     for log_dir in request.offline_log_dirs:
         if len(log_dir) != ID_BYTES:
             raise ApiError(

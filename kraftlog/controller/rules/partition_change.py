@@ -59,6 +59,8 @@ class Target:
     """Brokers whose replica has no records, or only those of an older copy: no longer the last known leader, and not
     the last member of an ISR, either (CT-27, CT-38)."""
     election: Election = Election.ONLINE
+    leaders: Collection[int] | None = None
+    """The only brokers that may lead; None: any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

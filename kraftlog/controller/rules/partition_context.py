@@ -72,6 +72,8 @@ class PartitionChanges:
         """The record that brings `partition` to `target`; None if nothing changes."""
 
         def can_lead(broker_id: int) -> bool:
+            if target.leaders is not None and broker_id not in target.leaders:
+                return False
             directory = target.directories.get(broker_id) or directory_of(partition, broker_id)
             return self.can_lead(broker_id, directory)
 

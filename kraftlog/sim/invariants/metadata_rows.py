@@ -141,6 +141,7 @@ def _of_broker(broker: Broker) -> Row:
         broker.last_unfenced_epoch,
         _listed(map(id_to_text, broker.older_log_dirs)),
         json.dumps({id_to_text(name): epoch for name, epoch in broker.unfenced_log_dirs}),
+        _listed(map(id_to_text, broker.full_log_dirs)),
     )
 
 
@@ -166,8 +167,8 @@ _QUERIES: Final = {
     " replicas, isr, eligible_leader_replicas, last_known_elr, adding_replicas, removing_replicas, directories"
     " FROM partitions",
     "brokers": "SELECT broker_id, broker_epoch, incarnation_id, rack, fenced, in_controlled_shutdown, listeners,"
-    " log_dirs, features, unclean_shutdown, cordoned_log_dirs, last_unfenced_epoch, older_log_dirs, unfenced_log_dirs"
-    " FROM brokers",
+    " log_dirs, features, unclean_shutdown, cordoned_log_dirs, last_unfenced_epoch, older_log_dirs, unfenced_log_dirs,"
+    " full_log_dirs FROM brokers",
     "controllers": "SELECT controller_id, incarnation_id, listeners, features FROM controllers",
     "configs": "SELECT resource_type, resource_name, name, value FROM configs",
     "features": "SELECT name, level FROM features",

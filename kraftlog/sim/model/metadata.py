@@ -226,6 +226,8 @@ class MetadataModel:
                 failed = [(name, before.epoch) for name in before.log_dirs if name not in record.log_dirs.ids]
                 others = [one for one in before.unfenced_log_dirs if one[0] not in dict(failed)]
                 changed["unfenced_log_dirs"] = tuple(sorted([*others, *failed], key=lambda one: (-one[1], one[0])))
+        if record.HasField("full_log_dirs"):
+            changed["full_log_dirs"] = tuple(record.full_log_dirs.ids)
         after = self.brokers[record.broker_id] = replace(before, **changed)
         self._note(offset, "broker", record.broker_id, before, after)
 

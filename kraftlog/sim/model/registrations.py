@@ -42,6 +42,7 @@ class Broker:
     last_unfenced_epoch: int | None
     older_log_dirs: tuple[bytes, ...]
     unfenced_log_dirs: tuple[tuple[bytes, int], ...]
+    full_log_dirs: tuple[bytes, ...]
 
     @property
     def is_active(self) -> bool:
@@ -73,6 +74,7 @@ def registered_broker(record: RegisterBrokerRecord) -> Broker:
         last_unfenced_epoch=record.last_unfenced_epoch if record.HasField("last_unfenced_epoch") else None,
         older_log_dirs=tuple(record.older_log_dirs),
         unfenced_log_dirs=tuple((of.id, of.broker_epoch) for of in record.unfenced_log_dirs),
+        full_log_dirs=tuple(record.full_log_dirs),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.sim.broker_log.process import BrokerProcess
@@ -73,6 +74,7 @@ class Membership:
         self._member = member
         self._process = process
         self._broker = broker
+        self._room = LogDirRoom(broker.logs)
         self._incarnation = member.new_incarnation()
         self._clean_epoch = clean_epoch
         self._placed: dict[Partition, bytes] = {}
@@ -129,12 +131,14 @@ class Membership:
         self._heartbeat()
 
     def _heartbeat(self) -> None:
+        self._room.measure()
         request = admin_pb2.BrokerHeartbeatRequest(
             broker_id=self._member.broker_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._member.metadata_end_offset if self._broker.is_serving else 0,
             want_shut_down=self.is_leaving,
             offline_log_dirs=self._broker.offline_directories(),
+            log_dir_space=self._room.told(),
         )
         self._ask(admin_pb2.Operation(broker_heartbeat=request), self._answered)
 

@@ -34,6 +34,7 @@ def beat(
     shut_down: bool = False,
     fence: bool = False,
     offline: Sequence[bytes] = (),
+    space: Sequence[admin_pb2.LogDirSpace] = (),
     metadata_offset: int | None = None,
 ) -> admin_pb2.Operation:
     """A heartbeat of the latest incarnation, which has applied everything unless `metadata_offset` is given."""
@@ -47,6 +48,7 @@ def beat(
             want_shut_down=shut_down,
             want_fence=fence,
             offline_log_dirs=offline,
+            log_dir_space=space,
         )
     )
 

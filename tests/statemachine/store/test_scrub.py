@@ -251,7 +251,13 @@ def test_a_database_without_records_of_a_kafka_gets_column_tables_and_view(
         store.apply([batch(0, SAMPLE)])
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("DROP VIEW log_directories")
-        for column in ("cordoned_log_dirs", "last_unfenced_epoch", "older_log_dirs", "unfenced_log_dirs"):
+        for column in (
+            "cordoned_log_dirs",
+            "last_unfenced_epoch",
+            "older_log_dirs",
+            "unfenced_log_dirs",
+            "full_log_dirs",
+        ):
             connection.execute(f"ALTER TABLE brokers DROP COLUMN {column}")
         for name in OPAQUE_NAMES:
             connection.execute(f"DROP TABLE {name}")

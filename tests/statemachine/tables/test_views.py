@@ -132,16 +132,17 @@ def test_every_log_directory_has_its_replicas() -> None:
     registered = broker(1)
     registered.register_broker.log_dirs.extend([held, cordoned])
     registered.register_broker.cordoned_log_dirs.append(cordoned)
+    registered.register_broker.full_log_dirs.append(held)
     kept = PartitionRecord(topic_id=an_id(1), partition_id=0, replicas=[1, 2], isr=[1], leader=1)
     kept.directories.extend([held, unknown])
     lost = PartitionRecord(topic_id=an_id(1), partition_id=1, replicas=[1], isr=[1], leader=-1, directories=[failed])
     records = [topic("orders", 1), *(MetadataRecord(partition=of) for of in (kept, lost))]
     connection = database_of(registered, *records)
     assert set(rows(connection, "SELECT * FROM log_directories")) == {
-        (1, id_to_text(held), 1, 0, 1, 1),
-        (1, id_to_text(failed), 0, 0, 1, 0),
-        (1, id_to_text(cordoned), 1, 1, 0, 0),
-        (2, "A" * 22, 0, 0, 1, 0),
+        (1, id_to_text(held), 1, 0, 1, 1, 1),
+        (1, id_to_text(failed), 0, 0, 0, 1, 0),
+        (1, id_to_text(cordoned), 1, 1, 0, 0, 0),
+        (2, "A" * 22, 0, 0, 0, 1, 0),
     }
 
 

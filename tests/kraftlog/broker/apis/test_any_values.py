@@ -48,7 +48,7 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "DescribeCluster": world.describe_cluster.handle,
             "DescribeTopicPartitions": world.describe_topics.handle,
             "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
-            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions).handle,
+            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions, world.cluster).handle,
         },
         world.cluster,
     )

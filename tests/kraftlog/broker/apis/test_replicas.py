@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.apis.replicas import DescribeReplicasApi
+from kraftlog.broker.apis.replicas import DISK_FULL, DescribeReplicasApi
 from kraftlog.broker.replication.leading import FENCED, NEVER_FETCHED
 from kraftlog.kafka.messages.describe_replicas import (
     DescribedPartition,
@@ -17,6 +17,7 @@ from kraftlog.kafka.messages.describe_replicas import (
 )
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.broker.log.builders import batch
+from tests.statemachine.builders import an_id
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 def described(world: BrokerWorld, *asked: tuple[str, int]) -> dict[tuple[str, int], DescribedPartition]:
     """By topic and number, in the order of the answer; of all that is led here if nothing is asked for."""
     topics = tuple(DescribeReplicasTopic(name=name, partition_indexes=(index,)) for name, index in asked)
-    api = DescribeReplicasApi(world.lookup, world.partitions)
+    api = DescribeReplicasApi(world.lookup, world.partitions, world.cluster)
     body = DescribeReplicasRequest(topics=topics or None)
     answer = world.answer_to(api.handle, body, 0, DescribeReplicasResponse)
     return {(of.name, partition.partition_index): partition for of in answer.topics for partition in of.partitions}
@@ -73,3 +74,15 @@ def test_a_partition_that_is_not_led_here_or_has_no_log_is_an_error(world: Broke
     world.partitions.check_logs()
     offline = described(world)["clicks", 0]
     assert (offline.error_code, offline.leader_id) == (ErrorCode.KAFKA_STORAGE_ERROR, 1)
+
+
+def test_ct66_a_replica_on_a_disk_without_room_says_so_in_sync_or_not(world: BrokerWorld) -> None:
+    for broker_id in (1, 3):
+        full = registration(broker_id)
+        full.register_broker.log_dirs.append(an_id(900 + broker_id))
+        full.register_broker.full_log_dirs.append(an_id(900 + broker_id))
+        world.cluster.brokers[broker_id] = full.register_broker
+    leader, in_sync, out = described(world, ("clicks", 0))["clicks", 0].replicas
+    assert (leader.is_in_sync, leader.reasons) == (True, (DISK_FULL,))
+    assert in_sync.reasons == ()
+    assert out.reasons[-1] == DISK_FULL

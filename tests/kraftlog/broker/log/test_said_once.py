@@ -77,17 +77,20 @@ def test_a_full_disk_is_said_once_for_all_logs_and_again_after_there_was_room() 
                 append(log, batch(1))
         files.space_limit = None
 
+    def measure() -> None:
+        directory.full_disk.measured(directory.space())
+
     with capture_logs() as said:
         refused_everywhere()
-        directory.checkpoint()
+        measure()
         refused_everywhere()
-        directory.checkpoint()
+        measure()
     (line,) = said
     assert "a log directory is full" in line["event"]
-    assert "retention.ms" in line["event"]
+    assert "retention.ms" in line["advice"]
     assert (line["path"], line["log_level"]) == ("data", "error")
     with capture_logs() as said:
-        directory.checkpoint()
+        measure()
         refused_everywhere()
     assert [line["event"][:27] for line in said] == ["a log directory has room ag", "a log directory is full: wh"]
     assert said[0]["refused"] == 30

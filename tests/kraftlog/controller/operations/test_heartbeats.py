@@ -8,7 +8,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.controller.operations.brokers import controlled_shutdown_record, fence_record, unfence_record
 from kraftlog.controller.operations.heartbeats import Heartbeat, Transition, broker_heartbeat, carried_out
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats, BrokerState, state_of
-from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse, LogDirSpace
 from tests.statemachine.builders import an_id, broker, heartbeat, partition, topic
 from tests.statemachine.states import Metadata, metadata
 
@@ -228,6 +228,11 @@ def test_a_broker_lives_from_its_registration_to_its_end() -> None:
             heartbeat(1, EPOCH, 42, offline_log_dirs=[an_id(1)] * 1_001),
             ErrorCode.INVALID_REQUEST,
             "names 1001 failed log directories",
+        ),
+        (
+            heartbeat(1, EPOCH, 42, log_dir_space=[LogDirSpace()] * 1_001),
+            ErrorCode.INVALID_REQUEST,
+            "tells the room in 1001 log directories",
         ),
     ],
 )
