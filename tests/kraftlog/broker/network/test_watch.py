@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kraftlog.broker.network.watch import PROGRESS_BYTES, Duty, Watch
+from collections.abc import Callable
+
+from kraftlog.broker.network.watch import PROGRESS_BYTES, STALLED_BYTES, STALLED_DIVISOR, Duty, Watch
 
 IDLE, SLOW = 600.0, 30.0
 TAKE, REST = Duty.TAKE_ANSWERS, Duty.SEND_REST
@@ -33,6 +35,22 @@ class Client:
         self.closed.append(duty.name)
 
 
+class Room:
+    """What is held together; who waits for room has it as soon as half is free."""
+
+    def __init__(self, has_waiting: bool, is_half_free: Callable[[], bool]) -> None:
+        self._has_waiting = has_waiting
+        self._is_half_free = is_half_free
+
+    @property
+    def has_waiting(self) -> bool:
+        return self._has_waiting and not self._is_half_free()
+
+    @property
+    def is_half_free(self) -> bool:
+        return self._is_half_free()
+
+
 class Clocked:
     """A watch with its clock."""
 
@@ -40,9 +58,10 @@ class Clocked:
         self.now = 1000.0
         self.watch = Watch(lambda: self.now, IDLE, SLOW)
 
-    def after(self, seconds: float, *pressed: Duty) -> None:
+    def after(self, seconds: float, *pressed: Duty, half_free_when: Callable[[], bool] = lambda: False) -> None:
         self.now += seconds
-        self.watch.look(frozenset(pressed))
+        waiting, others = Room(True, half_free_when), Room(False, lambda: True)
+        self.watch.look({duty: waiting if duty in pressed else others for duty in Duty})
 
 
 def test_who_is_idle_is_closed_and_not_who_was_active_since() -> None:
@@ -111,6 +130,21 @@ def test_while_others_wait_for_its_memory_a_client_has_to_free_a_part_of_it() ->
     little.will_have_moved, enough.will_have_moved = 10 * PROGRESS_BYTES - 1, 10 * PROGRESS_BYTES
     clocked.after(SLOW / 10, TAKE)
     assert (little.closed, enough.closed) == (["TAKE_ANSWERS"], [])
+
+
+def test_while_others_wait_who_has_stalled_is_closed_soon_those_first_that_hold_most() -> None:
+    clocked, moving, little, much, most = Clocked(), Client(), Client(), Client(), Client()
+    for client, held in ((little, 1), (most, 4), (moving, 3), (much, 2)):
+        client.held = held * PROGRESS_BYTES
+        clocked.watch.has_to(client, TAKE)
+    little.will_have_moved = STALLED_BYTES - 1
+    moving.will_have_moved = STALLED_BYTES
+    clocked.after(SLOW / STALLED_DIVISOR, REST)
+    assert not (little.closed or much.closed or most.closed), "nobody waits for what they hold"
+    moving.will_have_moved += STALLED_BYTES
+    clocked.after(SLOW / STALLED_DIVISOR, TAKE, half_free_when=lambda: bool(much.closed))
+    assert (most.closed, much.closed) == (["TAKE_ANSWERS"], ["TAKE_ANSWERS"])
+    assert (moving.closed, little.closed) == ([], []), "one moves, and there is room without the other"
 
 
 def test_who_has_done_it_or_is_gone_is_not_looked_at() -> None:
