@@ -36,9 +36,9 @@ class SharedBytes:
         return bool(self._waiting or self._waiting_small)
 
     @property
-    def is_half_free(self) -> bool:
-        """Whether at most half of the bound is held."""
-        return self.held_bytes <= self.bytes_max // 2
+    def excess_bytes(self) -> int:
+        """How many more bytes than half of the bound are held."""
+        return self.held_bytes - self.bytes_max // 2
 
     def hold(self, size_bytes: int) -> None:
         """Hold bytes that are there already, room or not."""

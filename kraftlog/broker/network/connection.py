@@ -494,7 +494,6 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
-        self._count_unsent(0)
 
     def _expect_rest(self, is_expected: bool) -> None:
         if is_expected != self._is_rest_expected:

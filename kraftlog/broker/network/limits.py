@@ -66,7 +66,7 @@ class Limits:
 
     The same holds for sending the rest of a large request. While other connections wait for the memory that this takes
     the time is a tenth, in which a client has to move a tenth of what it holds, too. Of those clients that have moved
-    next to nothing for a sixtieth of the time, those that hold the most are closed until nobody waits.
+    next to nothing for a sixtieth of the time, those that hold the most are then closed.
     """
     drain_timeout_ms: int = 1_000
     """How long the end waits until clients have taken the answers that were sent."""

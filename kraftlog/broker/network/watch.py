@@ -24,8 +24,7 @@ Without the second rule some clients that take a little now and then could keep 
 STALLED_DIVISOR: Final = 60
 """A client that has moved next to nothing in this part of the time has stalled, and others need not wait for it.
 
-Those that hold the most are closed first, until there is room for the others and half of all is free: each that gets
-room may be one that stalls, too.
+Those that hold the most are closed first, until half of all is free: each that gets room may be one that stalls, too.
 """
 
 STALLED_BYTES: Final = 16 * 1024
@@ -92,8 +91,8 @@ class Memory(Protocol):
         ...
 
     @property
-    def is_half_free(self) -> bool:
-        """Whether at most half of it is held."""
+    def excess_bytes(self) -> int:
+        """How many more than half of what may be held are held."""
         ...
 
 
@@ -153,8 +152,11 @@ class Watch:
             elif duty in pressed and now - mark.stalled_at >= self._slow_seconds / STALLED_DIVISOR:
                 stalled.append((connection, duty))
         stalled.sort(key=lambda one: one[0].held_bytes(one[1]), reverse=True)
+        # What is closed gives back what it holds a moment later, when the memory is free.
+        excess_bytes = {duty: memory[duty].excess_bytes for duty in pressed}
         for connection, duty in stalled:
-            if memory[duty].has_waiting or not memory[duty].is_half_free:
+            if excess_bytes[duty] > 0:
+                excess_bytes[duty] -= connection.held_bytes(duty)
                 connection.close_slow(duty)
 
     def _close_idle(self, now: float) -> None:

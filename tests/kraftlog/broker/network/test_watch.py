@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from kraftlog.broker.network.watch import PROGRESS_BYTES, STALLED_BYTES, STALLED_DIVISOR, Duty, Watch
 
@@ -35,20 +35,11 @@ class Client:
         self.closed.append(duty.name)
 
 
-class Room:
-    """What is held together; who waits for room has it as soon as half is free."""
+class Room(NamedTuple):
+    """What is held together."""
 
-    def __init__(self, has_waiting: bool, is_half_free: Callable[[], bool]) -> None:
-        self._has_waiting = has_waiting
-        self._is_half_free = is_half_free
-
-    @property
-    def has_waiting(self) -> bool:
-        return self._has_waiting and not self._is_half_free()
-
-    @property
-    def is_half_free(self) -> bool:
-        return self._is_half_free()
+    has_waiting: bool
+    excess_bytes: int
 
 
 class Clocked:
@@ -58,10 +49,9 @@ class Clocked:
         self.now = 1000.0
         self.watch = Watch(lambda: self.now, IDLE, SLOW)
 
-    def after(self, seconds: float, *pressed: Duty, half_free_when: Callable[[], bool] = lambda: False) -> None:
+    def after(self, seconds: float, *pressed: Duty, excess_bytes: int = 2**60) -> None:
         self.now += seconds
-        waiting, others = Room(True, half_free_when), Room(False, lambda: True)
-        self.watch.look({duty: waiting if duty in pressed else others for duty in Duty})
+        self.watch.look({duty: Room(duty in pressed, excess_bytes) for duty in Duty})
 
 
 def test_who_is_idle_is_closed_and_not_who_was_active_since() -> None:
@@ -142,7 +132,7 @@ def test_while_others_wait_who_has_stalled_is_closed_soon_those_first_that_hold_
     clocked.after(SLOW / STALLED_DIVISOR, REST)
     assert not (little.closed or much.closed or most.closed), "nobody waits for what they hold"
     moving.will_have_moved += STALLED_BYTES
-    clocked.after(SLOW / STALLED_DIVISOR, TAKE, half_free_when=lambda: bool(much.closed))
+    clocked.after(SLOW / STALLED_DIVISOR, TAKE, excess_bytes=4 * PROGRESS_BYTES + 1)
     assert (most.closed, much.closed) == (["TAKE_ANSWERS"], ["TAKE_ANSWERS"])
     assert (moving.closed, little.closed) == ([], []), "one moves, and there is room without the other"
 
