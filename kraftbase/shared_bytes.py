@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Waiter(Protocol):
@@ -14,37 +14,54 @@ class Waiter(Protocol):
 
 
 class SharedBytes:
-    """Bytes held, up to a bound. Those that wait get room in the order in which they asked."""
+    """Bytes held, up to a bound. Those that wait get room in the order in which they asked.
 
-    def __init__(self, bytes_max: int) -> None:
+    With `reserved_bytes` those that ask for few, `small_bytes_max` at most, wait in a queue of their own, and that part
+    of the bound is theirs: who asks for much and keeps it holds them up no longer than others of their size do.
+    """
+
+    def __init__(self, bytes_max: int, *, reserved_bytes: int = 0, small_bytes_max: int = -1) -> None:
         self.held_bytes = 0
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
+        self.unreserved_bytes: Final = bytes_max - reserved_bytes
+        """What one that asks for much fits into: more it gets only if nothing is held."""
+        self._reserved_bytes = reserved_bytes
+        self._small_bytes_max = small_bytes_max
         self._waiting: dict[Waiter, int] = {}
+        self._waiting_small: dict[Waiter, int] = {}
 
     @property
     def has_waiting(self) -> bool:
         """Whether anyone waits for room."""
-        return bool(self._waiting)
+        return bool(self._waiting or self._waiting_small)
+
+    @property
+    def excess_bytes(self) -> int:
+        """How many more bytes than half of the bound are held."""
+        return self.held_bytes - self.bytes_max // 2
 
     def hold(self, size_bytes: int) -> None:
         """Hold bytes that are there already, room or not."""
         self.held_bytes += size_bytes
 
     def try_hold(self, waiter: Waiter, size_bytes: int) -> bool:
-        """Hold more for `waiter` if there is room and nobody asked before it; else it waits.
+        """Hold more for `waiter` if there is room and nobody in its queue asked before it; else it waits.
 
         If nothing is held, any size fits. Asking again changes how much is waited for, not the place in the queue.
         """
-        if not self._waiting:
-            if self._fits(size_bytes):
-                self.held_bytes += size_bytes
-                return True
-        elif next(iter(self._waiting)) is waiter and self._fits(size_bytes):
+        queue, other = self._waiting, self._waiting_small
+        if size_bytes <= self._small_bytes_max:
+            queue, other = other, queue
+        has_left = other.pop(waiter, None) is not None
+        is_held = (not queue or next(iter(queue)) is waiter) and self._fits(size_bytes)
+        if is_held:
             self.held_bytes += size_bytes
-            self.forget(waiter)
-            return True
-        self._waiting[waiter] = size_bytes
-        return False
+            has_left = queue.pop(waiter, None) is not None or has_left
+        else:
+            queue[waiter] = size_bytes
+        if has_left:
+            self._serve_waiting()
+        return is_held
 
     def give_back(self, size_bytes: int) -> None:
         """Hold so many fewer, and tell those for whom there is room now."""
@@ -53,17 +70,23 @@ class SharedBytes:
 
     def forget(self, waiter: Waiter) -> None:
         """It waits no more."""
-        if self._waiting.pop(waiter, None) is not None:
+        if self._waiting.pop(waiter, None) is not None or self._waiting_small.pop(waiter, None) is not None:
             self._serve_waiting()
 
     def _serve_waiting(self) -> None:
-        while self._waiting:
-            waiter, size_bytes = next(iter(self._waiting.items()))
-            if not self._fits(size_bytes):
-                return
-            del self._waiting[waiter]
-            self.held_bytes += size_bytes
-            waiter.has_room(self, size_bytes)
+        for queue in (self._waiting_small, self._waiting):
+            while queue:
+                waiter, size_bytes = next(iter(queue.items()))
+                if not self._fits(size_bytes):
+                    break
+                del queue[waiter]
+                self.held_bytes += size_bytes
+                waiter.has_room(self, size_bytes)
 
     def _fits(self, size_bytes: int) -> bool:
-        return not self.held_bytes or self.held_bytes + size_bytes <= self._bytes_max
+        after_bytes = self.held_bytes + size_bytes
+        if not self.held_bytes or size_bytes <= self._small_bytes_max:
+            return not self.held_bytes or after_bytes <= self.bytes_max
+        return after_bytes <= self.unreserved_bytes or (
+            self.held_bytes <= self._reserved_bytes and after_bytes <= self.bytes_max
+        )

@@ -80,6 +80,44 @@ def test_who_waits_no_more_does_not_keep_others_waiting() -> None:
     assert (told, shared.held_bytes, shared.has_waiting) == ([second], 90, False)
 
 
+def _reserved() -> tuple[SharedBytes, list[Holder], Holder, Holder]:
+    told: list[Holder] = []
+    return SharedBytes(BYTES_MAX, reserved_bytes=25, small_bytes_max=6), told, Holder(told), Holder(told)
+
+
+def test_who_asks_for_few_bytes_does_not_wait_for_those_who_ask_for_many() -> None:
+    shared, told, large, small = _reserved()
+    assert shared.unreserved_bytes == 75
+    assert shared.try_hold(large, 75)
+    assert not shared.try_hold(Holder(told), 7), "the rest is for small ones"
+    for _ in range(4):
+        assert shared.try_hold(small, 6)
+    assert not shared.try_hold(small, 6)
+    shared.give_back(6)
+    assert (told, shared.held_bytes) == ([small], 99)
+
+
+def test_who_asks_for_many_bytes_has_its_room_beside_those_who_ask_for_few() -> None:
+    shared, told, large, small = _reserved()
+    shared.hold(26)
+    assert not shared.try_hold(large, 75)
+    assert shared.try_hold(small, 1)
+    shared.give_back(1)
+    assert told == []
+    shared.give_back(1)
+    assert (told, shared.held_bytes) == ([large], 100)
+
+
+def test_who_asks_for_few_instead_of_many_changes_the_queue() -> None:
+    shared, told, first, second = _reserved()
+    shared.hold(70)
+    assert not shared.try_hold(first, 50)
+    assert not shared.try_hold(second, 7), "it would not fit, and is not the first"
+    shared.give_back(3)
+    assert shared.try_hold(first, 1)
+    assert (told, shared.has_waiting) == ([second], False)
+
+
 class Sharing(RuleBasedStateMachine):
     """Whoever asks and gives back in whatever order: what is held is the sum, and nobody waits without a reason."""
 

@@ -52,7 +52,11 @@ class Connections:
         self.limits = limits
         self.offered = offered
         self.on_fatal = on_fatal
-        self.queued = SharedBytes(limits.queued_bytes_max)
+        self.queued = SharedBytes(
+            limits.queued_bytes_max,
+            reserved_bytes=limits.queued_bytes_max // 4,
+            small_bytes_max=limits.queued_bytes_max // 16,
+        )
         self.unsent = SharedBytes(limits.unsent_bytes_max)
         self.turns = Turns(self.loop.call_soon, time.monotonic)
         self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.turns, self.loop.call_soon)
@@ -140,13 +144,10 @@ class Connections:
 
     def _look(self) -> None:
         self._look_later()
-        pressed = {Duty.TAKE_ANSWERS} if self.unsent.has_waiting else set()
-        if pressed:
+        if self.unsent.has_waiting:
             for member in list(self._members):
                 member.hurry_early()
-        if self.queued.has_waiting:
-            pressed.add(Duty.SEND_REST)
-        self.watch.look(frozenset(pressed))
+        self.watch.look({Duty.TAKE_ANSWERS: self.unsent, Duty.SEND_REST: self.queued})
 
     # --- the end ------------------------------------------------------------------------------------------------------
 

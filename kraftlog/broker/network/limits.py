@@ -46,11 +46,16 @@ class Limits:
     connection_queued_bytes_max: int = 64 * _MIB
     """Bytes of a connection's requests that are being read or are not answered yet. One request always fits."""
     queued_bytes_max: int = 100 * _MIB
-    """The same of all connections. One request always fits. Kafka's `queued.max.request.bytes` has no limit."""
-    connection_unsent_bytes_max: int = 16 * _MIB
+    """The same of all connections. One request always fits. Kafka's `queued.max.request.bytes` has no limit.
+
+    A quarter is for requests of at most a sixteenth: they do not wait for larger ones, of which one that is above three
+    quarters counts as so many bytes.
+    """
+    connection_unsent_bytes_max: int = _MIB
     """Bytes of answers that a client has not taken yet. One answer always fits."""
     unsent_bytes_max: int = 64 * _MIB
-    """The same of all connections. An answer to a Fetch has no more records than there is room for, but one batch."""
+    """The same of all connections. The records of an answer to a Fetch take a quarter of the room that is left, so that
+    a few answers do not take all of it; there is one batch at least."""
     large_requests_bytes_max: int = 64 * _MIB
     """Memory for requests with many elements, of all connections, until they are answered: `held_bytes` of
     `kraftlog/broker/network/large_requests.py`. One request always fits; others wait."""
@@ -60,7 +65,8 @@ class Limits:
     """In this time a client has to take 64 KiB of answers that wait for it, or all, or else its connection is closed.
 
     The same holds for sending the rest of a large request. While other connections wait for the memory that this takes
-    the time is a tenth, in which a client has to move a tenth of what it holds, too.
+    the time is a tenth, in which a client has to move a tenth of what it holds, too. Of those clients that have moved
+    next to nothing for a sixtieth of the time, those that hold the most are then closed.
     """
     drain_timeout_ms: int = 1_000
     """How long the end waits until clients have taken the answers that were sent."""

@@ -18,7 +18,7 @@ class QueuedBytes:
 
     def count(self) -> None:
         """Have the bytes of all requests counted."""
-        more_bytes = self._conversation.queued_bytes - self.held_bytes
+        more_bytes = self._counted_bytes() - self.held_bytes
         if more_bytes > 0:
             self.is_waiting = not self._shared.try_hold(self._waiter, more_bytes)
             if self.is_waiting:
@@ -33,14 +33,19 @@ class QueuedBytes:
             self.held_bytes += more_bytes
             self._shared.give_back(-more_bytes)
 
+    def _counted_bytes(self) -> int:
+        """A request for which there never would be room counts as the largest for which there is."""
+        return min(self._conversation.queued_bytes, self._shared.unreserved_bytes)
+
     def _hold_nothing_of_rest(self) -> None:
         """It waits for room for a request whose rest is not read until then: hold nothing for that one meanwhile.
 
         Consider a client that holds 100 bytes of a request that is answered by now, and waits for 70 KiB for the next,
         behind one that asks for more than all may hold together, and so waits until nobody holds anything.
         """
-        needed_bytes = self._conversation.large_request_bytes
-        spare_bytes = self.held_bytes - (self._conversation.queued_bytes - needed_bytes)
+        large_bytes = self._conversation.large_request_bytes
+        needed_bytes = min(large_bytes, self._shared.unreserved_bytes)
+        spare_bytes = self.held_bytes - (self._conversation.queued_bytes - large_bytes)
         if needed_bytes and spare_bytes > 0:
             self._shared.try_hold(self._waiter, needed_bytes)  # not granted, since less was not
             self.held_bytes -= spare_bytes

@@ -7,7 +7,7 @@ those are looked at whose client has to do something, with the broker's memory h
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol
@@ -20,6 +20,15 @@ PRESSED_DIVISOR: Final = 10
 
 Without the second rule some clients that take a little now and then could keep all others waiting.
 """
+
+STALLED_DIVISOR: Final = 60
+"""A client that has moved next to nothing in this part of the time has stalled, and others need not wait for it.
+
+Those that hold the most are closed first, until half of all is free: each that gets room may be one that stalls, too.
+"""
+
+STALLED_BYTES: Final = 16 * 1024
+"""Next to nothing: a client that moves so little might as well send a byte now and then to seem alive."""
 
 LOOKS_PER_TIMEOUT: Final = 20
 INTERVAL_SECONDS_MAX: Final = 1.0
@@ -68,6 +77,23 @@ class _Mark:
 
     moved_bytes: int
     at: float
+    stalled_bytes: int
+    """As `moved_bytes`, of when it last moved more than next to nothing."""
+    stalled_at: float
+
+
+class Memory(Protocol):
+    """Bytes that connections hold together."""
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any of them waits for room."""
+        ...
+
+    @property
+    def excess_bytes(self) -> int:
+        """How many more than half of what may be held are held."""
+        ...
 
 
 class Watch:
@@ -90,7 +116,8 @@ class Watch:
     def has_to(self, connection: Watched, duty: Duty) -> None:
         """From now on the client has to do that, if it had not to before."""
         if (connection, duty) not in self._duties:
-            self._duties[connection, duty] = _Mark(connection.moved_bytes(duty), self._now())
+            moved_bytes, now = connection.moved_bytes(duty), self._now()
+            self._duties[connection, duty] = _Mark(moved_bytes, now, moved_bytes, now)
 
     def is_free(self, connection: Watched, duty: Duty) -> None:
         """The client has done it, or cannot do it now."""
@@ -102,10 +129,12 @@ class Watch:
         for duty in Duty:
             self.is_free(connection, duty)
 
-    def look(self, pressed: frozenset[Duty]) -> None:
-        """Close what is idle or slow. Others wait for the memory that those with a duty of `pressed` hold."""
+    def look(self, memory: Mapping[Duty, Memory]) -> None:
+        """Close what is idle or slow. `memory` is what is held until clients have done a duty."""
         now = self._now()
         self._close_idle(now)
+        pressed = {duty for duty, held in memory.items() if held.has_waiting}
+        stalled: list[tuple[Watched, Duty]] = []
         for (connection, duty), mark in list(self._duties.items()):
             connection.measure()
             moved_bytes = connection.moved_bytes(duty)
@@ -113,10 +142,21 @@ class Watch:
             if duty in pressed:
                 seconds /= PRESSED_DIVISOR
                 needed_bytes = max(PROGRESS_BYTES, connection.held_bytes(duty) // PRESSED_DIVISOR)
+            if moved_bytes - mark.stalled_bytes >= STALLED_BYTES:
+                mark.stalled_bytes, mark.stalled_at = moved_bytes, now
             if moved_bytes - mark.moved_bytes >= needed_bytes:
                 mark.moved_bytes = moved_bytes
                 mark.at = now
             elif now - mark.at >= seconds:
+                connection.close_slow(duty)
+            elif duty in pressed and now - mark.stalled_at >= self._slow_seconds / STALLED_DIVISOR:
+                stalled.append((connection, duty))
+        stalled.sort(key=lambda one: one[0].held_bytes(one[1]), reverse=True)
+        # What is closed gives back what it holds a moment later, when the memory is free.
+        excess_bytes = {duty: memory[duty].excess_bytes for duty in pressed}
+        for connection, duty in stalled:
+            if excess_bytes[duty] > 0:
+                excess_bytes[duty] -= connection.held_bytes(duty)
                 connection.close_slow(duty)
 
     def _close_idle(self, now: float) -> None:

@@ -218,7 +218,7 @@ async def test_who_waits_for_room_holds_nothing_that_one_who_waits_before_it_nee
         await RawClient.connect(served) as first,
         await RawClient.connect(served) as second,
     ):
-        first.send(produce(10 * KIB))
+        first.send(produce(30 * KIB))
         earlier = await asked.reply()
         second.send(produce(900 * KIB))
         await until(lambda: served.counters.connections_paused == 1)
@@ -230,6 +230,49 @@ async def test_who_waits_for_room_holds_nothing_that_one_who_waits_before_it_nee
             assert size_bytes < request.size_bytes < size_bytes + KIB
             reply(None)
         assert (served.counters.queued_bytes, served.counters.connections_paused) == (0, 0)
+
+
+async def test_small_requests_do_not_wait_for_large_ones_that_do_not_come() -> None:
+    asked = Asked()
+    async with (
+        network(asked, queued_bytes_max=2 * MIB) as served,
+        await RawClient.connect(served) as hoarder,
+        await RawClient.connect(served) as another,
+        await RawClient.connect(served) as client,
+    ):
+        for greedy in (hoarder, another):
+            greedy.writer.write(greedy.bytes_of(produce(2 * MIB))[: 100 * KIB])
+        await until(lambda: served.counters.connections_paused == 1)
+        for _ in range(3):
+            client.send(produce(100 * KIB))
+            (await asked.reply())(None)
+        assert served.counters.queued_bytes == 2 * MIB * 3 // 4
+
+
+async def test_an_answer_has_a_part_of_the_room_that_is_left() -> None:
+    asked = Asked()
+    async with network(asked, unsent_bytes_max=40 * MIB) as served, await RawClient.connect(served) as client:
+        client.send(ask(), FetchRequest(), ask())
+        await asked.next()
+        _, reply = await asked.next()
+        request, _ = await asked.next()
+        assert request.slices.answer_room_bytes == 10 * MIB
+        reply(large(20 * MIB))
+        assert 5 * MIB - KIB <= request.slices.answer_room_bytes <= 5 * MIB
+
+
+async def test_what_a_client_that_is_closed_did_not_take_is_not_held() -> None:
+    async with (
+        network(answer_at_once, unsent_bytes_max=MIB, slow_timeout_ms=600) as served,
+        await RawClient.connect(served) as slow,
+        await RawClient.connect(served) as other,
+    ):
+        slow.writer.transport.pause_reading()
+        slow.send(fetch(64 * MIB))
+        await until(lambda: served.counters.unsent_bytes > MIB)
+        assert await other.ask("served") == "served"
+        assert served.counters.connections_closed[Closed.SLOW] == 1
+        assert served.counters.unsent_bytes == 0
 
 
 async def test_who_waits_for_room_and_is_gone_waits_no_more() -> None:
@@ -409,8 +452,8 @@ async def test_a_connection_that_is_closed_gives_back_the_room_of_answers_before
     async with network(asked) as served, await RawClient.connect(served) as client:
         client.send(ask(), FetchRequest())
         await asked.reply()
-        (await asked.reply())(large(MIB))
-        assert served.counters.unsent_bytes >= MIB
+        (await asked.reply())(large(MIB // 2))
+        assert served.counters.unsent_bytes >= MIB // 2
         client.writer.write(bytes.fromhex("ffffffff"))
         assert await client.is_closed()
         assert served.counters.unsent_bytes == 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kraftlog.broker.network.watch import PROGRESS_BYTES, Duty, Watch
+from typing import NamedTuple
+
+from kraftlog.broker.network.watch import PROGRESS_BYTES, STALLED_BYTES, STALLED_DIVISOR, Duty, Watch
 
 IDLE, SLOW = 600.0, 30.0
 TAKE, REST = Duty.TAKE_ANSWERS, Duty.SEND_REST
@@ -33,6 +35,13 @@ class Client:
         self.closed.append(duty.name)
 
 
+class Room(NamedTuple):
+    """What is held together."""
+
+    has_waiting: bool
+    excess_bytes: int
+
+
 class Clocked:
     """A watch with its clock."""
 
@@ -40,9 +49,9 @@ class Clocked:
         self.now = 1000.0
         self.watch = Watch(lambda: self.now, IDLE, SLOW)
 
-    def after(self, seconds: float, *pressed: Duty) -> None:
+    def after(self, seconds: float, *pressed: Duty, excess_bytes: int = 2**60) -> None:
         self.now += seconds
-        self.watch.look(frozenset(pressed))
+        self.watch.look({duty: Room(duty in pressed, excess_bytes) for duty in Duty})
 
 
 def test_who_is_idle_is_closed_and_not_who_was_active_since() -> None:
@@ -111,6 +120,21 @@ def test_while_others_wait_for_its_memory_a_client_has_to_free_a_part_of_it() ->
     little.will_have_moved, enough.will_have_moved = 10 * PROGRESS_BYTES - 1, 10 * PROGRESS_BYTES
     clocked.after(SLOW / 10, TAKE)
     assert (little.closed, enough.closed) == (["TAKE_ANSWERS"], [])
+
+
+def test_while_others_wait_who_has_stalled_is_closed_soon_those_first_that_hold_most() -> None:
+    clocked, moving, little, much, most = Clocked(), Client(), Client(), Client(), Client()
+    for client, held in ((little, 1), (most, 4), (moving, 3), (much, 2)):
+        client.held = held * PROGRESS_BYTES
+        clocked.watch.has_to(client, TAKE)
+    little.will_have_moved = STALLED_BYTES - 1
+    moving.will_have_moved = STALLED_BYTES
+    clocked.after(SLOW / STALLED_DIVISOR, REST)
+    assert not (little.closed or much.closed or most.closed), "nobody waits for what they hold"
+    moving.will_have_moved += STALLED_BYTES
+    clocked.after(SLOW / STALLED_DIVISOR, TAKE, excess_bytes=4 * PROGRESS_BYTES + 1)
+    assert (most.closed, much.closed) == (["TAKE_ANSWERS"], ["TAKE_ANSWERS"])
+    assert (moving.closed, little.closed) == ([], []), "one moves, and there is room without the other"
 
 
 def test_who_has_done_it_or_is_gone_is_not_looked_at() -> None:
