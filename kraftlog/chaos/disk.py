@@ -95,12 +95,14 @@ class SmallDisk:
         return f"size={self._size_megabytes}m"
 
 
-def mount_disks(data: Mapping[NodeId, Path], stack: AsyncExitStack) -> list[SmallDisk]:
+def mount_disks(
+    data: Mapping[NodeId, Path], stack: AsyncExitStack, size_megabytes: int = SIZE_MEGABYTES
+) -> list[SmallDisk]:
     """A small disk for each node's directory, until `stack` ends. Raises DiskUnavailable, and then none is left."""
     disks: list[SmallDisk] = []
     try:
         for node_id, path in data.items():
-            disk = SmallDisk(node_id, path)
+            disk = SmallDisk(node_id, path, size_megabytes)
             disk.mount()
             disks.append(disk)
     except DiskUnavailable:

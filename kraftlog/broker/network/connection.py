@@ -20,6 +20,7 @@ from kraftlog.broker.network.early import EarlyAnswers
 from kraftlog.broker.network.large_requests import LargeRequest
 from kraftlog.broker.network.mute import Mute
 from kraftlog.broker.network.queued import QueuedBytes
+from kraftlog.broker.network.reading import Reading
 from kraftlog.broker.network.turns import SLICE_SECONDS, WAIT_SECONDS, SliceEnd, go_through
 from kraftlog.broker.network.watch import Duty
 from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
@@ -51,13 +52,12 @@ class Connection(asyncio.BufferedProtocol):
         self._client = Client("", listener_name)
         self._transport: asyncio.Transport
         self._port = 0
-        self._file = -1
         self._working_on = ""
         """The name of the API whose request was handled last."""
         self._is_member = False
         self._closed: Closed | None = None
         self._is_at_end = False
-        self._is_reading = True
+        self._reading = Reading(connections.unread, connections.counted, self._deserted)
         self._is_taking_turn = False
         self._is_turn_due = False
         self._steps: deque[Steps] = deque()
@@ -70,8 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_unheard = False
         """Whether an answer was left out: then those after it are left out, too."""
         self._mute = Mute(connections.loop.call_at, connections.loop.time, self._unmuted)
-        self._bytes_in = 0
-        self._bytes_out = 0
+        self._bytes_in = self._bytes_out = 0
         self._unsent_bytes = 0
         self._early = EarlyAnswers(connections.unsent, self._conversation)
         self._queued = QueuedBytes(connections.queued, self, self._conversation)
@@ -90,7 +89,7 @@ class Connection(asyncio.BufferedProtocol):
         refusal = self._connections.admit(self, self._client.address)
         if refusal is None:
             self._is_member = True
-            self._file = transport.get_extra_info("socket").fileno()
+            self._reading.begin(self._transport)
             return
         self._closed = refusal
         self._connections.complaints.log(refusal, self._client.address)
@@ -306,7 +305,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write the answers whose turn has come. Raises only what must end the process."""
         try:
             self._write()
-            if self._unsent_bytes or not self._is_reading:
+            if self._unsent_bytes or not self._reading.is_on:
                 self._settle()
         except BaseException as error:
             self._failed(error)
@@ -383,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
             or self._queued.is_waiting
             or self._is_rest_expected
             or self._is_at_end
-            or not self._is_reading
+            or not self._reading.is_on
             or self._mute.is_on
         ):
             return  # it is read, and neither holds nor waits for anything: so it is after most requests
@@ -410,18 +409,9 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _read(self, is_reading: bool) -> None:
-        if is_reading != self._is_reading and not self._is_at_end and not self._transport.is_closing():
-            self._is_reading = is_reading
-            if is_reading:
-                self._transport.resume_reading()
-                self._connections.unread.forget(self._file, self._deserted)
-                self._counters.connections_paused -= 1
-            else:
-                self._transport.pause_reading()
-                if not self._is_deserted:
-                    self._connections.unread.watch(self._file, self._deserted)
-                self._counters.connections_paused += 1
-        self._expect_rest(self._is_reading and not self._is_at_end and self._conversation.is_in_large_request)
+        if not self._is_at_end:
+            self._reading.turn(is_on=is_reading, is_deserted=self._is_deserted)
+        self._expect_rest(self._reading.is_on and not self._is_at_end and self._conversation.is_in_large_request)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -466,10 +456,7 @@ class Connection(asyncio.BufferedProtocol):
         del steps  # what was begun is closed
         self._queued.release()
         self._connections.unsent.forget(self)
-        if not self._is_reading:
-            self._is_reading = True
-            self._connections.unread.forget(self._file, self._deserted)
-            self._counters.connections_paused -= 1
+        self._reading.end()
         self._hurry()
         self._conversation.forget()
         self._early.count()
@@ -480,7 +467,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether the broker has to do something before the client can."""
-        return bool(self._conversation.unanswered) or not self._is_reading
+        return bool(self._conversation.unanswered) or not self._reading.is_on
 
     def held_bytes(self, duty: Duty) -> int:
         """What is held until the client has done its duty."""

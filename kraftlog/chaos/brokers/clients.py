@@ -151,13 +151,22 @@ class Clients:
                     self.take(name, consumer, message)
 
     def take(self, name: str, consumer: Consumer, message: Message) -> None:
-        """Enter what a reader was given: a record, or an error."""
+        """Enter what a reader was given: a record, or an error.
+
+        A leader that is deposed and does not know it may tell a reader that its log ends before what that has read from
+        the next leader. The reader goes on where it was; whether everything is there is found out at the end.
+        """
         error = message.error()
         if error is None:
             at, offset, value = entry_of(message)
             self.ledger.read(at, offset, value)
         elif error.code() in CUT_ERRORS:
-            self.ledger.break_rule(f"{name} had read beyond what is there: {error.str()}")
+            topic, partition = message.topic(), message.partition()
+            if topic is not None and partition is not None:
+                next_offset = self.ledger.told_of_cut(
+                    At(topic, partition), f"{name}: {topic}-{partition}: {error.str()}"
+                )
+                consumer.seek(TopicPartition(topic, partition, next_offset))
 
     def _watch_high_watermarks(self) -> None:
         """Ask for the ends of all partitions again and again."""

@@ -99,6 +99,17 @@ class Ledger:
             if len(self.notes) < STORIES_MAX:
                 self.notes.append(story)
 
+    def told_of_cut(self, at: At, story: str) -> int:
+        """A reader was told that what it has read is not there any more; returns the offset after all that was read.
+
+        A deposed leader may say so: no violation by itself, as `compare` finds what is missing.
+        """
+        with self._lock:
+            self.counts["readers told of a cut"] += 1
+            if len(self.notes) < STORIES_MAX:
+                self.notes.append(story)
+            return 1 + max(self._read[at], default=-1)
+
     def break_rule(self, story: str) -> None:
         """Something that must not happen was seen elsewhere."""
         with self._lock:

@@ -32,6 +32,7 @@ RECORDS: Final = (
     "high watermarks",
     "high watermarks that went back",
     "producers that could not go on",
+    "readers told of a cut",
     "written twice",
 )
 

@@ -23,7 +23,7 @@ from kraftlog.chaos.brokers.fencings import Fencings, read_logs
 from kraftlog.chaos.brokers.freshness import Freshness
 from kraftlog.chaos.brokers.large_requests import LargeRequests
 from kraftlog.chaos.brokers.ledger import At, Ledger
-from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
+from kraftlog.chaos.disk import SIZE_MEGABYTES, DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.namespaces import Namespaces, NamespacesUnavailable
 from kraftlog.chaos.network import Loopback
@@ -36,6 +36,9 @@ from raft.core.types import NodeId
 VOTERS: Final = 3
 BROKERS: Final = 3
 PRODUCERS: Final = 3
+MEGABYTES_A_MINUTE: Final = 8
+"""A small disk is larger for a longer run: what the clients write in that time fits twice."""
+
 SETTINGS: Final = {"broker.session.timeout.ms": 2_500, "leader.imbalance.check.interval.seconds": 5}
 """A broker that was killed can register again when its session has expired; so 200 kills take minutes, not an hour."""
 CONFIGS: Final = {
@@ -177,7 +180,7 @@ class BrokersRun:
         data = {voter_id: directory.data_path(voter_id), broker_id: brokers.data_path(broker_id)}
         data[broker_id].mkdir()
         try:
-            return mount_disks(data, stack)
+            return mount_disks(data, stack, SIZE_MEGABYTES + round(self.plan.seconds / 60 * MEGABYTES_A_MINUTE))
         except DiskUnavailable as error:
             self.left_out |= dict.fromkeys((FillBrokerDisk.name, FillNodeDisk.name), str(error))
             return []

@@ -21,6 +21,7 @@ RECORDS: Final = (
     "contradictions",
     "deleted before a reader came",
     "producers that could not go on",
+    "readers told of a cut",
 )
 
 

@@ -80,9 +80,13 @@ def test_a_reader_that_was_beyond_the_end_is_a_violation(clients: SteadyClients)
     assert clients.ledger.violations == ["reader 0 was given offset 2 of three-0 where 5 comes next"]
 
 
-def test_a_cut_log_is_a_violation(clients: SteadyClients) -> None:
-    take(clients, GivenMessage(-1, KafkaError(KafkaError._LOG_TRUNCATION)))
-    assert "had read beyond what is there" in clients.ledger.violations[0]
+def test_a_reader_that_is_told_of_a_cut_goes_on_and_what_it_has_read_must_be_there(clients: SteadyClients) -> None:
+    seeker = take(clients, GivenMessage(4), GivenMessage(-1, KafkaError(KafkaError._LOG_TRUNCATION)))
+    assert [of.offset for of in seeker.sought] == [5]
+    assert clients.ledger.counts["readers told of a cut"] == 1
+    assert clients.ledger.violations == []
+    clients.ledger.compare(AT, {}, 5)
+    assert "read and lost" in clients.ledger.violations[0]
 
 
 def test_every_producer_has_a_codec_of_its_own(clients: SteadyClients) -> None:
