@@ -30,13 +30,6 @@ from kraftlog.kafka.notation import Message
 LONG_SECONDS: Final = 0.1
 """A slice that takes so much longer than it should is noted: the loop stands still meanwhile."""
 
-ANSWERS_THAT_FIT: Final = 4
-"""Each has this part of the room that is left: the more there are, the fewer bytes has each.
-
-A client that takes nothing holds little then, and what an honest one does not take at once mostly fits into the
-kernel's buffers.
-"""
-
 MANY_BYTES: Final = 64 * 1024
 """To handle requests of more bytes takes long for an answer to another client that waits to be written."""
 
@@ -219,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
     def answer_room_bytes(self) -> int:
         """How many bytes of answers one may have now (`kraftlog.broker.requests.Slices`)."""
         held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
-        return -((held_bytes - self._limits.unsent_bytes_max) // ANSWERS_THAT_FIT)
+        return self._limits.one_answer_bytes(held_bytes)
 
     def _may_handle(self) -> bool:
         """Whether the client may have one more request handled. If all clients together may not, it will be told."""

@@ -12,6 +12,13 @@ from kraftlog.kafka.frames import FRAME_BYTES_MAX
 _MIB: Final = 1024 * 1024
 _INT_MAX: Final = 2**31 - 1
 
+ANSWERS_THAT_FIT: Final = 2
+"""Each has this part of the room that is left: the more there are, the fewer bytes has each.
+
+A client that takes nothing holds little then, and what an honest one does not take at once mostly fits into the
+kernel's buffers.
+"""
+
 
 class Listener(NamedTuple):
     """Where a broker listens."""
@@ -54,7 +61,7 @@ class Limits:
     connection_unsent_bytes_max: int = _MIB
     """Bytes of answers that a client has not taken yet. One answer always fits."""
     unsent_bytes_max: int = 64 * _MIB
-    """The same of all connections. The records of an answer to a Fetch take a quarter of the room that is left, so that
+    """The same of all connections. The records of an answer to a Fetch take half of the room that is left, so that
     a few answers do not take all of it; there is one batch at least."""
     large_requests_bytes_max: int = 64 * _MIB
     """Memory for requests with many elements, of all connections, until they are answered: `held_bytes` of
@@ -79,3 +86,7 @@ class Limits:
                 raise ConfigurationError(f"{field.name} is {value}; it must be at least {least}")
         if self.request_bytes_max > _INT_MAX:
             raise ConfigurationError(f"request_bytes_max is {self.request_bytes_max}; it must be at most {_INT_MAX}")
+
+    def one_answer_bytes(self, held_bytes: int) -> int:
+        """How many bytes of records one answer may have while all clients hold so many of answers; 0 or less: none."""
+        return -((held_bytes - self.unsent_bytes_max) // ANSWERS_THAT_FIT)
