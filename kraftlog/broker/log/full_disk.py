@@ -3,6 +3,9 @@
 It is full when something was refused for want of room, or when less than the low-water mark is free. It is not any more
 when twice as much is free, and nothing was refused since it was measured before: else a little room, such as retention
 makes, would have leaderships go to and fro (CT-66). Both are logged once, however many appends are refused.
+
+Records do not take the last of the room. Consider a broker whose metadata are on the same disk: if its logs fill it, it
+can apply no change of the metadata, and goes on with old ones for as long as that lasts.
 """
 
 from __future__ import annotations
@@ -12,12 +15,16 @@ from typing import Final
 
 import structlog
 
+from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import Space
 from kraftbase.said_once import SaidOnce
 
 LOW_WATER_BYTES: Final = 64 * 1024 * 1024
 LOW_WATER_DIVISOR: Final = 20
 """On a small disk the low-water mark is this part of it."""
+
+KEPT_DIVISOR: Final = 4
+"""This part of the low-water mark is kept free of records, for what the broker itself has to note."""
 
 ADVICE: Final = "lower retention.ms or retention.bytes, delete topics or records, or make the file system larger"
 
@@ -33,6 +40,8 @@ class FullDisk:
         """What was measured last."""
         self.on_change: Callable[[], object] = lambda: None
         """Called when it is full now, or no longer is."""
+        self._free_bytes = 0
+        """By the last measurement and what was appended since."""
         self._path = path
         self._refusals = SaidOnce()
         self._refused_before = 0
@@ -43,6 +52,18 @@ class FullDisk:
         return (
             LOW_WATER_BYTES if self.space is None else min(LOW_WATER_BYTES, self.space.total_bytes // LOW_WATER_DIVISOR)
         )
+
+    def take(self, size_bytes: int) -> None:
+        """Records of so many bytes are to be written. Raises OutOfSpace if the rest would be too little."""
+        if self.space is None:
+            return
+        kept_bytes = self.low_water_bytes // KEPT_DIVISOR
+        if self._free_bytes - size_bytes < kept_bytes:
+            raise OutOfSpace(
+                f"{self._path} has {self._free_bytes:,} bytes free, of which {kept_bytes:,} are kept for the broker's"
+                f" own files; {size_bytes:,} bytes of records do not fit"
+            )
+        self._free_bytes -= size_bytes
 
     def refused(self, error: BaseException) -> None:
         """There was no room for something."""
@@ -56,6 +77,7 @@ class FullDisk:
     def measured(self, space: Space) -> None:
         """So much room there is now."""
         self.space = space
+        self._free_bytes = space.free_bytes
         was_refused = self._refusals.count != self._refused_before
         if space.free_bytes < self.low_water_bytes:
             if not self.is_full:

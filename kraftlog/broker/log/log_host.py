@@ -10,6 +10,7 @@ from statemachine.query.partition_descriptions import TopicPartition
 if TYPE_CHECKING:
     from kraftlog.broker.log.batch_records import InflationMemory
     from kraftlog.broker.log.directory_records import DirectoryRecords, RecordedLog
+    from kraftlog.broker.log.full_disk import FullDisk
     from kraftlog.broker.log.plain_records import PlainRecords
 
 
@@ -27,6 +28,11 @@ class LogHost(Protocol):
 
     def partition_damaged(self, partition: TopicPartition, error: CorruptLog) -> None:
         """Bytes of the log have changed on the disk: the partition is offline from now on, and nothing else."""
+        ...
+
+    @property
+    def full_disk(self) -> FullDisk:
+        """How much room the directory has."""
         ...
 
     @property

@@ -266,6 +266,7 @@ class PartitionLog:
     ) -> None:
         """Write batches that follow each other in `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         try:
+            self._host.full_disk.take(len(data))
             segment = self._segments.last
             if segment.size_bytes and segment.why_roll(self.config, headers[0], headers[-1], len(data), now_ms):
                 self._roll(headers[0].base_offset, now_ms)

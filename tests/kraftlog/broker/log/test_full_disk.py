@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import OutOfSpace
+from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from kraftbase.files.files import Space
+from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.full_disk import LOW_WATER_BYTES, LOW_WATER_DIVISOR, FullDisk
+from tests.kraftlog.broker.log.builders import append, batch, log_in, open_directory
 
 LARGE = LOW_WATER_BYTES * LOW_WATER_DIVISOR * 10
 LOW = LOW_WATER_BYTES
@@ -51,3 +53,35 @@ def test_what_is_refused_with_much_room_makes_it_full_until_nothing_is_refused()
     assert said == [True]
     disk.measured(Space(LARGE, LARGE))
     assert said == [True, False]
+
+
+def test_records_do_not_take_the_room_of_the_brokers_own_files() -> None:
+    """Nor between two measurements."""
+    disk, said = a_disk()
+    disk.take(LARGE * 2)
+    disk.measured(Space(LOW, LARGE))
+    disk.take(LOW // 2)
+    disk.take(LOW // 4)
+    with pytest.raises(OutOfSpace, match="has 16,777,216 bytes free, of which 16,777,216 are kept"):
+        disk.take(1)
+    disk.measured(Space(LOW, LARGE))
+    disk.take(1)
+    assert said == []
+
+
+def test_an_append_that_would_take_that_room_is_refused_and_changes_nothing() -> None:
+    files = MemoryFileSystem()
+    directory = open_directory(files)
+    log = log_in(directory)
+    append(log, batch(2))
+    directory.full_disk.measured(Space(LOW // 4, LARGE))
+    used_bytes = files.used_bytes()
+    with pytest.raises(ApiError, match="kept for the broker's own files") as refused:
+        append(log, batch(1))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.log_end_offset, files.used_bytes()) == (2, used_bytes)
+    assert directory.full_disk.is_full
+    assert not directory.offline_reason
+    directory.full_disk.measured(Space(LARGE, LARGE))
+    append(log, batch(1))
+    assert log.log_end_offset == 3
