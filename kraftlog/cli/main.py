@@ -29,6 +29,7 @@ from kraftlog.cli import (
     elect,
     faults,
     features,
+    health,
     kafka,
     log,
     log_dirs,
@@ -89,6 +90,7 @@ dump_log.add_to(app)
 shell.add_to(app)
 sql.add_to(app)
 elect.add_to(app)
+health.add_to(app)
 app.add_typer(node_status.app, name="node")
 app.add_typer(quorum.app, name="quorum")
 app.add_typer(voters.app, name="voters")
