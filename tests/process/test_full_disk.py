@@ -93,8 +93,13 @@ def test_ct66_another_replica_leads_when_the_disk_of_the_leader_is_full(
         servers = f"{full.servers},{other.servers}"
         producer = confluent_kafka.Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True})
         errors: list[Any] = []
+
+        def delivered(error: confluent_kafka.KafkaError | None, _: confluent_kafka.Message) -> None:
+            if error is not None:
+                errors.append(error)
+
         for _ in range(MORE_THAN_FIT):
-            producer.produce("full", RECORD, partition=0, on_delivery=lambda error, _: error and errors.append(error))
+            producer.produce("full", RECORD, partition=0, on_delivery=delivered)
         assert producer.flush(WAIT_SECONDS) == 0
         assert errors == []
         described = run(
