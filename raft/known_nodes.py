@@ -11,6 +11,7 @@ import grpc
 import grpc.aio
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.rpc import codec
 from raft.rpc.channels import channel_to
@@ -29,6 +30,8 @@ class KnownNodes:
         self._endpoints = list(dict.fromkeys(endpoints))
         if not self._endpoints:
             raise ValueError("no address to follow; give at least one host:port")
+        self._foreign: set[Endpoint] = set()
+        """Where a node of another cluster answered last."""
         self._turn = 0 if in_order else random.randrange(len(self._endpoints))  # noqa: S311 (spreads load)
 
     @property
@@ -46,12 +49,26 @@ class KnownNodes:
         """Try a node that is known next."""
         self._turn = self._endpoints.index(endpoint)
 
-    def learn(self, node: log_pb2.DescribeNodeResponse) -> None:
-        """Add the voters that a node knows."""
+    def learn(self, endpoint: Endpoint, node: log_pb2.DescribeNodeResponse, cluster_id: str) -> bool:
+        """Add the voters that a node knows; returns whether it is of the cluster, whose voters alone are added.
+
+        Raises ApiError(INCONSISTENT_CLUSTER_ID) if none of the known nodes is: the addresses are wrong. Of one that is
+        not, the others are right.
+        """
+        if node.cluster_id != cluster_id:
+            self._foreign.add(endpoint)
+            if self._foreign.issuperset(self._endpoints):
+                raise ApiError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    f"this is cluster {node.cluster_id}, not {cluster_id[:64]}; check the address",
+                )
+            return False
+        self._foreign.discard(endpoint)
         for voter in node.voters:
-            endpoint = codec.endpoint_from_proto(voter.endpoint)
-            if endpoint not in self._endpoints:
-                self._endpoints.append(endpoint)
+            known = codec.endpoint_from_proto(voter.endpoint)
+            if known not in self._endpoints:
+                self._endpoints.append(known)
+        return True
 
     async def level_node(self, but: Endpoint, cluster_id: str) -> Endpoint | None:
         """Some other node of the cluster that is level with a leader; None if none says so within a second."""

@@ -91,7 +91,7 @@ async def observe(
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
     taken once everything below `end_offset` was; without one it runs until it is cancelled. Raises ApiError
     OFFSET_OUT_OF_RANGE if the offset was deleted and the listener cannot load snapshots, or no node sends any because
-    all are of an older version; INCONSISTENT_CLUSTER_ID if the address is of another cluster than `cluster_id`;
+    all are of an older version; INCONSISTENT_CLUSTER_ID if all addresses are of other clusters than `cluster_id`;
     INVALID_REQUEST for an invalid name; StorageError if there is no room for a snapshot. Nodes that cannot be
     reached are retried without end.
     """
@@ -167,8 +167,9 @@ async def watch(
             async with channel_to(endpoint) as channel:
                 stub = log_pb2_grpc.LogServiceStub(channel)
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
-                nodes.learn(node)
                 cluster_id = cluster_id or node.cluster_id  # another cluster may listen there after a restart
+                if not nodes.learn(endpoint, node, cluster_id):
+                    raise LeaveNode(f"it is of another cluster, {node.cluster_id}")
                 await contact.check(node.leader_contact, endpoint, cluster_id)
                 stream = stub.Watch(cursor.request(node, end_offset, cluster_id))
                 with SnapshotReceiver(cluster_id) as receiver:

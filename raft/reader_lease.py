@@ -102,11 +102,13 @@ class _LeaseKeeper:
             logger.debug("the lease was not ended and will expire", reader=self._name, reason=error.details())
 
     async def _find_leader(self) -> Endpoint | None:
-        async with channel_to(self._nodes.next()) as channel:
+        asked = self._nodes.next()
+        async with channel_to(asked) as channel:
             stub = log_pb2_grpc.LogServiceStub(channel)
             node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=CALL_TIMEOUT_SECONDS)
-        self._nodes.learn(node)
         self._cluster_id = self._cluster_id or node.cluster_id
+        if not self._nodes.learn(asked, node, self._cluster_id):
+            return None
         _, endpoint = codec.leader_from_proto(node.current_leader)
         return endpoint
 

@@ -108,7 +108,7 @@ class GrpcSource:
     async def _level_node(self, node: log_pb2.DescribeNodeResponse, cluster_id: str) -> log_pb2.DescribeNodeResponse:
         """What a node says that is level, and that is asked first from now on; `node` if none is."""
         nodes = KnownNodes(self._endpoints)
-        nodes.learn(node)
+        nodes.learn(self._endpoint, node, cluster_id)
         found = await nodes.level_node(self._endpoint, cluster_id)
         if found is None:
             return node

@@ -305,7 +305,7 @@ def test_no_client_tries_a_transaction_again(kafka_servers: str) -> None:
         try:
             await producer.start()
         finally:
-            await producer.client.close()
+            await producer.stop()
 
     with pytest.raises(aiokafka.errors.TransactionalIdAuthorizationFailed):
         asyncio.run(asyncio.wait_for(begin(), TIMEOUT_SECONDS))

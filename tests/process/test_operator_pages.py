@@ -172,7 +172,7 @@ def test_brokers(reading: Reading) -> None:
         assert sum(["clicks", str(number)] == row[4:6] for row in words(written) for number in range(3)) == 3
         directories = [row for row in words(page.next()) if row[0].isdigit()]
         assert [(row[0], *row[2:]) for row in directories] == [
-            (str(broker_id), "1", "0", "1", "1") for broker_id in (101, 102, 103)
+            (str(broker_id), "1", "0", "0", "1", "1") for broker_id in (101, 102, 103)
         ]
         listed = words(page.next())
         assert [row[0] for row in listed[2:5]] == ["101", "102", "103"]

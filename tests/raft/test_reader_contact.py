@@ -121,3 +121,20 @@ async def test_a_node_of_an_older_version_is_left_when_its_stream_ends_only(
 def test_readers_with_the_same_addresses_spread_over_the_nodes() -> None:
     given = [Endpoint("127.0.0.1", port) for port in (1, 2, 3)]
     assert {KnownNodes(given).next() for _ in range(200)} == set(given)
+
+
+async def test_a_reader_passes_over_a_node_of_another_cluster(tmp_path: Path) -> None:
+    """Such as a node of the cluster before a restore, at an address that is still given."""
+    async with (
+        running_cluster(tmp_path / "a", voter_count=1) as other,
+        running_cluster(tmp_path / "b", voter_count=1) as cluster,
+    ):
+        await other.leader()
+        await (await cluster.leader()).append([b"here"])
+        addresses = [of.nodes[1].identity.endpoint for of in (other, cluster)]
+        reader = Recorder()
+        given = [endpoint for endpoint in addresses if endpoint is not None]
+        with begins_with_the_first_address():
+            async with following(observe(given, reader, cluster_id=cluster.cluster_id)):
+                await reader.has_records(1)
+        assert reader.records == [b"here"]

@@ -14,6 +14,9 @@ from statemachine.words.names import INTERNAL_TOPICS
 
 _ON: Final = "true"
 
+GUARDED_CONFIGS: Final = frozenset({CLEANUP_POLICY, REMOTE_STORAGE_ENABLE})
+"""The configs of topics that `check_changed_config` looks at."""
+
 
 def check_not_internal(topic: str) -> None:
     """Raise ApiError(INVALID_TOPIC_EXCEPTION) for a topic that only coordinators may delete or make larger."""

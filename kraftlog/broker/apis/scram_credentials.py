@@ -27,7 +27,11 @@ class DescribeUserScramCredentialsApi:
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(DescribeUserScramCredentialsRequest, request.body)
         results: list[DescribeUserScramCredentialsResult] = []
-        for name, times in Counter(user.name for user in body.users or ()).items():
+        named: Counter[str] = Counter()
+        for user in body.users or ():
+            named[user.name] += 1
+            yield
+        for name, times in named.items():
             code, reason = ErrorCode.RESOURCE_NOT_FOUND, "this cluster has no SCRAM credentials: nobody authenticates"
             if times > 1:
                 code, reason = ErrorCode.DUPLICATE_RESOURCE, "this user is in the request more than once"

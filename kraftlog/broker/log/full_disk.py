@@ -34,7 +34,8 @@ logger = structlog.get_logger(__name__)
 class FullDisk:
     """Of one log directory."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, look: Callable[[], Space]) -> None:
+        """`look` tells the room as it is now. It may raise StorageError."""
         self.is_full = False
         self.space: Space | None = None
         """What was measured last."""
@@ -43,6 +44,7 @@ class FullDisk:
         self._free_bytes = 0
         """By the last measurement and what was appended since."""
         self._path = path
+        self._look = look
         self._refusals = SaidOnce()
         self._refused_before = 0
 
@@ -58,6 +60,8 @@ class FullDisk:
         if self.space is None:
             return
         kept_bytes = self.low_water_bytes // KEPT_DIVISOR
+        if self._free_bytes - size_bytes < kept_bytes:
+            self._free_bytes = self._look().free_bytes  # something may have been deleted since it was measured
         if self._free_bytes - size_bytes < kept_bytes:
             raise OutOfSpace(
                 f"{self._path} has {self._free_bytes:,} bytes free, of which {kept_bytes:,} are kept for the broker's"

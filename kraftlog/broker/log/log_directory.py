@@ -94,7 +94,7 @@ class LogDirectory:
         self.expected: set[TopicPartition] = set()
         """The partitions whose logs are about to be made here."""
         self._is_removing = False
-        self.full_disk = FullDisk(path)
+        self.full_disk = FullDisk(path, self.space)
         self.commits = GroupCommit(runtime, self.refusal, self.note_all)
         self._due_flushes = DueFlushes(runtime, self.commits)
         self._folders = LogFolders(handles, path, records)

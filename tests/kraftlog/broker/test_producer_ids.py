@@ -141,7 +141,7 @@ def test_a_producer_tries_again_when_there_is_none(world: BrokerWorld) -> None:
     ("body", "code"),
     [
         (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
-        (InitProducerIdRequest(transactional_id="mine"), ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (InitProducerIdRequest(transactional_id="mine"), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (InitProducerIdRequest(transactional_id=None, producer_id=3), ErrorCode.INVALID_REQUEST),
         (InitProducerIdRequest(transactional_id=None, producer_epoch=3), ErrorCode.INVALID_REQUEST),
     ],

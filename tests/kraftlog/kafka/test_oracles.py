@@ -50,7 +50,7 @@ KNOWN_TO_BOTH: Final = list(filter(_is_in_kafka_python, REQUESTS))
 
 
 def test_kafka_python_has_most_messages() -> None:
-    assert len(KNOWN_TO_BOTH) == 68
+    assert len(KNOWN_TO_BOTH) == 70
 
 
 @pytest.mark.parametrize("message", KNOWN_TO_BOTH, ids=lambda message: message.__name__)

@@ -17,7 +17,7 @@ LOW = LOW_WATER_BYTES
 
 def a_disk() -> tuple[FullDisk, list[bool]]:
     """A disk, and what it has said."""
-    disk, said = FullDisk("data"), list[bool]()
+    disk, said = FullDisk("data", lambda: Space(0, LARGE)), list[bool]()
     disk.on_change = lambda: said.append(disk.is_full)
     return disk, said
 
@@ -62,19 +62,21 @@ def test_records_do_not_take_the_room_of_the_brokers_own_files() -> None:
     disk.measured(Space(LOW, LARGE))
     disk.take(LOW // 2)
     disk.take(LOW // 4)
-    with pytest.raises(OutOfSpace, match="has 16,777,216 bytes free, of which 16,777,216 are kept"):
+    with pytest.raises(OutOfSpace, match="has 0 bytes free, of which 16,777,216 are kept"):
         disk.take(1)
     disk.measured(Space(LOW, LARGE))
     disk.take(1)
     assert said == []
 
 
-def test_an_append_that_would_take_that_room_is_refused_and_changes_nothing() -> None:
+def test_an_append_that_would_take_that_room_is_refused_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     files = MemoryFileSystem()
     directory = open_directory(files)
     log = log_in(directory)
     append(log, batch(2))
-    directory.full_disk.measured(Space(LOW // 4, LARGE))
+    free_bytes = LOW // 4
+    monkeypatch.setattr(files, "space", lambda path: Space(free_bytes, LARGE))
+    directory.full_disk.measured(directory.space())
     used_bytes = files.used_bytes()
     with pytest.raises(ApiError, match="kept for the broker's own files") as refused:
         append(log, batch(1))
@@ -82,6 +84,6 @@ def test_an_append_that_would_take_that_room_is_refused_and_changes_nothing() ->
     assert (log.log_end_offset, files.used_bytes()) == (2, used_bytes)
     assert directory.full_disk.is_full
     assert not directory.offline_reason
-    directory.full_disk.measured(Space(LARGE, LARGE))
+    free_bytes = LARGE
     append(log, batch(1))
     assert log.log_end_offset == 3
