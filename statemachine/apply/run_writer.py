@@ -24,14 +24,14 @@ from statemachine.store.store_port import StorePort
 from statemachine.store.write_ahead_log import WriteAheadLogHeld
 
 APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Up to about 800 records: what is applied in a few milliseconds. Half as much while a publisher is installed."""
+"""Up to about 800 records: what is applied in a few milliseconds. A quarter of it while a publisher is installed."""
 
 REMOVALS_ON_LOOP_MAX: Final = 0
 """How many topics, or partitions with remote data, may lose all their rows on the loop: a topic takes up to 10,000
 partitions along, 30 milliseconds of work, and a partition has any number of remote segments."""
 
 ROWS_ON_LOOP_MAX: Final = 1_000
-"""Few bytes may still be many rows: a remote segment has one for each leader epoch. Half as many while a publisher is
+"""Few bytes may still be many rows: a remote segment has one for each leader epoch. A quarter while a publisher is
 installed."""
 
 UNAVAILABLE_PAUSE_MS: Final = 500
@@ -109,7 +109,7 @@ class RunWriter:
 
         What waits for the end of a transaction counts, for it may end here.
         """
-        share = 2 if self._store.has_publishers else 1
+        share = 4 if self._store.has_publishers else 1
         size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in self._batches)
         if size_bytes > APPLY_ON_LOOP_BYTES_MAX // share:
             return None
