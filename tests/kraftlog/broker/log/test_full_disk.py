@@ -24,9 +24,12 @@ def a_disk() -> tuple[FullDisk, list[bool]]:
 
 def test_it_is_full_below_the_low_water_mark_until_twice_as_much_is_free() -> None:
     disk, said = a_disk()
+    found = []
     with capture_logs() as lines:
         for free_bytes in (LARGE, LOW, LOW - 1, LOW - 2, LOW, 2 * LOW - 1, 2 * LOW, LOW):
             disk.measured(Space(free_bytes, LARGE))
+            found.append(disk.is_full)
+    assert found == [False, False, True, True, True, True, False, False]
     assert said == [True, False]
     assert [line["event"][:31] for line in lines] == [
         "a log directory has little room",
