@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +41,8 @@ LISTENING_PORTS_END: Final = 32768
 
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Half of the processor time of the tests with Spark went into compiling for runs that are longer."""
+
+THREADS: Final = "/proc/self/task"
 
 FORKING: Final = pytest.StashKey[forked_starts.Forking]()
 
@@ -76,6 +79,26 @@ def databases_are_closed() -> Iterator[None]:
     """Those that the test has made with `tests.statemachine.states.database_of`."""
     yield
     close_databases()
+
+
+@pytest.fixture(autouse=True)
+def kafka_clients_are_closed() -> Iterator[None]:
+    """A client of librdkafka in a cycle lives on, and its threads write to the standard error of later tests.
+
+    One whose callback has raised stays all the same; the only test with such a client lets it write nothing.
+    """
+    yield
+    if has_kafka_clients():
+        gc.collect()
+
+
+def has_kafka_clients() -> bool:
+    """Whether librdkafka has threads in this process."""
+    for thread in os.listdir(THREADS):  # noqa: PTH208 - each test calls this, and paths take ten times as long
+        with suppress(OSError), open(f"{THREADS}/{thread}/comm") as file:  # noqa: PTH123 - one may have ended meanwhile
+            if file.read().startswith("rdk:"):
+                return True
+    return False
 
 
 @pytest.fixture(params=["compiled", "interpreted"])
