@@ -82,12 +82,16 @@ from raft.observe import observe
 from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
+from statemachine.apply.run_writer import OnLoop
 from statemachine.store.store import MetadataStore
 from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION
 
 logger = structlog.get_logger(__name__)
 
 METADATA_NAME: Final = "metadata.db"
+
+APPLIED_ON_LOOP: Final = OnLoop(bytes_max=4 * 1024, rows_max=64)
+"""A broker's clients wait for its event loop, and nobody waits for what it applies."""
 
 DOUBT_MS: Final = 500
 """For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
@@ -124,7 +128,7 @@ async def running(
             with (
                 ThreadPoolExecutor(1, thread_name_prefix="kraftlog-logs") as executor,
                 closing(MetadataStore.open(settings.directory / METADATA_NAME, cluster_id)) as store,
-                machine_on_loop(store) as machine,
+                machine_on_loop(store, APPLIED_ON_LOOP) as machine,
             ):
                 runtime = AsyncioRuntime(executor)
                 logs = await _open_logs(settings, directory, cluster_id, runtime, callbacks)

@@ -31,7 +31,7 @@ from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.obstacle import Obstacle
 from statemachine.apply.publishers import MetadataPublisher, MetadataPublishers
-from statemachine.apply.run_writer import OnCommitted, RunWriter
+from statemachine.apply.run_writer import OnCommitted, OnLoop, RunWriter
 from statemachine.apply.snapshot_loader import SnapshotLoader
 from statemachine.apply.waiters import OffsetWaiters
 from statemachine.store.checkpointer import Checkpointer
@@ -57,8 +57,8 @@ class MetadataMachine:
     name: Final = "MetadataMachine"
     can_load_snapshots: Final = True
 
-    def __init__(self, store: StorePort, runtime: Runtime) -> None:
-        """`runtime` has a worker of the store's own: its disk's thread."""
+    def __init__(self, store: StorePort, runtime: Runtime, on_loop: OnLoop = OnLoop()) -> None:
+        """`runtime` has a worker of the store's own: its disk's thread. It writes what is larger than `on_loop`."""
         self._store = store
         self._runtime = runtime
         self._applied_end_offset = store.applied_end_offset
@@ -67,7 +67,7 @@ class MetadataMachine:
         self._publishers = MetadataPublishers()
         self._waiters = OffsetWaiters(runtime)
         self._checkpointer = Checkpointer(store, runtime)
-        self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._rotten)
+        self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._rotten, on_loop)
         self._loader = SnapshotLoader(store, runtime, self._checkpointer, self._obstacle)
         self._runs: deque[Sequence[CommittedBatch]] = deque()
         """What is still to be written of the batches in hand."""

@@ -11,6 +11,7 @@ from raft.core.types import LeaderAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
 from raft.shell.runtime import AsyncioRuntime, awaited
 from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.run_writer import OnLoop
 from statemachine.store.store import MetadataStore
 
 
@@ -45,10 +46,10 @@ class MachineListener(Listener):
 
 
 @contextmanager
-def machine_on_loop(store: MetadataStore) -> Iterator[MetadataMachine]:
-    """A state machine over `store` on the event loop that runs, with a thread for large runs; closed with the context.
+def machine_on_loop(store: MetadataStore, on_loop: OnLoop = OnLoop()) -> Iterator[MetadataMachine]:
+    """A state machine over `store` on the event loop that runs, with a thread for runs that are larger than `on_loop`.
 
     Feed it by a node (`raft.client.RaftClient.register`) or, as a `MachineListener`, by `raft.observe.observe`.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="kraftlog-apply") as executor:
-        yield MetadataMachine(store, AsyncioRuntime(executor))
+        yield MetadataMachine(store, AsyncioRuntime(executor), on_loop)

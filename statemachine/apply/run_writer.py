@@ -1,7 +1,7 @@
 """Writes one run of committed batches: acknowledge, let the answers leave, write (CT-10).
 
-Small runs are written on the event loop, which takes well under 10 ms; others in the worker, while reads continue and
-see the state before. No room on the disk, or another process's lock on the database, is waited out.
+Small runs are written on the event loop; others in the worker, while reads continue and see the state before. No room
+on the disk, or another process's lock on the database, is waited out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -23,16 +23,9 @@ from statemachine.store.metadata_tables import PreparedRun, StoreUnavailable
 from statemachine.store.store_port import StorePort
 from statemachine.store.write_ahead_log import WriteAheadLogHeld
 
-APPLY_ON_LOOP_BYTES_MAX: Final = 32 * 1024
-"""Up to about 800 records: what is applied in a few milliseconds. A quarter of it while a publisher is installed."""
-
 REMOVALS_ON_LOOP_MAX: Final = 0
 """How many topics, or partitions with remote data, may lose all their rows on the loop: a topic takes up to 10,000
 partitions along, 30 milliseconds of work, and a partition has any number of remote segments."""
-
-ROWS_ON_LOOP_MAX: Final = 1_000
-"""Few bytes may still be many rows: a remote segment has one for each leader epoch. A quarter while a publisher is
-installed."""
 
 UNAVAILABLE_PAUSE_MS: Final = 500
 """How long to wait before a transaction that found no room or a lock is tried again."""
@@ -42,6 +35,16 @@ OnCommitted = Callable[[Offset], bool]
 anything."""
 
 logger = structlog.get_logger(__name__)
+
+
+class OnLoop(NamedTuple):
+    """How large a run may be that is written on the event loop, rather than by the worker."""
+
+    bytes_max: int = 32 * 1024
+    """By default up to about 800 records."""
+    rows_max: int = 1_000
+    """Few bytes may still be many rows: a remote segment has one for each leader epoch. A row takes 0.1 milliseconds
+    or less, and a publisher's part comes on top."""
 
 
 class RunWriter:
@@ -54,6 +57,7 @@ class RunWriter:
         checkpointer: Checkpointer,
         obstacle: Obstacle,
         on_rotten: Callable[[str], None],
+        on_loop: OnLoop,
     ) -> None:
         """`on_rotten` is called when rows that a record was to change are not those that were applied."""
         self._store = store
@@ -61,6 +65,7 @@ class RunWriter:
         self._checkpointer = checkpointer
         self._obstacle = obstacle
         self._on_rotten = on_rotten
+        self._on_loop = on_loop
         self.on_committed: OnCommitted = lambda end_offset: False
         self.acknowledged_end_offset = Offset(0)
         """What is below was acknowledged here, written or not."""
@@ -109,11 +114,10 @@ class RunWriter:
 
         What waits for the end of a transaction counts, for it may end here.
         """
-        share = 4 if self._store.has_publishers else 1
         size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in self._batches)
-        if size_bytes > APPLY_ON_LOOP_BYTES_MAX // share:
+        if size_bytes > self._on_loop.bytes_max:
             return None
-        return self._store.prepare(self._batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=ROWS_ON_LOOP_MAX // share)
+        return self._store.prepare(self._batches, removals_max=REMOVALS_ON_LOOP_MAX, rows_max=self._on_loop.rows_max)
 
     def _write_aside(self, error: BaseException | None) -> None:
         if error is not None:

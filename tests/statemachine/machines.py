@@ -10,6 +10,7 @@ from raft.listener import CommittedBatch
 from raft.shell.runtime import AsyncioRuntime, awaited
 from snapshot.reader import SnapshotReader
 from statemachine.apply.machine import MetadataMachine
+from statemachine.apply.run_writer import OnLoop
 from statemachine.store.store import MetadataStore
 
 
@@ -18,9 +19,9 @@ def worker_runtime() -> AsyncioRuntime:
     return AsyncioRuntime(ThreadPoolExecutor(1, thread_name_prefix="kraftlog-apply"))
 
 
-def machine_on(store: MetadataStore) -> MetadataMachine:
+def machine_on(store: MetadataStore, on_loop: OnLoop = OnLoop()) -> MetadataMachine:
     """A state machine over `store`."""
-    return MetadataMachine(store, worker_runtime())
+    return MetadataMachine(store, worker_runtime(), on_loop)
 
 
 async def wait_applied(machine: MetadataMachine, end_offset: int, timeout_ms: float = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from pathlib import Path
@@ -20,9 +20,10 @@ from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
 )
 from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
+from raft.listener import CommittedBatch
 from raft.shell.runtime import TURNS_FOR_ANSWERS, awaited
 from statemachine.apply.machine import MetadataMachine
-from statemachine.apply.run_writer import APPLY_ON_LOOP_BYTES_MAX, REMOVALS_ON_LOOP_MAX, ROWS_ON_LOOP_MAX
+from statemachine.apply.run_writer import REMOVALS_ON_LOOP_MAX, OnLoop
 from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore
 from tests.statemachine.builders import batch, config, log_of, no_op, partition, remove_topic, topic
@@ -79,8 +80,8 @@ class Told:
 
 
 @asynccontextmanager
-async def running(store: MetadataStore) -> AsyncIterator[MetadataMachine]:
-    machine = machine_on(store)
+async def running(store: MetadataStore, on_loop: OnLoop = OnLoop()) -> AsyncIterator[MetadataMachine]:
+    machine = machine_on(store, on_loop)
     try:
         yield machine
     finally:
@@ -200,7 +201,7 @@ async def test_nothing_is_written_by_a_state_machine_that_is_fenced_while_answer
 
 
 async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataStore) -> None:
-    assert batch(0, LARGE).size_bytes > APPLY_ON_LOOP_BYTES_MAX
+    assert batch(0, LARGE).size_bytes > OnLoop().bytes_max
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, LARGE)))
         seen = []
@@ -210,6 +211,26 @@ async def test_the_loop_runs_on_while_a_large_batch_is_applied(store: MetadataSt
         assert len(seen) > 1
         assert set(seen) <= {0, len(LARGE)}  # all of it or nothing
         assert machine.applied_end_offset == len(LARGE)
+
+
+@pytest.mark.parametrize("on_loop", [OnLoop(bytes_max=300), OnLoop(rows_max=9)])
+async def test_what_is_written_on_the_loop_may_be_less(
+    store: MetadataStore, monkeypatch: pytest.MonkeyPatch, on_loop: OnLoop
+) -> None:
+    aside: list[Sequence[CommittedBatch]] = []
+    apply = store.apply
+
+    def noting(batches: Sequence[CommittedBatch]) -> None:
+        aside.append(batches)
+        apply(batches)
+
+    monkeypatch.setattr(store, "apply", noting)
+    runs = [[config("a", "retention.ms", "1")], [config(f"t{number}", "retention.ms", "1") for number in range(10)]]
+    async with running(store, on_loop) as machine:
+        small, larger = log_of(runs)
+        await deliver(machine, small)
+        await deliver(machine, larger)
+    assert [[batch.base_offset for batch in batches] for batches in aside] == [[1]]
 
 
 async def test_the_loop_runs_on_while_many_topics_are_removed(store: MetadataStore) -> None:
@@ -262,8 +283,12 @@ MANY = 200
         ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
         # One comes before many others and covers them.
         (
-            [record for number in range(ROWS_ON_LOOP_MAX) for record in copied(segment(number, 9 + number, 9 + number))]
-            + [added(segment(5_000, 0, 9 + ROWS_ON_LOOP_MAX))],
+            [
+                record
+                for number in range(OnLoop().rows_max)
+                for record in copied(segment(number, 9 + number, 9 + number))
+            ]
+            + [added(segment(5_000, 0, 9 + OnLoop().rows_max))],
             [updated(5_000, COPY_FINISHED)],
         ),
         (
@@ -281,7 +306,7 @@ async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
     store.apply([batch(0, [topic("tiered", 1), partition(1), *present])])
     end_offset = store.applied_end_offset
     small = batch(end_offset, coming)
-    assert small.size_bytes < APPLY_ON_LOOP_BYTES_MAX
+    assert small.size_bytes < OnLoop().bytes_max
     async with running(store) as machine:
         turns = 0
         delivering = asyncio.create_task(deliver(machine, small))
@@ -294,7 +319,7 @@ async def test_the_loop_runs_on_while_few_records_come_to_many_rows(
 
 async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: MetadataStore) -> None:
     """The batch in which it ends does not show how much it yields, or how much is dropped when it is aborted."""
-    begun, aborted = log_of([[BEGIN, *[no_op()] * 10 * ROWS_ON_LOOP_MAX], [ABORT]])
+    begun, aborted = log_of([[BEGIN, *[no_op()] * 10 * OnLoop().rows_max], [ABORT]])
     async with running(store) as machine:
         await deliver(machine, begun)
         delivering = asyncio.create_task(deliver(machine, aborted))

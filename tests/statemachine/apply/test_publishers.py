@@ -15,12 +15,11 @@ import structlog
 from raft.core.types import Offset
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
-from statemachine.apply.run_writer import APPLY_ON_LOOP_BYTES_MAX
 from statemachine.replay.deltas import MetadataDelta, delta_of
 from statemachine.store.store import MetadataStore
 from tests.statemachine.apply.test_machine import LARGE, running
 from tests.statemachine.apply.test_machine_loading import newest
-from tests.statemachine.builders import batch, broker, config, log_of, no_op, partition, remove_topic, topic
+from tests.statemachine.builders import batch, broker, log_of, no_op, partition, remove_topic, topic
 from tests.statemachine.machines import deliver, load
 from tests.statemachine.replay.test_transactions import ABORT, BEGIN
 from tests.statemachine.snapshots import filled, posix_snapshots, snapshot_of
@@ -131,20 +130,6 @@ async def test_the_loop_runs_on_while_the_delta_of_a_large_topic_is_made(
         assert len(delta.partitions) == count
         assert all(change.after is None for change in delta.partitions)
         assert made_in and threading.current_thread() not in made_in
-
-
-async def test_half_as_much_is_applied_on_the_loop_while_somebody_watches(
-    store: MetadataStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    records = [config(f"topic-{number}", "retention.ms", "1") for number in range(600)]
-    first = batch(0, records)
-    assert APPLY_ON_LOOP_BYTES_MAX // 2 < first.size_bytes <= APPLY_ON_LOOP_BYTES_MAX
-    async with running(store) as machine:
-        Follower(machine, store)
-        delivering = asyncio.create_task(deliver(machine, first))
-        await asyncio.sleep(0)
-        assert not delivering.done()
-        await delivering
 
 
 async def test_a_watcher_that_fails_is_told_nothing_more_and_nobody_else_suffers(store: MetadataStore) -> None:
