@@ -69,9 +69,12 @@ class Clients:
             threading.Thread(target=self._guarded, args=(functools.partial(self._produce, number, Random(seed)),))
             for number, seed in enumerate(seeds)
         ]
+        self.next_offsets = {f"reader {number}": dict.fromkeys(partitions, OFFSET_BEGINNING) for number in range(2)}
+        """Where each reader is; it writes, and others may look."""
+        self.last_errors: dict[str, str] = dict.fromkeys(self.next_offsets, "none")
         self._readers = [
-            threading.Thread(target=self._guarded, args=(functools.partial(self._read, f"reader {number}"),))
-            for number in range(2)
+            threading.Thread(target=self._guarded, args=(functools.partial(self._read, name),))
+            for name in self.next_offsets
         ]
         self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_high_watermarks,)))
 
@@ -144,14 +147,19 @@ class Clients:
     # --- readers ------------------------------------------------------------------------------------------------------
 
     def _read(self, name: str) -> None:
-        """Follow all partitions from their beginning."""
-        with closing(consumer_of(self._bootstrap_servers, self._partitions)) as consumer:
-            while not self._may_end.is_set():
-                for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
-                    self.take(name, consumer, message)
+        """Follow all partitions from their beginnings, with another consumer whenever one must go on elsewhere.
 
-    def take(self, name: str, consumer: Consumer, message: Message) -> None:
-        """Enter what a reader was given: a record, or an error.
+        A consumer that was told of an error in a partition refuses to seek there.
+        """
+        while not self._may_end.is_set():
+            with closing(consumer_of(self._bootstrap_servers, self.next_offsets[name])) as consumer:
+                goes_on = True
+                while goes_on and not self._may_end.is_set():
+                    for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
+                        goes_on = self.take(name, message) and goes_on
+
+    def take(self, name: str, message: Message) -> bool:
+        """Enter what a reader was given, a record or an error; returns whether its consumer goes on.
 
         A leader that is deposed and does not know it may tell a reader that its log ends before what that has read from
         the next leader. The reader goes on where it was; whether everything is there is found out at the end.
@@ -160,13 +168,33 @@ class Clients:
         if error is None:
             at, offset, value = entry_of(message)
             self.ledger.read(at, offset, value)
-        elif error.code() in CUT_ERRORS:
-            topic, partition = message.topic(), message.partition()
-            if topic is not None and partition is not None:
-                next_offset = self.ledger.told_of_cut(
-                    At(topic, partition), f"{name}: {topic}-{partition}: {error.str()}"
-                )
-                consumer.seek(TopicPartition(topic, partition, next_offset))
+            self.next_offsets[name][at] = offset + 1
+            return True
+        topic, partition = message.topic(), message.partition()
+        self.last_errors[name] = f"{topic}-{partition}: {error.str()}"
+        if error.code() in CUT_ERRORS and topic is not None and partition is not None:
+            next_offset = self.ledger.told_of_cut(At(topic, partition), f"{name}: {self.last_errors[name]}")
+            self.next_offsets[name][At(topic, partition)] = next_offset
+            return False
+        return True
+
+    def until_all_is_read(self, timeout_seconds: float) -> list[str]:
+        """Wait until each reader has all that was acknowledged until now; returns what keeps some of them."""
+        ends = self.ledger.offsets_to_find()
+        deadline = time.monotonic() + timeout_seconds
+        while behind := self._behind(ends):
+            if time.monotonic() > deadline:
+                return behind
+            time.sleep(READ_SECONDS)
+        return []
+
+    def _behind(self, ends: Mapping[At, int]) -> list[str]:
+        return [
+            f"{name} has read {at} up to {offset} of {end}; its last error: {self.last_errors[name]}"
+            for name, offsets in self.next_offsets.items()
+            for at, end in ends.items()
+            if (offset := offsets[at]) < end
+        ]
 
     def _watch_high_watermarks(self) -> None:
         """Ask for the ends of all partitions again and again."""
@@ -192,7 +220,7 @@ def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: f
     found: dict[At, dict[int, str]] = {at: {} for at in ends}
     left = {at for at, end in ends.items() if end > 0}
     deadline = time.monotonic() + timeout_seconds
-    with closing(consumer_of(bootstrap_servers, list(ends))) as consumer:
+    with closing(consumer_of(bootstrap_servers, dict.fromkeys(ends, OFFSET_BEGINNING))) as consumer:
         while left and time.monotonic() < deadline:
             for message in consumer.consume(RECORDS_PER_CALL, READ_SECONDS):
                 if message.error() is None:
@@ -206,8 +234,8 @@ def read_back(bootstrap_servers: str, ends: Mapping[At, int], timeout_seconds: f
     return found
 
 
-def consumer_of(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
-    """A consumer at the beginnings of partitions."""
+def consumer_of(bootstrap_servers: str, offsets: Mapping[At, int]) -> Consumer:
+    """A consumer at these offsets."""
     consumer = Consumer(
         {
             **SETTINGS,
@@ -217,7 +245,7 @@ def consumer_of(bootstrap_servers: str, partitions: Sequence[At]) -> Consumer:
             "auto.offset.reset": "error",
         }
     )
-    consumer.assign([TopicPartition(*at, OFFSET_BEGINNING) for at in partitions])
+    consumer.assign([TopicPartition(*at, offset) for at, offset in offsets.items()])
     return consumer
 
 

@@ -214,6 +214,7 @@ class BrokersRun:
             await checks.until_in_sync(with_brokers(arena))
             await checks.until_all_produce(self.ledger, partitions)
             self.violations += await checks.none_is_fenced(with_brokers(arena), self.plan.peace_seconds)
+            self.violations += await asyncio.to_thread(clients.until_all_is_read, BACK_SECONDS)
         finally:
             for task in tasks:
                 task.cancel()

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -42,7 +42,7 @@ class SteadyClients(Clients):
         super().__init__(bootstrap_servers, partitions, ledger, random, len(CODECS), records_per_second / len(CODECS))
         self._retained = ledger
         self._noise = random.randbytes(NOISE_BYTES)
-        self._next_offsets: dict[tuple[str, At], int] = {}
+        self._expected: dict[tuple[str, At], int] = {}
         self._left_behind: set[tuple[str, At]] = set()
         """Readers that were told that their offset is out of range."""
         self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_log_starts,)))
@@ -57,30 +57,29 @@ class SteadyClients(Clients):
         at = random.randrange(NOISE_BYTES - size)
         return self._noise[at : at + size // 2] + bytes(size - size // 2)
 
-    def take(self, name: str, consumer: Consumer, message: Message) -> None:
+    def take(self, name: str, message: Message) -> bool:
         """A reader whose records were deleted by retention goes on at the start of the log."""
         error = message.error()
         if error is None:
-            at, offset, key = entry_of(message)
+            at, offset, _ = entry_of(message)
             self._advance(name, at, offset)
-            self.ledger.read(at, offset, key)
         elif error.code() in LEFT_BEHIND_ERRORS:
             topic, partition = message.topic(), message.partition()
             if topic is not None and partition is not None:
                 self._left_behind.add((name, At(topic, partition)))
-                consumer.seek(TopicPartition(topic, partition, OFFSET_BEGINNING))
-        else:
-            super().take(name, consumer, message)
+                self.next_offsets[name][At(topic, partition)] = OFFSET_BEGINNING
+                return False
+        return super().take(name, message)
 
     def _advance(self, name: str, at: At, offset: int) -> None:
         """Offsets of a partition follow each other without a gap, except where retention was faster than the reader."""
-        expected = self._next_offsets.get((name, at), offset)
+        expected = self._expected.get((name, at), offset)
         if offset > expected and (name, at) in self._left_behind:
             self._retained.skip(at, expected, offset)
         elif offset != expected:
             self.ledger.break_rule(f"{name} was given offset {offset} of {at} where {expected} comes next")
         self._left_behind.discard((name, at))
-        self._next_offsets[name, at] = offset + 1
+        self._expected[name, at] = offset + 1
 
     def _watch_log_starts(self) -> None:
         """Forget what retention deleted, one round later: an acknowledgement may come after the deletion."""

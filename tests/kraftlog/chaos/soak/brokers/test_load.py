@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, KafkaError
@@ -37,26 +36,13 @@ class GivenMessage:
         return self._error
 
 
-class Seeker:
-    """A consumer that remembers where it was sent."""
-
-    def __init__(self) -> None:
-        self.sought: list[Any] = []
-
-    def seek(self, partition: Any) -> None:
-        self.sought.append(partition)
-
-
 @pytest.fixture
 def clients() -> SteadyClients:
     return SteadyClients("localhost:1", [AT], RetainedLedger(), Random(1), 100.0)
 
 
-def take(clients: SteadyClients, *messages: GivenMessage) -> Seeker:
-    seeker = Seeker()
-    for message in messages:
-        clients.take("reader 0", seeker, message)  # type: ignore[arg-type]
-    return seeker
+def take(clients: SteadyClients, *messages: GivenMessage) -> list[bool]:
+    return [clients.take("reader 0", message) for message in messages]  # type: ignore[arg-type]
 
 
 def test_a_gap_is_a_violation(clients: SteadyClients) -> None:
@@ -66,8 +52,9 @@ def test_a_gap_is_a_violation(clients: SteadyClients) -> None:
 
 def test_a_reader_that_is_out_of_range_goes_on_at_the_start_of_the_log(clients: SteadyClients) -> None:
     error = KafkaError(KafkaError._AUTO_OFFSET_RESET)
-    seeker = take(clients, GivenMessage(4), GivenMessage(-1, error), GivenMessage(9), GivenMessage(10))
-    assert [of.offset for of in seeker.sought] == [OFFSET_BEGINNING]
+    assert take(clients, GivenMessage(4), GivenMessage(-1, error)) == [True, False]
+    assert clients.next_offsets["reader 0"] == {AT: OFFSET_BEGINNING}
+    assert take(clients, GivenMessage(9), GivenMessage(10)) == [True, True]
     assert clients.ledger.violations == []
     assert clients.ledger.counts["deleted before a reader came"] == 4
     take(clients, GivenMessage(12))
@@ -81,12 +68,28 @@ def test_a_reader_that_was_beyond_the_end_is_a_violation(clients: SteadyClients)
 
 
 def test_a_reader_that_is_told_of_a_cut_goes_on_and_what_it_has_read_must_be_there(clients: SteadyClients) -> None:
-    seeker = take(clients, GivenMessage(4), GivenMessage(-1, KafkaError(KafkaError._LOG_TRUNCATION)))
-    assert [of.offset for of in seeker.sought] == [5]
+    told = GivenMessage(-1, KafkaError(KafkaError._LOG_TRUNCATION))
+    assert take(clients, GivenMessage(4), GivenMessage(-1, KafkaError(KafkaError._TRANSPORT)), told) == [
+        True,
+        True,
+        False,
+    ]
+    assert clients.next_offsets["reader 0"] == {AT: 5}
     assert clients.ledger.counts["readers told of a cut"] == 1
     assert clients.ledger.violations == []
     clients.ledger.compare(AT, {}, 5)
     assert "read and lost" in clients.ledger.violations[0]
+
+
+def test_a_reader_that_lacks_what_was_acknowledged_is_named_with_its_last_error(clients: SteadyClients) -> None:
+    clients.ledger.acknowledge(AT, 4, "k")
+    take(clients, GivenMessage(3), GivenMessage(-1, KafkaError(KafkaError._TRANSPORT)))
+    (first, second) = clients.until_all_is_read(0)
+    assert first.startswith("reader 0 has read") and first.endswith("Local: Broker transport failure")
+    assert second.endswith("its last error: none")
+    for name in clients.next_offsets:
+        clients.take(name, GivenMessage(4))  # type: ignore[arg-type]
+    assert clients.until_all_is_read(0) == []
 
 
 def test_every_producer_has_a_codec_of_its_own(clients: SteadyClients) -> None:
