@@ -253,7 +253,7 @@ async def _serving(
         await errands.close()
         broker.leave_metadata()
         await broker.stop_tasks()  # nothing else may touch the logs while they are closed, in a thread
-        broker.logs.stop_due_flushes()  # from here on there are no flushes but those that somebody waits for
+        broker.logs.stop_work()  # from here on there are no flushes but those that somebody waits for
         await awaited(functools.partial(runtime.run_on_disk, lambda: None))  # what was begun in the thread has ended
         while not all(directory.commits.is_idle for directory in broker.logs.online):
             await awaited(functools.partial(runtime.run_on_disk, lambda: None))

@@ -18,6 +18,7 @@ from uuid import UUID
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.broker.log.slices import run_at_once
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from raft.shell.runtime import AsyncioRuntime
@@ -55,7 +56,8 @@ def make(path: str, partitions: int, segments: int, end: str) -> None:
     if end == "clean":
         manager.close(1)
     else:
-        manager.checkpoint()
+        for directory in manager.directories:
+            run_at_once(directory.checkpoint())
 
 
 async def main(arguments: list[str]) -> None:

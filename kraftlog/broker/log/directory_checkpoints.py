@@ -6,18 +6,25 @@ room, is written the next time.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Final
 
 import structlog
 
 from kraftbase.errors import StorageError
-from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
 from kraftlog.broker.log.formats.checkpoints import decode_offsets, encode_offsets
 from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME
+from kraftlog.broker.log.slices import Steps
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
 logger = structlog.get_logger(__name__)
+
+REWRITTEN_SUFFIX: Final = ".next"
+"""In the temporary name of a file that is written in the disk's thread: the loop's thread may write the same file."""
 
 Offsets = dict[TopicPartition, int]
 
@@ -32,6 +39,7 @@ class DirectoryCheckpoints:
         self.log_starts: Offsets = {}
         self.high_watermarks: Offsets = {}
         """What of each log is committed."""
+        self._changes: Counter[str] = Counter()  # of each file: how often what it must have has changed
         self._outdated: set[str] = set()  # names of files with lines of logs that are gone
         self._urgent: set[str] = set()  # of these, the files with lines that are not 0
         self._files = files
@@ -68,6 +76,7 @@ class DirectoryCheckpoints:
         """
         gone = set(partitions)
         for name, offsets in self._by_name().items():
+            self._changes[name] += 1
             if any(offsets.get(partition, 0) for partition in gone):
                 self._urgent.add(name)
             if not gone.isdisjoint(offsets):
@@ -82,6 +91,7 @@ class DirectoryCheckpoints:
 
     def lower(self, partition: TopicPartition, offset: int) -> None:
         """A log is known to be flushed, and committed, up to here only."""
+        self._changes.update((RECOVERY_POINTS_NAME, HIGH_WATERMARKS_NAME))
         if self.recovery_points.get(partition, 0) > offset:
             self.save_recovery_points(self.recovery_points | {partition: offset})
         if self.high_watermarks.get(partition, 0) > offset:
@@ -95,6 +105,7 @@ class DirectoryCheckpoints:
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """A log starts there."""
+        self._changes[LOG_STARTS_NAME] += 1
         if self.log_starts.get(partition, 0) != offset:
             self.save_log_starts(self.log_starts | {partition: offset})
 
@@ -113,12 +124,34 @@ class DirectoryCheckpoints:
         if offsets != self.high_watermarks or HIGH_WATERMARKS_NAME in self._outdated:
             self._save(HIGH_WATERMARKS_NAME, offsets)
 
-    def _save(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        self._write(name, offsets)
-        self._set(name, dict(offsets))
+    def changes(self, name: str) -> int:
+        """How often what a file must have has changed, but by `rewrite`."""
+        return self._changes[name]
 
-    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+    def rewrite(self, name: str, offsets: Offsets, changes: int) -> Steps:
+        """Write a file, if it changes, with what was gathered since `changes`. Raises StorageError, FlushFailed.
+
+        Consider a log that is cut while the file is written in the disk's thread: that cut has written the file, and
+        what was gathered before it says too much. It is not used then, and the next time is soon enough.
+        """
+        if changes != self._changes[name] or (offsets == self._by_name()[name] and name not in self._outdated):
+            return
+        path = join(self._directory, name)
+        yield lambda: write_temporary(self._files, path + REWRITTEN_SUFFIX, encode_offsets(offsets))
+        if changes == self._changes[name]:
+            self._files.rename(path + REWRITTEN_SUFFIX + TEMPORARY_SUFFIX, path)
+            self._written(name, offsets)
+            yield partial(self._files.fsync_directory, self._directory)
+
+    def _save(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self._write(name, dict(offsets))
+
+    def _write(self, name: str, offsets: Offsets) -> None:
         write_new_file(self._files, join(self._directory, name), encode_offsets(offsets))
+        self._written(name, offsets)
+
+    def _written(self, name: str, offsets: Offsets) -> None:
+        self._set(name, offsets)
         self._outdated.discard(name)
         self._urgent.discard(name)
 

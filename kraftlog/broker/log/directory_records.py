@@ -18,7 +18,7 @@ from kraftbase.errors import CorruptLog, OutOfSpace, StorageError
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
 from kraftbase.uuids import uuid_to_text
 from kraftlog.broker.log.damage import DamagedLog
-from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints, Offsets
 from kraftlog.broker.log.findings import Known, lost_end, missing_segments
 from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata, encode_partition_metadata
 from kraftlog.broker.log.formats.inventory import (
@@ -29,8 +29,16 @@ from kraftlog.broker.log.formats.inventory import (
     starting_over,
     without_below,
 )
-from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME, PARTITION_METADATA_NAME, directory_name
+from kraftlog.broker.log.formats.names import (
+    CLEAN_SHUTDOWN_NAME,
+    HIGH_WATERMARKS_NAME,
+    LOG_STARTS_NAME,
+    PARTITION_METADATA_NAME,
+    RECOVERY_POINTS_NAME,
+    directory_name,
+)
 from kraftlog.broker.log.inventory import Inventory, decode_clean_shutdown, encode_clean_shutdown
+from kraftlog.broker.log.slices import SLICE_LINES, Steps, run_at_once, slices
 from kraftlog.kafka.errors import MalformedBytes
 from statemachine.query.partition_descriptions import TopicPartition
 
@@ -253,11 +261,14 @@ class DirectoryRecords:
         self._is_needed = bool(kept)
         if self._are_checkpoints_behind:
             with contextlib.suppress(OutOfSpace):  # the next checkpoint is written when there is room
-                self.write_checkpoints(logs)
+                run_at_once(self.write_checkpoints(logs))
                 self._are_checkpoints_behind = False
 
-    def note(self, logs: Iterable[RecordedLog]) -> None:
-        """Have the inventory say what is durable of some logs."""
+    def note(self, logs: Iterable[RecordedLog], *, is_synced: bool = True) -> bool:
+        """Have the inventory say what is durable of some logs; returns whether that is news.
+
+        Without `is_synced` it is durable after `sync`.
+        """
         changed = {
             log.partition: log
             for log in logs
@@ -266,13 +277,33 @@ class DirectoryRecords:
             and log.partition not in self._disputed
         }
         if changed:
-            self._inventory.save({key: log.inventory_entry(self.topic_ids[key]) for key, log in changed.items()})
+            entries = {key: log.inventory_entry(self.topic_ids[key]) for key, log in changed.items()}
+            self._inventory.save(entries, is_synced=is_synced)
             self._noted |= {key: log.inventory_key for key, log in changed.items()}
+        return bool(changed)
 
-    def write_high_watermarks(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
-        """Write what of each log is committed (DB-24)."""
-        self.note(logs.values())
-        self.save_high_watermarks({key: log.high_watermark for key, log in logs.items() if log.high_watermark})
+    def _note_in_steps(self, logs: Mapping[TopicPartition, RecordedLog], look: Callable[[RecordedLog], None]) -> Steps:
+        """Note all logs, durably, and look at each in the turn in which it is noted."""
+        is_news = False
+        for some in slices(list(logs.values()), SLICE_LINES):
+            present = [log for log in some if logs.get(log.partition) is log]
+            is_news |= self.note(present, is_synced=False)
+            for log in present:
+                look(log)
+            yield None
+        if is_news:
+            yield self.sync
+
+    def write_high_watermarks(self, logs: Mapping[TopicPartition, RecordedLog]) -> Steps:
+        """Write what of each log is committed (DB-24). Logs may come, go and change between two steps."""
+        changes, found = self._checkpoints.changes(HIGH_WATERMARKS_NAME), Offsets()
+
+        def look(log: RecordedLog) -> None:
+            if log.high_watermark:
+                found[log.partition] = log.high_watermark
+
+        yield from self._note_in_steps(logs, look)
+        yield from self._checkpoints.rewrite(HIGH_WATERMARKS_NAME, found, changes)
 
     def lower_high_watermarks(
         self, logs: Mapping[TopicPartition, RecordedLog], damaged: Collection[TopicPartition]
@@ -288,19 +319,22 @@ class DirectoryRecords:
             if log is not None or partition in damaged:
                 kept[partition] = offset if log is None else min(offset, log.log_end_offset)
         with contextlib.suppress(OutOfSpace):  # nor is there room for other records, and then for a checkpoint
-            self.save_high_watermarks(kept)
+            self._checkpoints.save_high_watermarks(kept)
 
-    def save_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write the file of high watermarks, if it changes."""
-        self._checkpoints.save_high_watermarks(offsets)
+    def write_checkpoints(self, logs: Mapping[TopicPartition, RecordedLog]) -> Steps:
+        """Write how far each log is flushed, and where it starts. Logs may come, go and change between two steps."""
+        point_changes = self._checkpoints.changes(RECOVERY_POINTS_NAME)
+        start_changes = self._checkpoints.changes(LOG_STARTS_NAME)
+        points, starts = Offsets(), Offsets()
 
-    def write_checkpoints(self, logs: Mapping[TopicPartition, RecordedLog]) -> None:
-        """Write how far each log is flushed, and where it starts."""
-        self.note(logs.values())
-        recovery_points = {key: log.recovery_point_to_save for key, log in logs.items()}
-        self._checkpoints.save_recovery_points(self._checkpoints.recovery_points | recovery_points)
-        log_starts = {key: log.log_start_offset for key, log in logs.items()}
-        self._checkpoints.save_log_starts(self._checkpoints.log_starts | log_starts)
+        def look(log: RecordedLog) -> None:
+            points[log.partition] = log.recovery_point_to_save
+            starts[log.partition] = log.log_start_offset
+
+        yield from self._note_in_steps(logs, look)
+        checkpoints = self._checkpoints
+        yield from checkpoints.rewrite(RECOVERY_POINTS_NAME, checkpoints.recovery_points | points, point_changes)
+        yield from checkpoints.rewrite(LOG_STARTS_NAME, checkpoints.log_starts | starts, start_changes)
 
     def note_registration(self, broker_epoch: int) -> None:
         """The broker has registered with the directory: an inventory that does not know of it is an older copy."""

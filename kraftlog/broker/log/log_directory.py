@@ -310,19 +310,18 @@ class LogDirectory:
 
     # --- checkpoints --------------------------------------------------------------------------------------------------
 
-    def checkpoint(self) -> None:
+    def checkpoint(self) -> Steps:
         """Write how far each log is flushed, and where it starts. Raises ApiError(KAFKA_STORAGE_ERROR)."""
-        self.check_online()
-        try:
-            self.records.write_checkpoints(self.logs)
-        except (StorageError, FlushFailed) as error:
-            raise self.refusal(error) from error
+        yield from self._written(self.records.write_checkpoints(self.logs))
 
-    def checkpoint_high_watermarks(self) -> None:
+    def checkpoint_high_watermarks(self) -> Steps:
         """Write what of each log is committed (DB-24). Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        yield from self._written(self.records.write_high_watermarks(self.logs))
+
+    def _written(self, steps: Steps) -> Steps:
         self.check_online()
         try:
-            self.records.write_high_watermarks(self.logs)
+            yield from steps
         except (StorageError, FlushFailed) as error:
             raise self.refusal(error) from error
 
@@ -483,8 +482,8 @@ class LogDirectory:
             if not self.offline_reason:
                 for log in self.logs.values():
                     log.close()
-                self.records.write_checkpoints(self.logs)
-                self.records.write_high_watermarks(self.logs)
+                run_at_once(self.records.write_checkpoints(self.logs))
+                run_at_once(self.records.write_high_watermarks(self.logs))
                 self.records.end(broker_epoch)
         finally:
             self.release()

@@ -24,7 +24,7 @@ from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.missing_logs import MissingLogs
 from kraftlog.broker.log.moved_logs import find_moved_logs
 from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.registered_epoch import registered_epoch
+from kraftlog.broker.log.registered_epoch import last_clean_epoch, registered_epoch
 from kraftlog.broker.log.retention import RetentionClock
 from kraftlog.broker.log.slices import SLICE_LINES, SlicedWork, Steps, slices
 from raft.shell.runtime import Runtime
@@ -54,7 +54,9 @@ class LogManager:
         self._new_id = new_id
         self.runtime = runtime
         """What the work on the logs runs in."""
-        self._removing = SlicedWork(runtime, self._not_removed)
+        self._removing, self._checkpointing, self._saving_high_watermarks = (
+            SlicedWork(runtime, self._has_failed) for _ in range(3)
+        )
         self._clock = RetentionClock(runtime.wall_clock_ms(), runtime.now_ms())
 
     @classmethod
@@ -96,7 +98,7 @@ class LogManager:
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
         registered = {directory.path: registered_epoch(files, directory.path) for directory in opened}
-        clean_epoch = None if failed else _last_clean_epoch([(epochs[path], registered[path]) for path in epochs])
+        clean_epoch = None if failed else last_clean_epoch([(epochs[path], registered[path]) for path in epochs])
         return cls(runtime, opened, failed, new_id, clean_epoch)
 
     @property
@@ -406,8 +408,8 @@ class LogManager:
         for directory in self.online:
             yield from directory.remove_deleted()
 
-    def _not_removed(self, error: BaseException) -> None:
-        logger.error("deleted partitions are not removed", reason=str(error))
+    def _has_failed(self, error: BaseException) -> None:
+        logger.error("work on the log directories has failed; it is tried again", reason=repr(error))
 
     def forget_producers(self, expiration_ms: int) -> int:
         """Forget the producers of each log that have appended nothing to it for so long; returns how many (DB-70).
@@ -432,23 +434,28 @@ class LogManager:
         return now_ms
 
     def checkpoint(self) -> None:
-        """Write the checkpoints of every directory, so that a start after a crash reads little."""
-        for directory in self.online:
-            try:
-                directory.checkpoint()
-            except ApiError as error:
-                _warn("checkpoints are not written", error, path=directory.path)
+        """Begin to write the checkpoints of every directory, so that a start after a crash reads little (DB-97)."""
+        self._write(self._checkpointing, LogDirectory.checkpoint)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write what of each log is committed, so that a start need not find out again."""
-        for directory in self.online:
-            try:
-                directory.checkpoint_high_watermarks()
-            except ApiError as error:
-                _warn("high watermarks are not written", error, path=directory.path)
+        """Begin to write what of each log is committed, so that a start need not find out again (DB-97)."""
+        self._write(self._saving_high_watermarks, LogDirectory.checkpoint_high_watermarks)
 
-    def stop_due_flushes(self) -> None:
-        """Begin no flush any more because `flush.ms` is over: `close` flushes everything, and may be in a thread."""
+    def _write(self, work: SlicedWork, written: Callable[[LogDirectory], Steps]) -> None:
+        def steps() -> Steps:
+            for directory in self.online:
+                try:
+                    yield from written(directory)
+                except ApiError as error:
+                    _warn("a checkpoint is not written", error, path=directory.path)
+
+        if work.is_idle:  # else the last time is still under way
+            work.start(steps(), is_small=False)
+
+    def stop_work(self) -> None:
+        """Begin nothing any more because its time has come: `close` writes and flushes all, and may be in a thread."""
+        for work in (self._removing, self._checkpointing, self._saving_high_watermarks):
+            work.stop()
         for directory in self.directories:
             directory.stop_due_flushes()
 
@@ -475,17 +482,6 @@ def _clean_epoch(directory: LogDirectory) -> int | None:
     except (StorageError, FlushFailed) as error:
         directory.fail(error)
         return None
-
-
-# Consider directories A and B, of which A was not there for a start and its clean shutdown. A knows of no registration
-# behind its own clean shutdown: it has all that the broker acknowledged for what is in it.
-def _last_clean_epoch(epochs: Sequence[tuple[int | None, int]]) -> int | None:
-    """The broker's epoch at its last shutdown; None if a directory was not shut down cleanly when it was used last.
-
-    `epochs`: of each directory, that of its clean shutdown, and that of the last registration with it.
-    """
-    last = max((clean for clean, _ in epochs if clean is not None), default=None)
-    return last if all(clean is not None and clean in (last, registered) for clean, registered in epochs) else None
 
 
 def _warn(event: str, error: ApiError, **where: str) -> None:

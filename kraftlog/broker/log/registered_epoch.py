@@ -8,6 +8,7 @@ that of the last registration in which the broker was unfenced does not have wha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -57,3 +58,14 @@ def note_registration(files: FileSystem, path: str, broker_epoch: int) -> None:
         if files.exists(name):
             files.remove(name)
             files.fsync_directory(path)
+
+
+# Consider directories A and B, of which A was not there for a start and its clean shutdown. A knows of no registration
+# behind its own clean shutdown: it has all that the broker acknowledged for what is in it.
+def last_clean_epoch(epochs: Sequence[tuple[int | None, int]]) -> int | None:
+    """The broker's epoch at its last shutdown; None if a directory was not shut down cleanly when it was used last.
+
+    `epochs`: of each directory, that of its clean shutdown, and that of the last registration with it.
+    """
+    last = max((clean for clean, _ in epochs if clean is not None), default=None)
+    return last if all(clean is not None and clean in (last, registered) for clean, registered in epochs) else None

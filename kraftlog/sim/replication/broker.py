@@ -191,7 +191,7 @@ class Broker:
         """Fetch nothing, ask for nothing."""
         self._fetchers.stop()
         self._isr_changes.stop()
-        self.logs.stop_due_flushes()
+        self.logs.stop_work()
 
     @property
     def is_idle(self) -> bool:

@@ -84,6 +84,12 @@ class StepRuntime:
             self.soon.pop(0)()
 
 
+def checkpoint(manager: LogManager, *, high_watermarks: bool = False) -> None:
+    """Write the checkpoints of a manager's directories, or the high watermarks, in one go."""
+    for directory in manager.online:
+        run_at_once(directory.checkpoint_high_watermarks() if high_watermarks else directory.checkpoint())
+
+
 def batch(
     count: int = 1, *, value: bytes = b"value", base_offset: int = 0, epoch: int = -1, timestamp_ms: int = NOW_MS,
     producer_id: int = -1, producer_epoch: int = -1, sequence: int = -1, attributes: int = 0,

@@ -12,7 +12,7 @@ from kraftlog.broker.log.damage import DamagedSegment
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.formats.checkpoints import encode_partition_metadata
 from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.log.builders import CLICKS, TOPIC_ID, all_batches, delete_log, header_of
+from tests.kraftlog.broker.log.builders import CLICKS, TOPIC_ID, all_batches, checkpoint, delete_log, header_of
 from tests.kraftlog.broker.log.test_crashes import kill_after
 from tests.kraftlog.broker.log.test_damaged_starts import (
     CONFIG,
@@ -69,7 +69,7 @@ def test_db89_a_wrong_topic_id_does_not_hide_that_the_end_is_lost(how: str, lost
 def test_on_a_full_disk_a_damaged_log_does_not_take_its_directory_offline() -> None:
     broker = Broker()
     broker.log.advance_high_watermark(7)
-    broker.manager.checkpoint_high_watermarks()
+    checkpoint(broker.manager, high_watermarks=True)
     broker.end("kill")
     broker.files.remove(segment(2))
     broker.files.fsync_directory("a/clicks-0")
@@ -100,9 +100,9 @@ def test_checkpoints_have_no_lines_of_logs_that_are_gone() -> None:
     broker = Broker()
     other = TopicPartition("orders", 0)
     broker.manager.create_log(other, NEW_ID, CONFIG)
-    broker.manager.checkpoint()
+    checkpoint(broker.manager)
     delete_log(broker.manager, other, GONE)
-    broker.manager.checkpoint()
+    checkpoint(broker.manager)
     for directory in ("a", "b"):
         for name in (STARTS, RECOVERY_POINTS):
             path = f"{directory}/{name.partition('/')[2]}"

@@ -13,6 +13,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.effort import some
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import CLICKS, NOW_MS, all_batches, append, batch, log_in, open_directory
@@ -75,7 +76,7 @@ def flushed(
     for _ in range(count):
         append(log, batch(1))
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     return files, directory, log
 
 
@@ -225,7 +226,7 @@ def test_db89_a_start_that_is_killed_while_it_begins_anew_leaves_no_damage(opera
     log = log_in(directory)
     append(log, batch(5))
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     append(log, batch(5))
     log.advance_high_watermark(10)
     log.delete_records(10)

@@ -27,6 +27,7 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
+    checkpoint,
     delete_log,
 )
 
@@ -59,7 +60,7 @@ class Broker:
         for _ in range(7):
             append(self.log, batch(1))
         self.log.flush()
-        self.manager.checkpoint()
+        checkpoint(self.manager)
         self.before = all_batches(self.log)
 
     def end(self, how: str) -> None:
@@ -183,7 +184,7 @@ def test_db89_a_bit_in_a_log_start_offset_deletes_nothing_and_is_named(how: str)
     assert [line for line in lines if "which holds" in line["event"]]
     assert broker.found().log_start_offset == 1
     assert all_batches(broker.found()) == broker.before[1:]
-    broker.manager.checkpoint()
+    checkpoint(broker.manager)
     assert b"clicks 0 1\n" in read_whole(broker.files, STARTS)
 
 
@@ -207,7 +208,7 @@ def test_db89_a_last_segment_in_whose_place_is_another_one_is_damage(how: str, f
 def test_db89_a_start_writes_the_checkpoints_as_the_inventory_has_them(how: str, name: str, offset: int) -> None:
     """Consider another damage soon, of the inventory: then the checkpoints hold."""
     broker = Broker()
-    broker.manager.checkpoint()
+    checkpoint(broker.manager)
     broker.end(how)
     right = read_whole(broker.files, name)
     write_new_file(broker.files, name, f"0\n1\nclicks 0 {offset}\n".encode())
@@ -361,7 +362,7 @@ def test_db89_a_log_shorter_than_the_high_watermark_of_the_checkpoint_is_sound()
     broker = Broker()
     append(broker.log, batch(3))
     broker.log.advance_high_watermark(10)
-    broker.manager.checkpoint_high_watermarks()
+    checkpoint(broker.manager, high_watermarks=True)
     broker.end("power")
     assert b"clicks 0 10" in read_whole(broker.files, "a/replication-offset-checkpoint")
     assert broker.start() is Finding.SOUND
@@ -382,7 +383,7 @@ def test_db89_without_an_inventory_a_gap_is_no_damage_and_one_is_made(how: str, 
     broker.files.fsync_directory("a/clicks-0")
     assert broker.start() is Finding.SOUND
     assert all_batches(broker.found()) == broker.before[:2] + broker.before[4:]
-    broker.manager.checkpoint()
+    checkpoint(broker.manager)
     broker.end(how)
     broker.files.remove(segment(4))
     assert broker.start() is Finding.DAMAGED, "the inventory proves what is missing from now on"

@@ -7,6 +7,7 @@ import pytest
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
     TRANSACTIONAL,
@@ -100,6 +101,6 @@ def test_the_next_flush_has_the_aborted_transactions_of_one_that_was_given_up() 
     log.roll(NOW_MS)  # with a snapshot of the producers, so that a start does not read the marker again
     append(log, batch(1))
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     files.crash()
     assert log_in(open_directory(files)).reader.aborted_transactions(0, 100) == expected != []

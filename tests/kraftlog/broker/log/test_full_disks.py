@@ -7,6 +7,7 @@ from uuid import UUID
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import CLICKS, NOW_MS, TOPIC_ID, append, batch, log_in, open_directory
 
 
@@ -37,7 +38,7 @@ def test_a_new_log_that_the_inventory_has_no_room_for_is_there() -> None:
     assert directory.records.entry(CLICKS) is None
     assert not directory.offline_reason
     files.space_limit = None
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     assert directory.records.entry(CLICKS) == log.inventory_entry(TOPIC_ID)
 
 
@@ -51,13 +52,13 @@ def test_retention_makes_room_also_if_the_inventory_has_none() -> None:
         append(log, batch(1))
     log.flush()
     log.advance_high_watermark(log.log_end_offset)
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     files.space_limit = files.used_bytes()
     assert log.delete_old_segments(NOW_MS).segment_count > 0
     assert not directory.offline_reason
     assert log.log_start_offset > 0
     files.space_limit = None
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     assert directory.records.entry(CLICKS) == log.inventory_entry(TOPIC_ID)
     files.crash()
     assert not open_directory(files, config=config).damaged

@@ -9,6 +9,7 @@ from kraftbase.files.files import write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import CLICKS, append, batch, log_in, open_directory
 
 
@@ -20,7 +21,7 @@ def committed_log(files: MemoryFileSystem, count: int, high_watermark: int) -> L
         append(log, batch(1))
     log.flush()
     log.advance_high_watermark(high_watermark)
-    directory.checkpoint_high_watermarks()
+    run_at_once(directory.checkpoint_high_watermarks())
     return directory
 
 
@@ -87,7 +88,7 @@ def test_db24_a_cut_within_a_batch_leaves_what_is_before_the_batch_as_committed(
         append(log, batch(5))
     log.flush()
     log.advance_high_watermark(10)
-    directory.checkpoint_high_watermarks()
+    run_at_once(directory.checkpoint_high_watermarks())
     log.truncate(7)
     append(log, batch(3))
     log.flush()

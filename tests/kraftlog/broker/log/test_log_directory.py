@@ -15,6 +15,7 @@ from kraftlog.broker.log.file_handles import FileHandles
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.registered_epoch import note_registration
+from kraftlog.broker.log.slices import run_at_once
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -27,6 +28,7 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
+    checkpoint,
     delete_log,
     log_in,
     open_directory,
@@ -218,11 +220,11 @@ def test_a_start_on_a_full_disk_leaves_nothing_offline_and_its_indexes_are_writt
     with pytest.raises(ApiError, match="no space left"):
         append(log, batch(1), epoch=3)
     files.space_limit = None
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     append(log, batch(1, timestamp_ms=NOW_MS + 100), epoch=3)
     log.flush()
     assert files.exists(index_path.format(0))
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     files.crash()
     log = log_in(open_directory(files, config=config))
     assert all_batches(log)[:-1] == before
@@ -422,7 +424,7 @@ def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None
     for _ in range(10):
         append(log, batch(1))
     log.flush()
-    manager.checkpoint()
+    checkpoint(manager)
     assert b"clicks 0 10\n" in read_whole(files, "a/recovery-point-offset-checkpoint")
     files.crash()
     read: list[int] = []
@@ -440,7 +442,7 @@ def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_
     log = manager.create_log(CLICKS, TOPIC_ID, config)
     append(log, batch(3))
     log.flush()
-    manager.checkpoint()
+    checkpoint(manager)
     delete_log(manager, CLICKS, GONE)
     with pytest.raises(ApiError, match="is in none of"):
         manager.log_of(CLICKS)

@@ -20,6 +20,7 @@ from kraftlog.broker.log.formats.batch_header import read_header
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.producer_states import ProducerStates
+from kraftlog.broker.log.slices import run_at_once
 from tests.effort import examples
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -131,11 +132,11 @@ class DirectoryAgainstList(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        self.directory.checkpoint()
+        run_at_once(self.directory.checkpoint())
 
     @rule()
     def checkpoint_high_watermarks(self) -> None:
-        self.directory.checkpoint_high_watermarks()
+        run_at_once(self.directory.checkpoint_high_watermarks())
 
     @rule()
     def start_an_epoch(self) -> None:

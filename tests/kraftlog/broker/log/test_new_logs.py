@@ -31,6 +31,7 @@ from tests.kraftlog.broker.log.builders import (
     all_batches,
     append,
     batch,
+    checkpoint,
     delete_log,
 )
 from tests.kraftlog.broker.log.test_crashes import Killed, kill_after
@@ -129,8 +130,8 @@ def test_db95_many_logs_are_deleted_with_a_few_syncs() -> None:
         append(log, batch(1))
         log.flush()
         log.advance_high_watermark(1)
-    manager.checkpoint()
-    manager.checkpoint_high_watermarks()
+    checkpoint(manager)
+    checkpoint(manager, high_watermarks=True)
     with Counted(files) as counts:
         delete(manager, 200)
     assert counts == {"fdatasync": 1, "fsync": 2, "fsync_directory": 3}, "the inventory, the names, two checkpoints"
@@ -173,7 +174,7 @@ def test_db96_nothing_is_synced_for_a_log_without_an_append_since_the_last_check
             log.assign_epoch(0)
         if has_records:
             assert len(acknowledged(manager, logs)) == count
-        manager.checkpoint()
+        checkpoint(manager)
         if how == "close":
             with Counted(files) as counts:
                 assert manager.close(broker_epoch=1)
@@ -195,7 +196,7 @@ def test_db96_what_was_appended_since_the_last_checkpoint_is_synced_at_a_start()
     manager = open_manager(files)
     (log,) = make(manager, 1)
     acknowledged(manager, [log])
-    manager.checkpoint()
+    checkpoint(manager)
     acknowledged(manager, [log])
     files.end_process()
     with Counted(files) as counts:
@@ -214,7 +215,7 @@ def test_db96_a_batch_that_was_cut_off_behind_the_recovery_point_is_synced_at_a_
         manager = open_manager(files)
         (log,) = make(manager, 1)
         acknowledged(manager, [log])
-        manager.checkpoint()
+        checkpoint(manager)
         append(log, batch(1, value=b"old"))
         files._directories["a/clicks-0"].current["00000000000000000000.log"].sync()  # the kernel writes when it likes
         kill_after(files, operations, partial(log.truncate, 1), loses_power=False)
@@ -267,8 +268,8 @@ def test_db95_no_crash_gives_a_topic_that_is_made_again_the_old_records(how: str
                 log.flush()
                 log.advance_high_watermark(1)
         if is_flushed:
-            manager.checkpoint()
-            manager.checkpoint_high_watermarks()
+            checkpoint(manager)
+            checkpoint(manager, high_watermarks=True)
 
         def work() -> None:
             delete(manager, 2)  # noqa: B023

@@ -58,8 +58,8 @@ def log_with(
     log.advance_high_watermark(count)
     if flushes:
         log.flush()
-        directory.checkpoint()
-        directory.checkpoint_high_watermarks()
+        run_at_once(directory.checkpoint())
+        run_at_once(directory.checkpoint_high_watermarks())
     return log
 
 

@@ -12,6 +12,7 @@ from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME, INVENTORY_NA
 from kraftlog.broker.log.formats.producer_snapshot import ProducerEntry, decode_snapshot, encode_snapshot
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
     NOW_MS,
@@ -40,7 +41,7 @@ def ended(directory: LogDirectory, how: str) -> None:
     else:
         directory.logs[CLICKS].roll(NOW_MS)
         directory.logs[CLICKS].flush()
-        directory.checkpoint()  # so that the start reads from the new segment on
+        run_at_once(directory.checkpoint())  # so that the start reads from the new segment on
 
 
 # --- the last five batches --------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.loading import RecoveryProgress
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -101,7 +102,7 @@ def test_damage_below_the_recovery_point_is_found_even_at_the_end() -> None:
     files, directory, log = written()
     last = position_of(log, 5)
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     files.end_process()
     overwrite(files, FIRST, last + 100, bytes(400))
     directory = open_directory(files)
@@ -113,7 +114,7 @@ def test_a_flushed_end_that_is_missing_is_damage() -> None:
     files, directory, log = written()
     end = position_of(log, 5)
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     files.end_process()
     files.open(FIRST).truncate(end)
     assert "offsets below 12 were flushed" in open_directory(files).damaged[CLICKS]
@@ -206,7 +207,7 @@ def test_an_index_that_cannot_be_used_is_made_again(
         directory.close(broker_epoch=1)
     else:
         log.flush()
-        directory.checkpoint()
+        run_at_once(directory.checkpoint())
     files.end_process()
     names = [name for name in files.list_directory("data/clicks-0") if name.endswith(suffix)]
     spoil(files, f"data/clicks-0/{names[0] if segment == 0 else names[-1]}")

@@ -80,7 +80,7 @@ def nothing(_: World) -> None:
 def flushed(world: World) -> None:
     world.grow(7)
     world.flush()
-    world.directory.checkpoint()
+    run_at_once(world.directory.checkpoint())
 
 
 def flushed_and_more(world: World) -> None:
@@ -128,21 +128,21 @@ def grow_beside_a_flush(world: World) -> None:
     world.runtime.soon.pop(0)()
     world.grow(5)
     world.runtime.run()
-    world.directory.checkpoint()
+    run_at_once(world.directory.checkpoint())
 
 
 def roll_when_all_is_flushed(world: World) -> None:
     world.flush()
     world.log.roll(NOW_MS)
-    world.directory.checkpoint()
+    run_at_once(world.directory.checkpoint())
     world.grow(1)
-    world.directory.checkpoint_high_watermarks()
+    run_at_once(world.directory.checkpoint_high_watermarks())
 
 
 def retain_nothing(world: World) -> None:
     world.commit(world.log.log_end_offset)
     world.log.delete_old_segments(NOW_MS + 10_000)
-    world.directory.checkpoint()
+    run_at_once(world.directory.checkpoint())
 
 
 def retain_two_segments(world: World) -> None:

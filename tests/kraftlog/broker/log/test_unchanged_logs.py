@@ -11,6 +11,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.slices import run_at_once
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.agreement import check_agreement
 from tests.kraftlog.broker.log.builders import (
@@ -106,7 +107,7 @@ def of_version_before(files: MemoryFileSystem) -> None:
     log = directory.create_log(OTHER, TOPIC_ID, PartitionLogConfig(), 0, TOPIC_ID)
     append(log, batch(3))
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     append(log, batch(2))
     files.end_process()
     write_new_file(files, INVENTORY, OLD_INVENTORY)

@@ -12,6 +12,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction
 from kraftlog.broker.log.formats.names import INVENTORY_NAME
 from kraftlog.broker.log.partition_log import PartitionLog
+from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
     NOW_MS,
     TRANSACTIONAL,
@@ -54,7 +55,7 @@ def stopped(*, cleanly: bool) -> tuple[MemoryFileSystem, list[AbortedTransaction
     if cleanly:
         directory.close(broker_epoch=1)
     else:
-        directory.checkpoint()
+        run_at_once(directory.checkpoint())
     files.end_process()
     return files, aborted
 

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from kraftbase.errors import ErrorCode
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.slices import run_at_once
 from kraftlog.broker.partitions.damaged_replicas import Step, next_step
 from kraftlog.broker.partitions.partition import Partition
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
@@ -213,7 +214,7 @@ def test_one_damaged_copy_is_kept_and_not_more(tmp_path: Path) -> None:
         log.append_as_follower(batch(1), 0)
         log.append_as_follower(batch(1, base_offset=1), 0)
         log.flush()
-        world.logs.directories[0].checkpoint()
+        run_at_once(world.logs.directories[0].checkpoint())
     names = world.files.list_directory("data")
     assert len([name for name in names if name.endswith("-stray")]) == 1
     world.logs.maintain()

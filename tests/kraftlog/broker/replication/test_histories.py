@@ -11,6 +11,7 @@ from kraftlog.broker.log.formats.batch_header import read_header
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.effort import some
 from tests.kraftlog.broker.broker_world import registration, topic
+from tests.kraftlog.broker.log.builders import checkpoint
 from tests.kraftlog.broker.replication.cluster_world import A, B, C, Cluster, led_by
 from tests.statemachine.builders import config
 
@@ -83,7 +84,7 @@ class History:
         if number not in self.down:
             self.down.add(number)
             self.uninformed[number].clear()
-            self.cluster[number].logs.checkpoint_high_watermarks()
+            checkpoint(self.cluster[number].logs, high_watermarks=True)
             self.cluster[number].kill(loses_power=self.may_lose_power and self.random.random() < 0.5)
 
     def start(self) -> None:

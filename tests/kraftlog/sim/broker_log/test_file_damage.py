@@ -10,6 +10,7 @@ from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.slices import run_at_once
 from kraftlog.sim.broker_log.file_damage import CHECKPOINT_OLDER, DAMAGES, LOSSES, FileDamage, FilesToDamage
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.violation import Violation
@@ -44,13 +45,13 @@ def damaged(kind: str, files: MemoryFileSystem, *, is_clean: bool) -> FileDamage
     for data in (batch(1), batch(1), produced(7, 0, attributes=TRANSACTIONAL), marker(7, aborts=True)):
         append(log, data)
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     disk.copy_checkpoints()
     log.advance_high_watermark(4)
     log.delete_records(1)
     append(log, batch(1))
     log.flush()
-    directory.checkpoint()
+    run_at_once(directory.checkpoint())
     if is_clean:
         directory.close(broker_epoch=7)
     files.end_process()
