@@ -319,8 +319,11 @@ def _is_damage(error: Exception) -> bool:
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
     """What to raise when the database at `path` could not be opened or made."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL or (
-        isinstance(error, OSError) and error.errno in _NO_ROOM
+    code = getattr(error, "sqlite_errorcode", 0)
+    if (
+        code & 0xFF == sqlite3.SQLITE_FULL
+        or code == sqlite3.SQLITE_IOERR_SHMSIZE  # the file beside the write-ahead log could not grow
+        or (isinstance(error, OSError) and error.errno in _NO_ROOM)
     ):
         return OutOfSpace(f"no room for the metadata database {path}: {error}; make room on its file system")
     if _is_damage(error):
