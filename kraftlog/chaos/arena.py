@@ -32,6 +32,8 @@ STARVED_SHARE: Final = 0.5
 """Of the time: a process that waits for a processor for so long is starved."""
 STARVED_SECONDS: Final = 1.0
 """How long what a starved process does may be late."""
+ENDING_SECONDS: Final = 5.0
+"""How long a process that found no room may take to end: its disk may have room again by then."""
 LOG_TAIL_LINES: Final = 8
 
 
@@ -81,6 +83,7 @@ class Arena:
         self._waited: dict[NodeId, float] = {}
         """How many seconds each process had waited for a processor when it was looked at last."""
         self._starved: dict[NodeId, float] = {}
+        self._full_until: dict[NodeId, float] = {}
         """Processes that waited for a processor a moment ago, and when."""
         self._paused_at: dict[NodeId, float] = {}
         self._paused_seconds: defaultdict[NodeId, float] = defaultdict(float)
@@ -271,6 +274,8 @@ class Arena:
 
     async def free_disk(self, node_id: NodeId) -> None:
         """Give the room back."""
+        if node_id in self.truth.full:
+            self._full_until[node_id] = self.elapsed_seconds + ENDING_SECONDS
         await asyncio.to_thread(self.disks[node_id].free)
         self.note(f"free the disk of {node_id}")
         self.truth.full.discard(node_id)
@@ -317,7 +322,7 @@ class Arena:
     def _died(self, node_id: NodeId, story: str) -> None:
         self.chronicle.end(node_id, by_itself=True)
         self.note(f"died {node_id}: {story}")
-        if node_id in self.truth.full:
+        if node_id in self.truth.full or self.elapsed_seconds < self._full_until.get(node_id, 0.0):
             self.counts["ended on a full disk"] += 1
         else:
             self.deaths.append(f"at {self.elapsed_seconds:.1f} s nobody ended node {node_id}, but {story}")

@@ -182,10 +182,14 @@ async def test_a_node_that_ends_by_itself_is_told_of_and_started_again(parts: Pa
     assert "its last words" in story
 
 
-@pytest.mark.parametrize("is_full", [True, False])
-async def test_a_node_may_fail_to_start_while_its_disk_is_full_and_only_then(parts: Parts, is_full: bool) -> None:
+@pytest.mark.parametrize(("is_full", "is_freed"), [(True, False), (True, True), (False, False)])
+async def test_a_node_may_fail_to_start_while_its_disk_is_full_or_has_just_been(
+    parts: Parts, is_full: bool, is_freed: bool
+) -> None:
     if is_full:
         await parts.arena.fill_disk(PretendedDisk.node_id)
+    if is_freed:
+        await parts.arena.free_disk(PretendedDisk.node_id)
     await parts.arena.kill(NodeId(3))
     parts.cluster.cannot_start = {NodeId(3)}
     await parts.arena.start(NodeId(3))
