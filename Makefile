@@ -1,4 +1,4 @@
-# The two commands: `make demo` and `make test`. Each sets up what it needs in .venv from the pinned versions.
+# `make install`, `make demo` and `make test`. Each sets up what it needs in .venv from the pinned versions.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: demo test slow check format generate lock bench peers sim chaos soak soak-short clean
+.PHONY: install demo test slow check format generate lock bench peers sim chaos soak soak-short clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -35,6 +35,8 @@ $(COMPILED): $(INSTALLED)
 		$(BIN)/pytest --quiet --quiet --collect-only >/dev/null || true
 	@touch $@
 
+install: $(INSTALLED)  ## the command .venv/bin/kraftlog, with all that it needs
+
 demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
@@ -57,9 +59,10 @@ format: $(INSTALLED)  ## rewrite the code in the house style
 	$(BIN)/ruff check --no-cache --fix .
 	$(BIN)/ruff format --no-cache .
 
-generate: $(INSTALLED)  ## kraftpb/ from proto/, and docs/internals/states.md from the table of transitions
+generate: $(INSTALLED)  ## kraftpb/ from proto/, docs/internals/states.md from the table of transitions, and the README's pictures
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/generate_protocol.py
 	$(BIN)/python tools/generate_states.py
+	$(BIN)/python tools/draw_images.py
 
 lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --all-extras --no-emit-index-url --no-header --no-annotate \
