@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: install demo test slow check format generate lock bench peers sim chaos soak soak-short clean
+.PHONY: install demo test slow check format generate lock bench peers sim chaos soak soak-short dist clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -109,6 +109,11 @@ soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slo
 	$(BIN)/kraftlog chaos soak --minutes 3 --rate 300
 	$(BIN)/kraftlog chaos full-disks
 
+dist: $(INSTALLED)  ## dist/: an sdist and the wheel that is built of it, tried in an empty environment
+	rm -rf dist
+	$(BIN)/uv build --quiet --system-certs --python $(BIN)/python --out-dir dist
+	KRAFTLOG_DIST=dist $(BIN)/pytest -q -m slow tests/process/test_dist.py
+
 clean:  ## everything that was generated or installed
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers dist
 	rm -f kraftlog/kafka/compiled_record_loop.*
