@@ -89,9 +89,8 @@ async def test_a_dataframe_is_a_fixed_snapshot(spark, tmp_path):
 
 def test_the_documented_query_says_who_led_which_partition_and_when(spark, small_export):
     load(spark, small_export).createOrReplaceTempView("log")
-    spans = {
-        (row.topic, row.topic_id, row.partition, row.leader, row.since, row.until) for row in spark.sql(QUERY).collect()
-    }
+    rows = spark.sql(QUERY).toArrow().to_pylist()
+    spans = {tuple(row[of] for of in ("topic", "topic_id", "partition", "leader", "since", "until")) for row in rows}
     assert spans == leaderships(small_log())
 
 
