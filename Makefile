@@ -1,4 +1,4 @@
-# The two commands: `make demo` and `make test`. Each sets up what it needs in .venv from the pinned versions.
+# `make install`, `make demo` and `make test`. Each sets up what it needs in .venv from the pinned versions.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: demo test slow check format generate lock bench peers sim chaos soak soak-short clean
+.PHONY: install demo test slow check format generate lock bench peers sim chaos soak soak-short dist clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -35,6 +35,8 @@ $(COMPILED): $(INSTALLED)
 		$(BIN)/pytest --quiet --quiet --collect-only >/dev/null || true
 	@touch $@
 
+install: $(INSTALLED)  ## the command .venv/bin/kraftlog, with all that it needs
+
 demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
@@ -57,9 +59,10 @@ format: $(INSTALLED)  ## rewrite the code in the house style
 	$(BIN)/ruff check --no-cache --fix .
 	$(BIN)/ruff format --no-cache .
 
-generate: $(INSTALLED)  ## kraftpb/ from proto/, and docs/internals/states.md from the table of transitions
+generate: $(INSTALLED)  ## kraftpb/ from proto/, docs/internals/states.md from the table of transitions, and the README's pictures
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python tools/generate_protocol.py
 	$(BIN)/python tools/generate_states.py
+	$(BIN)/python tools/draw_images.py
 
 lock: $(INSTALLED)  ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --all-extras --no-emit-index-url --no-header --no-annotate \
@@ -106,6 +109,11 @@ soak-short: $(INSTALLED)  ## the same in four minutes, for a machine that is slo
 	$(BIN)/kraftlog chaos soak --minutes 3 --rate 300
 	$(BIN)/kraftlog chaos full-disks
 
+dist: $(INSTALLED)  ## dist/: an sdist and the wheel that is built of it, tried in an empty environment
+	rm -rf dist
+	$(BIN)/uv build --quiet --system-certs --python $(BIN)/python --out-dir dist
+	KRAFTLOG_DIST=dist $(BIN)/pytest -q -m slow tests/process/test_dist.py
+
 clean:  ## everything that was generated or installed
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build/peers dist
 	rm -f kraftlog/kafka/compiled_record_loop.*

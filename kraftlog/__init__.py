@@ -2,14 +2,18 @@
 
     from kraftlog import AdminClient, Listener, observe
 
-A name is looked up when it is first used, so that `import kraftlog` costs nothing. All else may change between
-releases.
+A name is looked up when it is first used, so that `import kraftlog` costs little. All else may change between
+releases. Raises ImportError if a file of the user's own, such as raft.py, is in the place of a package of ours; the
+command `kraftlog` says that itself, without a traceback.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
+
+from kraftlog.process.installation import foreign_package
 
 if TYPE_CHECKING:
     from kraftbase.endpoint import Endpoint
@@ -106,6 +110,16 @@ _MODULE_OF: Final = {
     }.items()
     for name in names
 }
+
+
+def _is_command() -> bool:
+    """Whether this process is the command, `bin/kraftlog` or `python -m kraftlog`, which imports this package first."""
+    program = sys.argv[0] if sys.argv else ""
+    return program.endswith("/kraftlog") or (program == "-m" and "kraftlog" in sys.orig_argv)
+
+
+if not _is_command() and (_complaint := foreign_package()) is not None:
+    raise ImportError(_complaint)
 
 
 def __getattr__(name: str) -> Any:

@@ -59,4 +59,4 @@ def _find_java() -> str | None:
 
 def _require(package: str, user: str) -> None:
     if find_spec(package) is None:
-        raise ConfigurationError(f"{user} needs {package}: pip install 'kraftlog[spark]'")
+        raise ConfigurationError(f"{user} needs {package}: pip install '.[spark]' in a checkout of kraftlog")

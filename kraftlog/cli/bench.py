@@ -370,7 +370,7 @@ def broker(
     Both run all the time, and are measured in alternated pairs with the same client, a process of its own. The figures:
     produce-64k, produce-1m, and both with -flushed; consume-hot, consume-cold; one-record and one-record-flushed;
     connections; idle; starts; hostile; metadata-changes. Prints medians, ratios with their limits, and the broker's
-    processor time. Without an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
+    processor time. Without an installed Kafka, says how to install it and measures ours alone. Needs confluent-kafka.
 
     hostile: the longest wait of a client beside one with the largest requests, and the longest turn of the event loop.
     metadata-changes: that of ours while 1,000 partitions are created, 300 leaderships move and 2,000 are deleted, and
@@ -437,7 +437,7 @@ def replication(
     Measured in alternated pairs with the same client, a process of its own. The figures: produce-1 and produce-10, by
     their partitions, and one-record, all three also with -flushed; leader-killed, controlled-shutdown, catch-up,
     follower-stopped. Prints medians, ratios and own figures with their limits, and the brokers' processor time. Without
-    an installed Kafka, says how to install it and measures ours alone. Needs kraftlog[clients].
+    an installed Kafka, says how to install it and measures ours alone. Needs confluent-kafka.
     """
     from kraftlog.bench.broker.measure import chosen_figures
     from kraftlog.bench.replication.measures import MEASURES

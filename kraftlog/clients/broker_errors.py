@@ -29,7 +29,7 @@ _LOCAL: Final = {
 def require_confluent_kafka() -> None:
     """Raise ConfigurationError, which says what to install, unless confluent-kafka is there."""
     if find_spec(LIBRARY) is None:
-        raise ConfigurationError("confluent-kafka is needed: pip install 'kraftlog[clients]'")
+        raise ConfigurationError("confluent-kafka is needed: pip install '.[clients]' in a checkout of kraftlog")
 
 
 def error_name(error: KafkaError) -> str:

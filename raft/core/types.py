@@ -32,10 +32,11 @@ ZERO_DIRECTORY_ID: Final = UUID(int=0)
 """Stands for "no directory id"; refused as a replica's own (RF-02)."""
 
 
-class OffsetAndEpoch(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class OffsetAndEpoch:
     """A point in the log. Compares by epoch first, then offset: plain `<` is Raft's up-to-date rule (RF-14).
 
-    Always construct it by keyword: the field order is the comparison order, not the reading order.
+    It takes keywords only: the order of its fields is that of the comparison, not that of its name.
     """
 
     epoch: Epoch

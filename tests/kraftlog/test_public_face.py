@@ -69,3 +69,11 @@ def test_importing_it_imports_nothing_else() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ended.stdout == "[]\n"
+
+
+def test_an_offset_and_epoch_takes_keywords_only_and_compares_by_epoch_first() -> None:
+    with pytest.raises(TypeError):
+        kraftlog.OffsetAndEpoch(1, 2)  # type: ignore[call-arg, misc]
+    older, newer = kraftlog.OffsetAndEpoch(offset=9, epoch=1), kraftlog.OffsetAndEpoch(offset=3, epoch=2)
+    assert older < newer == kraftlog.OffsetAndEpoch(epoch=2, offset=3)
+    assert not hasattr(newer, "__dict__")

@@ -1,8 +1,9 @@
-"""Every command and Python block in the README and the page on embedding does what the text says."""
+"""Every command and Python block in the README, the tour and the page on embedding does what the text says."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +14,7 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftlog.cli.main import app
+from tests.docs.test_paths import CODE, FENCED
 from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
 from tests.process.test_operations_pages import shell
@@ -23,7 +25,7 @@ from tests.raft.nodes import free_port
 README = (ROOT / "README.md").read_text()
 EMBEDDING = (ROOT / "docs" / "embedding.md").read_text()
 NODES = (ROOT / "docs" / "operations" / "nodes.md").read_text()
-README_LINES_MAX = 200
+TOUR = (ROOT / "docs" / "operations" / "local-cluster.md").read_text()
 
 AN_OBSERVER = 4
 
@@ -32,8 +34,7 @@ def blocks(page: str, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-[LISTENER] = blocks(README, "python")
-[WATCHER, READER] = blocks(EMBEDDING, "python")
+LISTENER, WATCHER, READER = blocks(EMBEDDING, "python")
 
 
 @contextmanager
@@ -60,26 +61,29 @@ def says(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(said)
 
 
-def test_the_readme_is_short_and_names_the_limits_first() -> None:
-    lines = README.splitlines()
-    assert len(lines) <= README_LINES_MAX
-    assert lines.index("## What it is not") < 30
-
-
-def test_every_page_that_is_named_is_there() -> None:
-    named = {*re.findall(r"\]\(((?:docs/)?[\w/.-]+\.md)", README), *re.findall(r"`(docs/[\w/.-]+)`", README)}
-    assert named
-    for path in named:
-        assert (ROOT / path).exists(), path
+@pytest.mark.process
+@pytest.mark.timeout(400)
+def test_the_five_commands_of_the_readme_in_a_directory_of_their_own(tmp_path: Path) -> None:
+    """All but the installation, which is there: `.venv` is the one that runs this test."""
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    first, second = blocks(README, "sh")
+    install, start = first.splitlines()
+    assert install == "make install"
+    program, command, *options = shlex.split(start)
+    assert (program, command, options[-2:]) == (".venv/bin/kraftlog", "up", ["--dir", "mycluster"])
+    with up(tmp_path / options[-1], *options[:-2]) as (_, addresses):
+        printed = shell(second, tmp_path, addresses, tmp_path / "mycluster")
+    assert "Created topic orders with 6 partitions, replication factor 3." in printed
+    assert printed.endswith("\nhello\n")
 
 
 @pytest.mark.process
 @pytest.mark.timeout(400)
-def test_what_the_readme_tells_to_do(tmp_path: Path, run: Run) -> None:
+def test_the_tour_of_a_cluster_and_a_listener_of_it(tmp_path: Path, run: Run) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     with up(tmp_path / "mycluster", "--voters", 3, "--observers", 2, "--brokers", 3) as (_, addresses):
-        [commands] = blocks(README, "sh")
+        [commands] = blocks(TOUR, "sh")
         printed = shell(commands, elsewhere, addresses, tmp_path / "mycluster")
         assert "Created topic orders with 6 partitions, replication factor 3." in printed
         assert "retention.ms=3600000" in printed
@@ -168,9 +172,12 @@ def _started(directory: Path, node_ids: Sequence[int]) -> Iterator[None]:
             node.wait(30)
 
 
-def test_the_commands_of_the_readme_exist() -> None:
-    """Also those in its prose."""
+def test_the_commands_that_are_named_exist() -> None:
+    """Also those in code amid prose."""
     groups = {group.name for group in app.registered_groups}
     commands = {command.name for command in app.registered_commands}
-    named = set(re.findall(r"(?<!from )kraftlog ([a-z-]+)", README + EMBEDDING))
+    pages = (README, TOUR, EMBEDDING)
+    code = "\n".join(found for page in pages for found in (*FENCED.findall(page), *CODE.findall(FENCED.sub("", page))))
+    named = set(re.findall(r"(?<!from )kraftlog ([a-z-]+)", code))
+    assert {"up", "produce", "sql"} <= named
     assert named <= groups | commands, named - groups - commands

@@ -79,9 +79,9 @@ def test_a_java_of_version_17_does(tmp_path, monkeypatch):
 
 def test_missing_packages_are_named(monkeypatch):
     monkeypatch.setattr(dependencies, "find_spec", lambda name: None)
-    with pytest.raises(ConfigurationError, match=r"the export needs pyarrow: pip install 'kraftlog\[spark\]'"):
+    with pytest.raises(ConfigurationError, match=r"the export needs pyarrow: pip install '\.\[spark\]'"):
         require_pyarrow()
-    with pytest.raises(ConfigurationError, match=r"Spark needs pyspark: pip install 'kraftlog\[spark\]'"):
+    with pytest.raises(ConfigurationError, match=r"Spark needs pyspark: pip install '\.\[spark\]'"):
         require_pyspark()
     with pytest.raises(ConfigurationError, match="Spark needs pyspark"):
         local_spark()

@@ -15,7 +15,7 @@ from kraftlog.analytics.schema import arrow_schema, spark_ddl
 from kraftlog.analytics.session import local_spark
 from tests.kraftlog.analytics.exports import expected_rows
 from tests.kraftlog.analytics.logs import START_MS, HandMadeLog, MemorySource, small_log
-from tests.paths import ROOT
+from tests.kraftlog.analytics.test_documented_query import QUERY, leaderships
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -88,13 +88,10 @@ async def test_a_dataframe_is_a_fixed_snapshot(spark, tmp_path):
 
 
 def test_the_documented_query_says_who_led_which_partition_and_when(spark, small_export):
-    page = (ROOT / "docs" / "formats" / "export.md").read_text()
-    query = page.split("```sql\n")[1].split("```")[0]
     load(spark, small_export).createOrReplaceTempView("log")
-    orders = sorted(row for row in spark.sql(query).collect() if (row.topic, row.partition) == ("orders", 0))
-    assert [row.leader for row in orders] == [11, 12]
-    assert orders[0].until == orders[1].since
-    assert orders[1].until is None
+    rows = spark.sql(QUERY).toArrow().to_pylist()
+    spans = {tuple(row[of] for of in ("topic", "topic_id", "partition", "leader", "since", "until")) for row in rows}
+    assert spans == leaderships(small_log())
 
 
 def test_the_report_replays_the_log(spark, small_export):

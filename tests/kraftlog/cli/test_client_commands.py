@@ -70,7 +70,7 @@ def test_without_the_library_it_is_said_what_to_install(
     run: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
 ) -> None:
     monkeypatch.setattr(broker_errors, "LIBRARY", "a_package_that_nobody_has")
-    assert run(*arguments, *AT_NOWHERE).is_error(ErrorCode.INVALID_CONFIG, "pip install 'kraftlog[clients]'")
+    assert run(*arguments, *AT_NOWHERE).is_error(ErrorCode.INVALID_CONFIG, "pip install '.[clients]'")
 
 
 def test_nothing_else_needs_the_library(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

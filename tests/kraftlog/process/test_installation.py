@@ -47,6 +47,24 @@ def test_a_package_that_another_distribution_has_overwritten_is_named(tmp_path: 
     assert f"the package {package!r} that Python finds is not kraftlog's" in ended.stderr
 
 
+@pytest.mark.parametrize("package", OWN_MODULES)
+def test_a_file_of_the_users_own_in_the_place_of_a_package_fails_the_import_and_is_named(
+    tmp_path: Path, package: str
+) -> None:
+    own = tmp_path / f"{package}.py"
+    own.write_text("raise AssertionError('imported')\n")
+    ended = subprocess.run(
+        [sys.executable, "-c", "import kraftlog"],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=str(ROOT)),
+        cwd=tmp_path,
+    )
+    said = ended.stderr.splitlines()[-1]
+    assert (ended.returncode, ended.stdout) == (1, ""), ended
+    assert said.startswith(f"ImportError: the package {package!r} that Python finds is not kraftlog's but {own};")
+
+
 def test_the_license_and_what_is_typed_are_in_the_tree() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     assert "kraftlog" in (ROOT / "NOTICE").read_text()

@@ -35,7 +35,12 @@ END = 18
 
 def leader(**changes: Any) -> Harness:
     """Leads epoch 5, with a log from 10 to 18 and snapshots that end at 10 and 15; no replica has fetched yet."""
-    given: dict[str, Any] = {"log": [(2, 3), (4, 4)], "start": START, "latest_snapshot": LATEST, **changes}
+    given: dict[str, Any] = {
+        "log": [(2, 3), (4, 4)],
+        "start": (START.epoch, START.offset),
+        "latest_snapshot": LATEST,
+        **changes,
+    }
     harness = replica(**given).make_leader()
     assert (harness.epoch, harness.replica.log_end_offset) == (LEADS, END)
     return harness
@@ -205,7 +210,7 @@ def test_pk07_a_parked_fetch_may_be_answered_with_a_snapshot_when_it_is_looked_a
     harness = committed(leader())
     assert harness.ask(fetch(3, LEADS, END, LEADS, high_watermark=END, max_wait_ms=500)) is None
     later = point(LEADS, END + 2)
-    harness.replica_state.log = log_state([(LEADS, 1)], start=later)
+    harness.replica_state.log = log_state([(LEADS, 1)], start=(later.epoch, later.offset))
     harness.replica_state.log.flushed_end_offset = later.offset
     (response,) = fetch_replies(harness.advance(500))
     assert (response.snapshot_id, response.log_start_offset) == (later, END + 2)

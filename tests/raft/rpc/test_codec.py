@@ -332,7 +332,7 @@ def test_sn13_a_hostile_snapshot_answer_is_decoded_as_it_is(size: int, position:
     message = quorum_pb2.FetchSnapshotResponse(size=size, position=position, unaligned_records=b"x")
     response = codec.fetch_snapshot_response_from_proto(message)
     assert (response.size, response.position, response.data) == (size, position, b"x")
-    assert response.snapshot_id == (0, 0)
+    assert response.snapshot_id == OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
 
 
 def test_sn51_describe_says_where_logs_start_and_who_holds_the_leaders_back() -> None:
