@@ -30,6 +30,9 @@ RENEWAL_SECONDS_MIN: Final = 0.1
 
 RETRY_SECONDS: Final = 0.2
 
+_UNREACHABLE: Final = "unreachable"
+"""A cause, for which gRPC has many words: nodes are asked in turn, and each fails in its own way."""
+
 logger = structlog.get_logger(__name__)
 
 
@@ -75,8 +78,8 @@ class _LeaseKeeper:
         self._cluster_id = cluster_id
         self._leader: Endpoint | None = None
         """The node that has given the lease."""
-        self._told: str | None = None
-        """The last failure that was logged."""
+        self._told: set[str] = set()
+        """The causes that were logged since the last lease was given."""
 
     async def run(self) -> None:
         """Renew the lease until cancelled."""
@@ -120,7 +123,8 @@ class _LeaseKeeper:
                 given = await stub.HoldLogStart(self._request(self._lease_ms), timeout=CALL_TIMEOUT_SECONDS)
                 if not given.lease_ms:
                     return
-                self._leader, self._told = leader, None
+                self._leader = leader
+                self._told.clear()
                 await asyncio.sleep(max(RENEWAL_SECONDS_MIN, min(given.lease_ms / 3000, RENEWAL_SECONDS_MAX)))
 
     def _request(self, lease_ms: int) -> log_pb2.HoldLogStartRequest:
@@ -129,9 +133,11 @@ class _LeaseKeeper:
         )
 
     def _tell(self, error: grpc.aio.AioRpcError) -> None:
-        """Log why the log's start does not wait, once for each cause."""
-        is_old = error.code() is grpc.StatusCode.UNIMPLEMENTED
-        reason = "the leader is of a version that waits for no reader" if is_old else str(error.details())
-        if reason != self._told:
-            self._told = reason
+        """Log why the log's start does not wait, once for each cause, whichever node is asked."""
+        code = error.code()
+        is_old = code is grpc.StatusCode.UNIMPLEMENTED
+        cause = _UNREACHABLE if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED) else code.name
+        if cause not in self._told:
+            self._told.add(cause)
+            reason = "the leader is of a version that waits for no reader" if is_old else str(error.details())
             logger.warning("the log's start does not wait for this reader now", reader=self._name, reason=reason)

@@ -71,6 +71,7 @@ BROKERS: Final = (
     "a broker registered again",
     "a broker's connections were reset",
     "a broker's listener refused connections",
+    "a broker out of reach hung",
     "a broker was fenced by evidence",
     "a reassignment was asked for over another one",
     "a reassignment was asked for over another one, with unclean elections on",

@@ -9,13 +9,18 @@ from pathlib import Path
 
 import grpc.aio
 import pytest
+from structlog.testing import capture_logs
 
+from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1 import log_pb2, log_pb2_grpc
+from raft import reader_lease
 from raft.core.types import Offset
+from raft.known_nodes import KnownNodes
 from raft.observe import observe
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.reader_leases import LEASE_MS_MAX, NAME_LENGTH_MAX, ReaderLeases
+from tests.raft.nodes import free_port
 from tests.raft.snapshot_nodes import Loader, SnapshotCluster, numbered, snapshot_cluster
 from tests.raft.test_snapshot_cluster import described, two_snapshots
 from tests.statemachine.waiting import until
@@ -178,3 +183,23 @@ async def test_only_the_leader_gives_a_lease_and_others_name_it(tmp_path: Path) 
 async def test_a_name_that_cannot_be_one_is_refused_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="cannot be a reader's name"):
         await observe("localhost:1", Loader(), name="")
+
+
+async def test_that_no_node_answers_is_told_once_whatever_each_of_them_fails_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Endpoint] = []
+    next_node = KnownNodes.next
+
+    def noted(self: KnownNodes) -> Endpoint:
+        asked.append(next_node(self))
+        return asked[-1]
+
+    monkeypatch.setattr(KnownNodes, "next", noted)
+    monkeypatch.setattr(reader_lease, "RETRY_SECONDS", 0)
+    nodes = [Endpoint("127.0.0.1", free_port()), Endpoint("127.0.0.1", free_port())]
+    with capture_logs() as logs:
+        async with reader_lease.reader_lease(nodes, "audit", 3_000, lambda: Offset(0), None):
+            await until(lambda: len(asked) >= 6)
+    assert set(asked) == set(nodes)
+    assert [line["event"] for line in logs] == ["the log's start does not wait for this reader now"]

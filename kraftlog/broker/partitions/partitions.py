@@ -98,7 +98,10 @@ class Partitions:
         """Called with what keeps a change from being carried out; to be set before the metadata is shown."""
         self._pending = PendingChanges(replication.broker_id)
         self._work = SlicedWork(logs.runtime, lambda error: self.on_failed(error))
-        self._when_level: list[Callable[[], None]] = []
+        self._after_these: list[Callable[[], None]] = []
+        """Called when the changes are carried out that are under way."""
+        self._after_next: list[Callable[[], None]] = []
+        """Called when those are that wait."""
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -141,16 +144,20 @@ class Partitions:
         self._begin()
 
     def when_level(self, callback: Callable[[], None]) -> None:
-        """Call back when all that the metadata says now is carried out; at once if it is."""
+        """Call back when all that the metadata says now is carried out; at once if it is.
+
+        Nobody waits for what comes later: it may come faster than it is carried out, for hours.
+        """
         if self._work.is_idle:
             callback()
         else:
-            self._when_level.append(callback)
+            (self._after_next if self._pending else self._after_these).append(callback)
 
     def stop(self) -> None:
         """Carry nothing more out."""
         self._work.stop()
-        self._when_level.clear()
+        self._after_these.clear()
+        self._after_next.clear()
 
     # --- carrying it out ----------------------------------------------------------------------------------------------
 
@@ -161,17 +168,19 @@ class Partitions:
 
     def _carry_out_all(self, changes: Changes) -> Steps:
         """These changes, and those that come meanwhile."""
-        yield from self._carry_out(changes)
-        while self._pending:
-            yield from self._carry_out(self._pending.take())
-        waiting, self._when_level = self._when_level, []
-        for callback in waiting:
-            callback()
+        while True:
+            yield from self._scan_rest(changes)
+            if changes.scanned_to is None:
+                yield from self._carry_out(changes)
+                while self._after_these:
+                    self._after_these.pop(0)()
+            if not self._pending:
+                return
+            changes = self._pending.take()
+            self._after_these += self._after_next
+            self._after_next.clear()
 
     def _carry_out(self, changes: Changes) -> Steps:
-        yield from self._scan_rest(changes)
-        if changes.scanned_to is not None:
-            return  # another whole state has come meanwhile
         if changes.is_whole:
             for keys in slices([key for key in self._by_id if key not in changes.arriving], SLICE_LINES):
                 changes.leaving |= {key: self._topic_name(key[0]) is not None for key in keys}

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from kraftbase.files.files import join
+from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.partitions.partition import Partition
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
@@ -18,6 +19,7 @@ from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_s
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import FETCH, Broker
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
+from kraftlog.sim.replication.judges.inventories import differences
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.judges.promises import PartitionPromises
 from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
@@ -25,7 +27,7 @@ from kraftlog.sim.replication.judges.rules import KEPT, MEMBERS
 from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
-from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.crash import Crash
 from statemachine.query.partition_descriptions import TopicPartition
@@ -395,7 +397,21 @@ class Court:
                 for view in views
             ):
                 found.append(f"{judge.name}, led by {state.leader}: {views}")
+        if FULL not in self._world.parameters.fault_kinds:
+            for machine in self._world.machines.values():
+                if machine.broker is not None:
+                    found += _differences(machine, machine.broker)
         return found
+
+
+def _differences(machine: Machine, broker: Broker) -> list[str]:
+    """What the inventories of a broker's log directories have too much, or lack."""
+    found: list[str] = []
+    for directory in broker.logs.online:
+        noted = [directory_name(partition) for partition in directory.records.partitions]
+        here = [directory_name(partition) for partition in (*directory.logs, *directory.damaged)]
+        found += differences(f"the inventory of {directory.path} of broker {machine.broker_id}", noted, here)
+    return found
 
 
 def _check_last_stable(name: str, batches: list[Batch], log: PartitionLog) -> None:

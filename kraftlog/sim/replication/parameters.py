@@ -9,6 +9,8 @@ from typing import Any, Final
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.worlds.outcome import Overrides
 
+FULL: Final = "disk: full"
+
 FAULT_KINDS: Final = (
     "process: shut down",
     "process: killed",
@@ -21,7 +23,7 @@ FAULT_KINDS: Final = (
     "power: cut, sectors kept in any order",
     "power: cut, pages kept in any order",
     "power: cut everywhere",
-    "disk: full",
+    FULL,
     "disk: a directory fails",
     "disk: slow",
     "clock: the wall clock jumps ahead",

@@ -163,16 +163,17 @@ class Broker:
                 self._lose_connections()
                 self._plan_outage()
             case 5:
-                marks.hit("a broker's listener refused connections")
-                self.listener.refuse(int(duration_ms * MICROSECONDS_PER_MS))
-                self._plan_outage()
+                # To nodes a listener out of reach always refuses: such a broker hangs, and is given up in its session.
+                if self.listener.is_out_of_reach:
+                    marks.hit("a broker out of reach hung")
+                    self._hang(0.9 * session_ms, random.random() * 0.3 * session_ms)
+                else:
+                    marks.hit("a broker's listener refused connections")
+                    self.listener.refuse(int(duration_ms * MICROSECONDS_PER_MS))
+                    self._plan_outage()
             case 1:
                 marks.hit("a broker hung")
-                self.state = BrokerState.HANGING
-                self._number += 1
-                if random.random() < 0.5:
-                    self._cluster.event_queue.after(int(duration_ms * 500), partial(self._given_up, self._streams))
-                self._after(duration_ms, self._resume)
+                self._hang(duration_ms, duration_ms / 2 if random.random() < 0.5 else None)
             case 2:
                 marks.hit("a broker was cut off")
                 if random.random() < 0.5 and not self.listener.is_refused:
@@ -183,6 +184,15 @@ class Broker:
                 marks.hit("a broker began to shut down")
                 self.state = BrokerState.LEAVING
                 self._after(20 * session_ms, lambda: self._end(0))
+
+    def _hang(self, duration_ms: float, given_up_after_ms: float | None) -> None:
+        """The process does nothing for so long. Nodes may give its streams up meanwhile."""
+        self.state = BrokerState.HANGING
+        self._number += 1
+        if given_up_after_ms is not None:
+            delay_us = int(given_up_after_ms * MICROSECONDS_PER_MS)
+            self._cluster.event_queue.after(delay_us, partial(self._given_up, self._streams))
+        self._after(duration_ms, self._resume)
 
     def _end(self, downtime_ms: float) -> None:
         """The process has ended; another one will start."""

@@ -69,7 +69,8 @@ class BrokerListener:
         self._broker_id = broker_id
         self._random = random
         self._is_there = is_there
-        self._is_out_of_reach = random.random() < OUT_OF_REACH_SHARE
+        self.is_out_of_reach = random.random() < OUT_OF_REACH_SHARE
+        """Whether its address means another machine to nodes, where nothing listens."""
         self._refused_until_us = 0
 
     def refuse(self, duration_us: int) -> None:
@@ -88,6 +89,6 @@ class BrokerListener:
         if any(link in cluster.network.cut_since_us for link in links):
             is_told = random.random() < 0.8
             return Reply.UNKNOWN, random.randrange(5 * MICROSECONDS_PER_MS) if is_told else UNANSWERED_US_MAX
-        is_refused = self._is_out_of_reach or self.is_refused or not self._is_there()
+        is_refused = self.is_out_of_reach or self.is_refused or not self._is_there()
         reply = Reply.REFUSED if is_refused else Reply.ACCEPTED
         return reply, sum(random.randint(*cluster.network.conditions.delay_us) for _ in links)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -148,6 +149,36 @@ def test_db97_changes_that_come_meanwhile_are_carried_out_afterwards_and_only_th
     assert {str(topic_id.bytes.hex()) for topic_id in directory.records.topic_ids.values()} == {an_id(2).hex()}
     world.partitions.when_level(lambda: level.append(-1))
     assert level == [COUNT, -1], "at once, as nothing is under way"
+
+
+def test_db97_nobody_waits_for_changes_that_come_later(tmp_path: Path) -> None:
+    """Topics may come and go faster than that is carried out: a broker that starts meanwhile is unfenced, too."""
+    world = BrokerWorld(tmp_path)
+    level: list[str] = []
+    world.commit(topic("clicks"), *many())
+    world.partitions.when_level(lambda: level.append("under way"))
+    world.commit(*many(leader=2, epoch=1))
+    world.partitions.when_level(lambda: level.append("waiting"))
+    for epoch in range(2, 200):
+        if level == ["under way", "waiting"]:
+            break
+        world.commit(*many(leader=2, epoch=epoch))
+        turn(world)
+    assert level == ["under way", "waiting"]
+    assert world.runtime.soon, "more waits"
+
+
+def test_db97_who_waits_is_called_back_after_a_whole_state_that_comes_meanwhile(tmp_path: Path) -> None:
+    world = BrokerWorld(tmp_path, [topic("clicks"), *many()])
+    level: list[int] = []
+    with mock.patch.object(partitions_module, "SCANNED_REPLICAS", SLICE_PARTITIONS):
+        world.begin_anew()
+        world.partitions.when_level(lambda: level.append(len(world.partitions)))
+        world.commit(removed(), topic("orders", 2), replicas(2, 0, on=(ME,)))
+        world.begin_anew()
+        assert level == []
+        world.runtime.run()
+    assert level == [1]
 
 
 def test_db97_a_small_change_is_carried_out_at_once(tmp_path: Path) -> None:
