@@ -51,7 +51,7 @@ from kraftlog.cli import (
     verify,
     voters,
 )
-from kraftlog.cli.errors import one_line
+from kraftlog.cli.errors import in_plain_words, one_line
 from kraftlog.cli.examples import with_examples
 from kraftlog.cli.groups import GroupedCommands
 from kraftlog.cli.narrowing import command_for
@@ -197,7 +197,7 @@ def _failed(error: Exception) -> int:
 
 def _misused(error: typer.TyperException) -> int:
     context: typer.Context | None = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = in_plain_words(error)
     if context is not None and message == context.get_help():  # a group without a command
         print(message, file=sys.stderr)  # noqa: T201
     else:

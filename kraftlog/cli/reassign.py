@@ -123,9 +123,7 @@ def execute(
     if output is Output.TABLE:
         print_rows(OUTCOME_COLUMNS, rows, output)
         if throttle is not None:
-            say(
-                "What they copy is throttled until `kraftlog reassign verify` finds them completed, or `cancel` ends them."
-            )
+            say("What they copy is throttled until `kraftlog reassign verify` finds them completed or cancelled.")
     _fail_if_any_failed(rows)
 
 
