@@ -23,7 +23,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "sql": (
         'kraftlog sql "SELECT name FROM topics ORDER BY name"',
-        'kraftlog sql --directory kraftlog-data/node-1 "SELECT broker_id, fenced FROM brokers"',
+        'kraftlog sql --output csv "SELECT broker_id, fenced FROM brokers" > brokers.csv',
     ),
     "elect": (
         "kraftlog elect --type preferred --all-topic-partitions",

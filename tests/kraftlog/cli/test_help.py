@@ -56,7 +56,9 @@ def test_an_example_is_understood(whole: Any, path: str, monkeypatch: pytest.Mon
     for name in SERVERS:
         monkeypatch.setenv(name, "localhost:9092")
     for example in EXAMPLES[path]:
-        words = shlex.split(example.rpartition("| kraftlog")[2].partition(" | ")[0].partition(" < ")[0])
+        words = shlex.split(
+            example.rpartition("| kraftlog")[2].partition(" | ")[0].partition(" < ")[0].partition(" > ")[0]
+        )
         arguments = words[1:] if words[0] == "kraftlog" else words
         assert " ".join(arguments).startswith(path)
         context, command, taken = None, whole, []
