@@ -9,9 +9,9 @@ from typing import Final
 
 import grpc
 import grpc.aio
-import structlog
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.logs import LibraryLogger
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
@@ -30,7 +30,7 @@ RENEWAL_SECONDS_MIN: Final = 0.1
 
 RETRY_SECONDS: Final = 0.2
 
-logger = structlog.get_logger(__name__)
+logger = LibraryLogger(__name__)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
+from kraftlog import __version__
 from kraftlog.cli.options import (
     BootstrapServer,
     BootstrapServerOrNone,
@@ -151,7 +152,8 @@ def run(
         stop_at_end_of_input()
     try:
         with recovery_progress() as on_progress:
-            uvloop.run(run_broker(settings, nodes, Callbacks(tell=note, on_progress=on_progress), _say_now))
+            callbacks = Callbacks(tell=note, on_progress=on_progress)
+            uvloop.run(run_broker(settings, nodes, callbacks, _say_now, __version__))
     finally:
         flush_logging()  # the error that ended it is printed after what led to it
 
