@@ -17,10 +17,10 @@ from typing import Final
 
 import grpc
 import grpc.aio
-import structlog
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode
+from kraftbase.logs import LibraryLogger
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset
 from raft.known_nodes import KnownNodes
@@ -46,7 +46,7 @@ _FOR_ANOTHER_NODE: Final = frozenset(
 )
 """With these errors a node cannot serve the request now; another node may."""
 
-logger = structlog.get_logger(__name__)
+logger = LibraryLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

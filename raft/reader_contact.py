@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator
 from typing import Final
 
 import grpc.aio
-import structlog
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.logs import LibraryLogger
 from kraftpb.v1 import log_pb2
 from raft.known_nodes import KnownNodes, is_behind
 
@@ -23,7 +23,7 @@ SILENCE_SECONDS: Final = 3.0
 LOOK_SECONDS: Final = 2.0
 """How often a reader of a node that is behind looks for a better one."""
 
-logger = structlog.get_logger(__name__)
+logger = LibraryLogger(__name__)
 
 
 class LeaveNode(Exception):

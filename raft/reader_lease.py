@@ -9,9 +9,9 @@ from typing import Final
 
 import grpc
 import grpc.aio
-import structlog
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.logs import LibraryLogger
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
@@ -33,7 +33,7 @@ RETRY_SECONDS: Final = 0.2
 _UNREACHABLE: Final = "unreachable"
 """A cause, for which gRPC has many words: nodes are asked in turn, and each fails in its own way."""
 
-logger = structlog.get_logger(__name__)
+logger = LibraryLogger(__name__)
 
 
 @asynccontextmanager

@@ -112,9 +112,10 @@ async def _running(code: Path, path: Path) -> AsyncIterator[Cluster]:
                 line = (await output.readline()).decode()  # type: ignore[union-attr]
                 if not line:
                     raise ConfigurationError(f"kraftlog up of {code} ended with exit code {await process.wait()}")
-                for key, prefix in (("nodes", "export KRAFTLOG_BOOTSTRAP_SERVER="), ("brokers", "bootstrap.servers=")):
-                    if line.strip().startswith(prefix):
-                        found[key] = line.strip().removeprefix(prefix)
+                for key, name in (("nodes", "KRAFTLOG_BOOTSTRAP_SERVER"), ("brokers", "bootstrap.servers")):
+                    _, is_there, value = line.strip().partition(f"{name}=")
+                    if is_there:
+                        found[key] = value
         yield Cluster(**found)
     finally:
         with suppress(ProcessLookupError):

@@ -13,7 +13,7 @@ from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerCha
 from kraftlog.broker.producer_ids import Block, ProducerIds
 from kraftpb.v1 import admin_pb2
 from raft.rpc import codec
-from statemachine.words.resources import FROM_DEFAULT
+from statemachine.words.config_definitions import NUM_PARTITIONS, REPLICATION_FACTOR
 
 TIMEOUT_MS: Final = 4_500
 CREATED_AT_ONCE_MAX: Final = 100
@@ -25,8 +25,16 @@ logger = structlog.get_logger(__name__)
 class ControllerErrands:
     """For one event loop."""
 
-    def __init__(self, channel: ControllerChannel, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        """`channel` is the errands' own: requests of clients do not delay them. It is closed with them."""
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        config: Callable[[str], str],
+    ) -> None:
+        """`channel` is the errands' own: requests of clients do not delay them. It is closed with them. `config` is the
+        value of one of the brokers' configs here."""
+        self._config = config
         self._channel = channel
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -65,11 +73,12 @@ class ControllerErrands:
         self._channel.submit(admin_pb2.Operation(alter_partition=request), TIMEOUT_MS, answered)
 
     def create(self, name: str) -> None:
-        """Make a topic with the defaults of the cluster, some time later."""
+        """Make a topic with the partitions and replicas that this broker's configs say, some time later."""
         if name in self._creating or len(self._creating) >= CREATED_AT_ONCE_MAX:
             return
         self._creating.add(name)
-        topic = admin_pb2.CreatableTopic(name=name, num_partitions=FROM_DEFAULT, replication_factor=FROM_DEFAULT)
+        partitions, replicas = int(self._config(NUM_PARTITIONS)), int(self._config(REPLICATION_FACTOR))
+        topic = admin_pb2.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
         operation = admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
         self._channel.submit(operation, TIMEOUT_MS_DEFAULT, partial(self._created, name))
 

@@ -58,6 +58,12 @@ _NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 REGISTERED: Final = "the broker is registered"
+CONTROLLER_LOST: Final = (
+    "no controller answers: this broker goes on with what it leads, but topics, leaders and ISRs cannot change until a"
+    " majority of the voters is there"
+)
+CONTROLLER_BACK: Final = "the controller answers again"
+CONTROLLER_LOST_SECONDS: Final = 5.0
 """The log line of each registration."""
 
 logger = structlog.get_logger(__name__)
@@ -120,6 +126,9 @@ class BrokerLifecycle:
         self._was_registered = False
         self._waits_for_another = False
         self._waits_for_nodes = False
+        self._unanswered_since: float | None = None
+        """When the controller first gave no answer after its last one, by the clock of the event loop."""
+        self._has_lost_controller = False
         self.broker_epoch: int = -1
         """The epoch of its registration; -1 while it has none."""
         self.last_broker_epoch: int = -1
@@ -245,6 +254,7 @@ class BrokerLifecycle:
                 if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not self._is_registered.is_set():
                     self._wait_for_nodes(error)
                 logger.info("no answer to the broker", broker_id=self.broker_id, reason=str(error))
+                self._note_no_answer(error)
                 await self._pause_before_retry()
                 continue
             await self._pause()
@@ -302,10 +312,27 @@ class BrokerLifecycle:
             log_dir_space=self._log_dir_space(),
             timeout_ms=REQUEST_TIMEOUT_MS,
         )
+        self._note_answer()
         self.is_fenced = answer.is_fenced
         (self._is_unfenced.clear if answer.is_fenced else self._is_unfenced.set)()
         if answer.should_shut_down:
             self._may_go.set()
+
+    def _note_no_answer(self, error: ApiError) -> None:
+        """Say once that a registered broker has lost the controller: longer than a change of controllers takes."""
+        now_seconds = asyncio.get_running_loop().time()
+        if self._unanswered_since is None:
+            self._unanswered_since = now_seconds
+        is_lost = self._was_registered and now_seconds - self._unanswered_since >= CONTROLLER_LOST_SECONDS
+        if is_lost and not self._has_lost_controller:
+            self._has_lost_controller = True
+            logger.warning(CONTROLLER_LOST, broker_id=self.broker_id, reason=str(error))
+
+    def _note_answer(self) -> None:
+        self._unanswered_since = None
+        if self._has_lost_controller:
+            self._has_lost_controller = False
+            logger.warning(CONTROLLER_BACK, broker_id=self.broker_id)
 
     async def _applied_metadata(self) -> int:
         """The end offset of the metadata that the broker has applied; the last known if it cannot be learned now."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kraftlog.broker.log.config import PartitionLogConfig
-from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK, VALIDATE_RECORDS
+from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK, MIN_ISR, VALIDATE_RECORDS
 from statemachine.words.config_kinds import split_elements
 
 INDEX_BYTES_MIN: Final = 24
@@ -45,6 +45,9 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "segment.jitter.ms": ("segment_jitter_ms", int),
     "segment.ms": ("segment_ms", int),
 }
+
+ACTING_TOPIC_CONFIGS: Final = (*_FIELDS, CLEANUP_POLICY, MIN_ISR)
+"""The configs of topics that change what a broker does; the others are stored."""
 
 
 def partition_log_config(configs: Mapping[str, str]) -> PartitionLogConfig:

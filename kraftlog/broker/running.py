@@ -213,7 +213,9 @@ async def _serving(
     """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
-    errands = ControllerErrands(ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch)
+    errands = ControllerErrands(
+        ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch, broker.configs.broker_value
+    )
     isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, errands, runtime)
     broker.partitions.replication.ask_for_isr = isr_changes.ask
     broker.partitions.followers = fetchers = _fetchers(broker, runtime)

@@ -14,10 +14,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kraftbase.errors import ConfigurationError
+from kraftbase.errors import ApiError, ConfigurationError
+from kraftlog.broker.log_configs import ACTING_TOPIC_CONFIGS
 from kraftlog.kafka.connections import REQUEST_HEADER_BYTES_MIN
 from statemachine.query.descriptions import BrokerListener
-from statemachine.words.config_definitions import BROKER_CONFIGS, check_config
+from statemachine.words.config_definitions import (
+    BROKER_CONFIGS,
+    CONNECTIONS_MAX,
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    MAX_CONNECTIONS_PER_IP,
+    NUM_PARTITIONS,
+    PRODUCER_EXPIRATION,
+    REPLICATION_FACTOR,
+    TOPIC_CONFIGS,
+    UNCLEAN_ELECTION,
+    check_config,
+)
 from statemachine.words.config_kinds import Flag, Kind, OneOf, Text, Whole
 from statemachine.words.resources import ResourceType
 
@@ -128,9 +141,19 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
 """Kafka's, but for those that are our own. `queued.max.request.bytes` is unlimited in Kafka."""
 
 
+MADE_TOPICS_CONFIGS: Final = (NUM_PARTITIONS, REPLICATION_FACTOR)
+"""Of topics that the broker makes because a client asks for them."""
+
+ACTING_CONFIGS: Final = frozenset(
+    {*(TOPIC_CONFIGS[name].broker_config for name in ACTING_TOPIC_CONFIGS)}
+    | {FOLLOWER_RATE, LEADER_RATE, CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION}
+)
+"""Those of `BROKER_CONFIGS` that change what a broker does, beside `MADE_TOPICS_CONFIGS`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Raises ConfigurationError if a config is unknown, or has no such value."""
+    """Raises ConfigurationError if a config is unknown, changes nothing, or has no such value."""
 
     broker_id: int
     directory: Path
@@ -171,7 +194,7 @@ class BrokerSettings:
         if len(set(self.log_dirs)) < len(self.log_dirs):
             raise ConfigurationError("a log directory is given twice; give each once")
         for name, value in self.configs.items():
-            _check(name, value)
+            check_given_config(name, value, self.configs)
 
     @property
     def log_paths(self) -> tuple[str, ...]:
@@ -227,7 +250,11 @@ def _is_wildcard(host: str) -> bool:
         return False
 
 
-def _check(name: str, value: str) -> None:
+def check_given_config(name: str, value: str, given: Mapping[str, str]) -> None:
+    """Raise ConfigurationError if a broker cannot be started with this config and value.
+
+    What would change nothing is refused, too: `given` has all that the broker is started with.
+    """
     static = STATIC_CONFIGS.get(name)
     if static is not None:
         problem = static.kind.problem(value)
@@ -238,4 +265,25 @@ def _check(name: str, value: str) -> None:
         near = difflib.get_close_matches(name, [*BROKER_CONFIGS, *STATIC_CONFIGS], 1)
         hint = f"; is {near[0]} meant?" if near else "; docs/operations/brokers.md lists them"
         raise ConfigurationError(f"{name} is no config of a broker{hint}")
-    check_config(ResourceType.BROKER, name, value)
+    try:
+        check_config(ResourceType.BROKER, name, value)
+    except ApiError as error:
+        raise ConfigurationError(str(error.args[0])) from None
+    problem = _why_idle(name, given)
+    if problem is not None:
+        raise ConfigurationError(problem)
+
+
+def _why_idle(name: str, given: Mapping[str, str]) -> str | None:
+    """Why a config that one broker is started with would change nothing, and where it is set instead."""
+    set_for_all = f"kraftlog configs alter --entity-type brokers --entity-default --add-config {name}={given[name]}"
+    if name in MADE_TOPICS_CONFIGS:
+        if given.get(AUTO_CREATE_TOPICS, "").strip().lower() == "true":
+            return None
+        return (
+            f"{name} of one broker is only for topics that it makes itself, and {AUTO_CREATE_TOPICS} is false; set it"
+            f" for all topics: {set_for_all}"
+        )
+    if name == UNCLEAN_ELECTION:
+        return f"{name} of one broker changes nothing, because the controller decides; set it there: {set_for_all}"
+    return None if name in ACTING_CONFIGS else f"{name} changes nothing in a broker of kraftlog; leave it out"

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
+from kraftlog import __version__
+from kraftlog.cli.options import (
+    BootstrapServer,
+    BootstrapServerOrNone,
+    Output,
+    OutputOption,
+    endpoints,
+    path_argument,
+    run_async,
+    usage,
+)
 from kraftlog.cli.output import note, print_json, print_result, print_rows, say
 from kraftlog.config.endpoints import NODE_ID_MAX
 
@@ -17,10 +27,6 @@ app = typer.Typer(help="Brokers.", no_args_is_help=True, rich_markup_mode=None)
 COLUMNS = ("BrokerId", "BrokerEpoch", "Endpoints", "Rack", "Fenced", "InControlledShutdown")
 DESCRIPTION_COLUMNS = ("Property", "Value")
 
-BrokerId = Annotated[int, typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")]
-Listeners = Annotated[
-    list[str], typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
-]
 DataDirectory = Annotated[
     Path | None,
     typer.Option(
@@ -41,6 +47,36 @@ LogDirectories = Annotated[
 ]
 Rack = Annotated[str | None, typer.Option("--rack", help="The broker's rack.")]
 
+_BROKER_ID: Final = typer.Option("--id", min=0, max=NODE_ID_MAX, help="The broker's id.")
+_LISTENERS: Final = typer.Option("--endpoint", metavar="NAME://HOST:PORT", help="A listener; may be given again.")
+BrokerId = Annotated[int, _BROKER_ID]
+BrokerIdOrNone = Annotated[int | None, _BROKER_ID]
+Listeners = Annotated[list[str], _LISTENERS]
+ListenersOrNone = Annotated[list[str] | None, _LISTENERS]
+Advertised = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--advertised",
+        metavar="NAME://HOST:PORT",
+        help="Where clients reach a listener, if not where it listens; may be given again.",
+    ),
+]
+Configs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="FILE|KEY=VALUE",
+        help="The broker's TOML file, which may say all of this; or a config by Kafka's name, which wins over the"
+        " file's. May be given again.",
+    ),
+]
+LogLevel = Annotated[
+    str | None, typer.Option("--log-level", help="debug, info, warning or error; warning if not given.")
+]
+StopAtEof = Annotated[
+    bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
+]
+
 
 @app.command()
 def register(
@@ -51,7 +87,8 @@ def register(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Register a broker. It is fenced until it sends heartbeats: see `kraftlog brokers run`."""
-    from kraftlog.commands.admin import parse_listener, register_broker
+    from kraftlog.commands.admin import register_broker
+    from kraftlog.config.listeners import parse_listener
 
     listeners = [usage(parse_listener, text, "--endpoint") for text in endpoint]
     broker_epoch = run_async(register_broker(endpoints(bootstrap_server), broker_id, listeners, rack))
@@ -61,30 +98,16 @@ def register(
 
 @app.command()
 def run(
-    bootstrap_server: BootstrapServer,
-    broker_id: BrokerId,
-    endpoint: Listeners,
-    advertised: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--advertised",
-            metavar="NAME://HOST:PORT",
-            help="Where clients reach a listener, if not where it listens; may be given again.",
-        ),
-    ] = None,
+    bootstrap_server: BootstrapServerOrNone = None,
+    broker_id: BrokerIdOrNone = None,
+    endpoint: ListenersOrNone = None,
+    advertised: Advertised = None,
     rack: Rack = None,
     data_dir: DataDirectory = None,
     log_dir: LogDirectories = None,
-    config: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--config", metavar="KEY=VALUE", help="A config of the broker, by Kafka's name; may be given again."
-        ),
-    ] = None,
-    log_level: Annotated[str, typer.Option("--log-level", help="debug, info, warning or error.")] = "warning",
-    stop_at_eof: Annotated[
-        bool, typer.Option("--stop-at-eof", help="Stop when standard input ends, so that it ends with its parent.")
-    ] = False,
+    config: Configs = None,
+    log_level: LogLevel = None,
+    stop_at_eof: StopAtEof = False,
 ) -> None:
     """Run a data broker until Ctrl-C, SIGTERM or SIGHUP: Kafka's clients produce to it and consume from it.
 
@@ -93,36 +116,44 @@ def run(
     import uvloop
 
     from kraftlog.broker.running import Callbacks
-    from kraftlog.broker.settings import BrokerSettings
     from kraftlog.cli.recovery_progress import recovery_progress
-    from kraftlog.commands.admin import parse_bound_listener, parse_configs, parse_listener
+    from kraftlog.commands.broker_arguments import (
+        LOG_LEVEL,
+        BrokerOptions,
+        broker_settings,
+        given_configs,
+        nodes_to_ask,
+    )
     from kraftlog.commands.broker_process import run_broker
+    from kraftlog.config.listeners import parse_bound_listener, parse_listener
     from kraftlog.config.settings import LOG_LEVELS
     from kraftlog.local.child import stop_at_end_of_input
     from kraftlog.process.logs import configure_logging, flush_logging
     from kraftlog.process.open_files import allow_open_files
 
-    nodes = endpoints(bootstrap_server)
-    if log_level not in LOG_LEVELS:
+    if log_level is not None and log_level not in LOG_LEVELS:
         raise typer.BadParameter(
             f"{log_level!r} is no level; take one of {', '.join(LOG_LEVELS)}", param_hint="--log-level"
         )
-    settings = BrokerSettings(
+    options = BrokerOptions(
+        nodes=() if bootstrap_server is None else endpoints(bootstrap_server),
         broker_id=broker_id,
-        directory=data_dir or Path(f"broker-{broker_id}"),
-        listeners=tuple(usage(parse_bound_listener, text, "--endpoint") for text in endpoint),
+        listeners=tuple(usage(parse_bound_listener, text, "--endpoint") for text in endpoint or ()),
         advertised=tuple(usage(parse_listener, text, "--advertised") for text in advertised or ()),
-        log_dirs=tuple(log_dir or ()),
         rack=rack,
-        configs=usage(parse_configs, config or [], "--config"),
+        directory=data_dir,
+        log_dirs=tuple(log_dir or ()),
     )
-    configure_logging(log_level)
+    file = given_configs(config or [])
+    settings, nodes = broker_settings(options, file), nodes_to_ask(options, file)
+    configure_logging(log_level or file.log_level or LOG_LEVEL)
     allow_open_files()
     if stop_at_eof:
         stop_at_end_of_input()
     try:
         with recovery_progress() as on_progress:
-            uvloop.run(run_broker(settings, nodes, Callbacks(tell=note, on_progress=on_progress), _say_now))
+            callbacks = Callbacks(tell=note, on_progress=on_progress)
+            uvloop.run(run_broker(settings, nodes, callbacks, _say_now, __version__))
     finally:
         flush_logging()  # the error that ended it is printed after what led to it
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import re
+from typing import Final
+
+import typer
 
 from kraftbase.errors import ApiError, ConfigurationError, DirectoryError, ErrorCode, KraftlogError, StorageError
 
@@ -26,3 +30,19 @@ def one_line(error: Exception) -> str | None:
             return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {name}: {error.strerror}; check the path and its rights"
         case _:
             return None
+
+
+_NO_NUMBER: Final = re.compile(r" is not a valid (?P<kind>int|integer|float)(?: range)?\.?$")
+
+
+def in_plain_words(error: typer.TyperException) -> str:
+    """What is wrong with the arguments; of a value that is no number, which numbers there may be."""
+    message = error.format_message()
+    match = _NO_NUMBER.search(message)
+    if match is None:
+        return message
+    number = "a number" if match["kind"] == "float" else "a whole number"
+    of_type = getattr(getattr(error, "param", None), "type", None)
+    least, most = getattr(of_type, "min", None), getattr(of_type, "max", None)
+    bounds = "" if least is None else f" from {least} on" if most is None else f" from {least} to {most}"
+    return f"{message[: match.start()]} is not {number}{bounds}"

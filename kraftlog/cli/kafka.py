@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,13 +111,15 @@ def sql(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Ask a Kafka's metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed."""
-    answer_from_kafka(directory, statement, output, snapshot_only=snapshot_only, use_cache=not no_cache)
+    with kafkas_metadata(directory, snapshot_only=snapshot_only, use_cache=not no_cache) as connection:
+        print_answer(connection, statement, output)
 
 
-def answer_from_kafka(
-    directory: Path, statement: str, output: Output, *, snapshot_only: bool = False, use_cache: bool = True
-) -> None:
-    """Run one statement on a Kafka's metadata and print what it finds."""
+@contextmanager
+def kafkas_metadata(
+    directory: Path, *, snapshot_only: bool = False, use_cache: bool = True
+) -> Iterator[sqlite3.Connection]:
+    """A Kafka's metadata, for statements; what is wrong with it is noted."""
     from kraftlog.offline.kafka.directory import open_directory
     from kraftlog.offline.kafka.statement_cache import StatementCache
 
@@ -132,7 +136,7 @@ def answer_from_kafka(
         if use_cache:
             cache.keep(connection, image.warnings())
     with closing(connection):
-        print_answer(connection, statement, output)
+        yield connection
 
 
 def _load(opened: KafkaDirectory, *, snapshot_only: bool) -> KafkaImage:

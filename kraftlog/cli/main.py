@@ -51,7 +51,9 @@ from kraftlog.cli import (
     verify,
     voters,
 )
-from kraftlog.cli.errors import one_line
+from kraftlog.cli.errors import in_plain_words, one_line
+from kraftlog.cli.examples import with_examples
+from kraftlog.cli.groups import GroupedCommands
 from kraftlog.cli.narrowing import command_for
 from kraftlog.cli.options import one_event_loop
 from kraftlog.cli.output import complain, note, say
@@ -76,6 +78,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(
     name="kraftlog",
+    cls=GroupedCommands,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
@@ -156,7 +159,7 @@ def _command(arguments: Sequence[str]) -> int:
             raise typer.BadParameter(f"the argument {argument!r} is not UTF-8; write it in UTF-8")
     try:
         with user_messages_to(note), one_event_loop(), limits_end():
-            command = with_timeout(command_for(app, arguments))
+            command = with_examples(with_timeout(command_for(app, arguments)))
             result: Any = command(args=list(arguments), prog_name="kraftlog", standalone_mode=False)
     finally:
         sys.stdout.flush()  # what was done is printed before the error about what was not
@@ -194,7 +197,7 @@ def _failed(error: Exception) -> int:
 
 def _misused(error: typer.TyperException) -> int:
     context: typer.Context | None = getattr(error, "ctx", None)
-    message = error.format_message()
+    message = in_plain_words(error)
     if context is not None and message == context.get_help():  # a group without a command
         print(message, file=sys.stderr)  # noqa: T201
     else:

@@ -93,6 +93,15 @@ def print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], output
     _print_upright(names, shown, room or 0)
 
 
+def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
+    """Print rows as CSV (RFC 4180), below the names of the columns; None is an empty value."""
+    import csv
+
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+
+
 def _terminal_width() -> int | None:
     """How many columns the terminal has; None: standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

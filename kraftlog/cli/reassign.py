@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_json, print_rows, say
+
+if TYPE_CHECKING:
+    from statemachine.query.partition_descriptions import TopicPartition
+
+LONG_MAX: Final = 2**63 - 1
 
 app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -35,6 +41,10 @@ TopicsFile = Annotated[
         metavar="FILE",
         help="The topics to move in JSON, as kafka-reassign-partitions has it.",
     ),
+]
+
+PreserveThrottles = Annotated[
+    bool, typer.Option("--preserve-throttles", help="Leave the throttles of brokers and topics as they are.")
 ]
 
 
@@ -74,7 +84,21 @@ def generate(
 
 
 @app.command()
-def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+def execute(
+    bootstrap_server: BootstrapServer,
+    file: File,
+    throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--throttle",
+            min=1,
+            max=LONG_MAX,
+            metavar="BYTES",
+            help="Bytes per second that each broker may send, and copy, for the moves; `verify` takes that back.",
+        ),
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Start to move partitions to the replicas in a file.
 
     Prints the present assignment first: save it in a file for a rollback. Replaces reassignments under way. The exit
@@ -91,22 +115,30 @@ def execute(bootstrap_server: BootstrapServer, file: File, output: OutputOption 
         say("")
     rows: list[dict[str, Any]] = []
     try:
-        rows = run_async(reassignments.execute(nodes, wanted))
+        rows = run_async(reassignments.execute(nodes, wanted, throttle))
     finally:
         # The assignment for a rollback is printed, whatever the result.
         if output is Output.JSON:
             print_json({"Current": current, "Partitions": rows})
     if output is Output.TABLE:
         print_rows(OUTCOME_COLUMNS, rows, output)
+        if throttle is not None:
+            say("What they copy is throttled until `kraftlog reassign verify` finds them completed or cancelled.")
     _fail_if_any_failed(rows)
 
 
 @app.command()
-def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+def verify(
+    bootstrap_server: BootstrapServer,
+    file: File,
+    preserve_throttles: PreserveThrottles = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Report how far the partitions in a file are.
 
     The status is completed, in progress, or different: the partition has other replicas, and is not being moved to
-    these. The exit code is 0 if all are completed, else 1.
+    these. The exit code is 0 if all are completed, else 1. When no partition of the cluster is being moved any more,
+    the throttles of the brokers and of these topics are removed.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment
@@ -116,13 +148,19 @@ def verify(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
     print_rows(VERIFY_COLUMNS, rows, output)
     if any(row["Status"] != reassignments.COMPLETED for row in rows):
         raise typer.Exit(1)
+    _take_throttles_back(bootstrap_server, wanted, preserve_throttles, output)
 
 
 @app.command()
-def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption = Output.TABLE) -> None:
+def cancel(
+    bootstrap_server: BootstrapServer,
+    file: File,
+    preserve_throttles: PreserveThrottles = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
     """Cancel the reassignments of the partitions in a file, whatever replicas it names.
 
-    They get back the replicas that they had. The exit code is 1 if one cannot.
+    They get back the replicas that they had. The exit code is 1 if one cannot. Throttles are removed as by `verify`.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment
@@ -131,6 +169,17 @@ def cancel(bootstrap_server: BootstrapServer, file: File, output: OutputOption =
     rows = run_async(reassignments.cancel(endpoints(bootstrap_server), wanted))
     print_rows(OUTCOME_COLUMNS, rows, output)
     _fail_if_any_failed(rows)
+    _take_throttles_back(bootstrap_server, wanted, preserve_throttles, output)
+
+
+def _take_throttles_back(
+    bootstrap_server: str, partitions: Iterable[TopicPartition], preserve: bool, output: Output
+) -> None:
+    from kraftlog.commands.reassignments import take_throttles_back
+
+    has_removed = not preserve and run_async(take_throttles_back(endpoints(bootstrap_server), partitions))
+    if has_removed and output is Output.TABLE:
+        say("Removed the throttles.")
 
 
 @app.command("list")

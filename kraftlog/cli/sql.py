@@ -1,21 +1,26 @@
-"""`kraftlog sql`: one read-only SQL statement on the metadata of a live node, a data directory or a snapshot."""
+"""`kraftlog sql`: read-only SQL statements on the metadata of a live node, a data directory or a snapshot."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from contextlib import closing
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 from typer.core import TyperCommand
 
-from kraftlog.cli.options import Output, OutputOption, endpoints, path_argument, run_async
-from kraftlog.cli.output import complain, print_rows
+from kraftlog.cli.errors import one_line
+from kraftlog.cli.options import Output, endpoints, path_argument, run_async
+from kraftlog.cli.output import complain, print_csv, print_rows, say
+from kraftlog.commands.sql_prompt import Answer, Ask, Mode, SqlPrompt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from kraftbase.endpoint import Endpoint
 
@@ -45,97 +50,154 @@ def add_to(app: typer.Typer) -> None:
     app.command("sql", cls=StatementCommand)(sql)
 
 
+Statement = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[SQL]", help='One SELECT, such as "select * from topics"; a prompt, or standard input, if not given.'
+    ),
+]
+SnapshotFile = Annotated[
+    Path | None,
+    typer.Option("--snapshot", parser=path_argument, metavar="FILE", help="A snapshot, a .checkpoint file."),
+]
+NodeDirectory = Annotated[
+    Path | None,
+    typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
+]
+KafkaDirectory = Annotated[
+    Path | None,
+    typer.Option("--kafka", parser=path_argument, metavar="DIR", help="A Kafka's directory, or a copy of it."),
+]
+Nodes = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        envvar="KRAFTLOG_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT[,HOST:PORT]",
+        help="Any nodes of a running cluster: used if neither file nor directory is named.",
+    ),
+]
+FromLeaders = Annotated[
+    bool, typer.Option("--replicas", help="Ask how far each replica is, as its leader sees it, and not the metadata.")
+]
+ModeOption = Annotated[Mode, typer.Option("--output", help="What to print: a table to read, JSON, or CSV.")]
+
+
 def sql(
-    statement: Annotated[str, typer.Argument(metavar="SQL", help='One SELECT, such as "select * from topics".')],
-    snapshot: Annotated[
-        Path | None,
-        typer.Option("--snapshot", parser=path_argument, metavar="FILE", help="A snapshot, a .checkpoint file."),
-    ] = None,
-    directory: Annotated[
-        Path | None,
-        typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
-    ] = None,
-    kafka: Annotated[
-        Path | None,
-        typer.Option("--kafka", parser=path_argument, metavar="DIR", help="A Kafka's directory, or a copy of it."),
-    ] = None,
-    bootstrap_server: Annotated[
-        str | None,
-        typer.Option(
-            "--bootstrap-server",
-            envvar="KRAFTLOG_BOOTSTRAP_SERVER",
-            metavar="HOST:PORT[,HOST:PORT]",
-            help="Any nodes of a running cluster: used if neither file nor directory is named.",
-        ),
-    ] = None,
-    replicas: Annotated[
-        bool,
-        typer.Option("--replicas", help="Ask how far each replica is, as its leader sees it, and not the metadata."),
-    ] = False,
-    output: OutputOption = Output.TABLE,
+    statement: Statement = None,
+    snapshot: SnapshotFile = None,
+    directory: NodeDirectory = None,
+    kafka: KafkaDirectory = None,
+    bootstrap_server: Nodes = None,
+    replicas: FromLeaders = False,
+    output: ModeOption = Mode.TABLE,
 ) -> None:
     """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed.
 
-    What follows -- is the statement, whatever it begins with.
+    What follows -- is the statement, whatever it begins with. At the prompt, .help lists further commands.
     """
-    if (snapshot, directory, kafka).count(None) < 2:
+    given = (snapshot, directory, kafka).count(None)
+    if given < 2:
         raise typer.BadParameter("name a snapshot or a directory, not both")
-    if replicas:
-        if (snapshot, directory, kafka).count(None) < 3:
-            raise typer.BadParameter("only live leaders know that: name no file", param_hint="--replicas")
-        if bootstrap_server is None:
-            raise typer.BadParameter("name nodes of the running cluster", param_hint="--bootstrap-server")
-        _answer_from_leaders(endpoints(bootstrap_server), statement, output)
-        return
+    if replicas and given < 3:
+        raise typer.BadParameter("only live leaders know that: name no file", param_hint="--replicas")
+    if replicas and bootstrap_server is None:
+        raise typer.BadParameter("name nodes of the running cluster", param_hint="--bootstrap-server")
     if snapshot is not None:
-        columns, rows = _from_snapshot(snapshot, statement)
+        source = _snapshot(snapshot)
     elif directory is not None:
-        columns, rows = _from_directory(directory, statement)
+        source = _directory(directory)
     elif kafka is not None:
-        from kraftlog.cli.kafka import answer_from_kafka
-
-        answer_from_kafka(kafka, statement, output)
-        return
-    elif bootstrap_server is not None:
-        from kraftlog.commands.admin import query
-
-        columns, rows = run_async(query(endpoints(bootstrap_server), statement))
-    else:
+        source = _kafka(kafka)
+    elif bootstrap_server is None:
         raise typer.BadParameter("name --bootstrap-server, --directory, --snapshot or --kafka")
-    _print(columns, rows, output)
+    else:
+        addresses = endpoints(bootstrap_server)
+        source = _leaders(addresses) if replicas else _nodes(addresses)
+    with source as ask:
+        prompt = SqlPrompt(ask, _print, say, output)
+        if statement is not None and statement.lstrip().startswith("."):
+            prompt.take(statement)
+        elif statement is not None:
+            _print(ask(statement), output)
+        elif sys.stdin.isatty():
+            _converse(prompt)
+        else:
+            _run_lines(prompt)
 
 
-def _answer_from_leaders(addresses: tuple[Endpoint, ...], statement: str, output: Output) -> None:
+def _run_lines(prompt: SqlPrompt) -> None:
+    """Run standard input up to its first error."""
+    for line in sys.stdin:
+        prompt.take(line.rstrip("\n"))
+        sys.stdout.flush()  # the sender of the lines may wait for their output
+        if prompt.is_done:
+            return
+    prompt.finish()
+
+
+def _converse(prompt: SqlPrompt) -> None:
+    """Ask for lines until the end of the input. Ctrl-C drops a statement."""
+    with suppress(ImportError):  # not on every system
+        import readline  # noqa: F401 (lets lines be edited)
+    while not prompt.is_done:
+        try:
+            prompt.take(input(prompt.prompt))
+        except EOFError:
+            say("")
+            return
+        except KeyboardInterrupt:
+            prompt.forget()
+            say("")
+        except Exception as error:
+            message = one_line(error)
+            if message is None:
+                raise
+            complain(message)
+
+
+# --- what answers -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _leaders(addresses: tuple[Endpoint, ...]) -> Iterator[Ask]:
     from kraftlog.clients.replica_tables import replica_database
     from kraftlog.clients.replicas import describe_replicas
 
     found = run_async(describe_replicas(addresses, ()))
     with closing(replica_database(found)) as connection:
-        print_answer(connection, statement, output)
+        yield partial(_run, connection)
     for error in found.silent.values():
         complain(str(error))
     if found.silent:
         raise typer.Exit(1)
 
 
-def print_answer(connection: sqlite3.Connection, statement: str, output: Output) -> None:
-    """Run one statement, which can only read, and print what it finds."""
-    _print(*_run(connection, statement), output)
+@contextmanager
+def _nodes(addresses: tuple[Endpoint, ...]) -> Iterator[Ask]:
+    from kraftlog.commands.admin import query
+
+    yield lambda statement: run_async(query(addresses, statement))
 
 
-def _print(columns: Sequence[str], rows: Iterable[tuple[Any, ...]], output: Output) -> None:
-    named = _distinct(columns)
-    print_rows(named, [dict(zip(named, map(_shown, row), strict=True)) for row in rows], output)
-
-
-def _from_snapshot(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+@contextmanager
+def _snapshot(path: Path) -> Iterator[Ask]:
     from kraftlog.cli.shell import load_snapshot
 
     with closing(load_snapshot(path)) as connection:
-        return _run(connection, statement)
+        yield partial(_run, connection)
 
 
-def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+@contextmanager
+def _kafka(path: Path) -> Iterator[Ask]:
+    from kraftlog.cli.kafka import kafkas_metadata
+
+    with kafkas_metadata(path) as connection:
+        yield partial(_run, connection)
+
+
+@contextmanager
+def _directory(path: Path) -> Iterator[Ask]:
     from kraftbase.errors import StorageError
     from statemachine.store.private_copy import open_copy
 
@@ -143,10 +205,24 @@ def _from_directory(path: Path, statement: str) -> tuple[Sequence[str], Iterable
     if not database.is_file():
         raise StorageError(f"there is no {database}; name the data directory of a node")
     with closing(open_copy(database)) as connection:  # a live node must not wait for a query
-        return _run(connection, statement)
+        yield partial(_run, connection)
 
 
-def _run(connection: sqlite3.Connection, statement: str) -> tuple[Sequence[str], Iterable[tuple[Any, ...]]]:
+def print_answer(connection: sqlite3.Connection, statement: str, output: Output) -> None:
+    """Run one statement, which can only read, and print what it finds."""
+    _print(_run(connection, statement), Mode(output.value))
+
+
+def _print(answer: Answer, mode: Mode) -> None:
+    columns, rows = answer
+    named = _distinct(columns)
+    if mode is Mode.CSV:
+        print_csv(named, (map(_shown, row) for row in rows))
+        return
+    print_rows(named, [dict(zip(named, map(_shown, row), strict=True)) for row in rows], Output(mode.value))
+
+
+def _run(connection: sqlite3.Connection, statement: str) -> Answer:
     from statemachine.store.sql import run_query
 
     found = run_query(connection, statement, rows_max=ROWS_MAX, timeout_seconds=TIMEOUT_SECONDS)

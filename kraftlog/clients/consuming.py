@@ -57,6 +57,8 @@ class RecordConsumer:
     def __init__(self, endpoints: Sequence[Endpoint], topic: str, *, is_committed_only: bool) -> None:
         """With `is_committed_only`, records of transactions are read when these are committed (read_committed)."""
         self._topic = topic
+        self._waited_for: set[int] = set()
+        """The errors that the user has been told of."""
         self._consumer = Consumer(
             {
                 **client_settings(endpoints),
@@ -133,7 +135,9 @@ class RecordConsumer:
     def _raise_or_wait(self, error: KafkaError, message: Message) -> None:
         where = f"partition {message.partition()} of {self._topic!r}"
         if error.retriable():
-            show_to_user(f"waiting for {where}: {error.str()}")
+            if error.code() not in self._waited_for:  # once for all partitions: its text may be another each time
+                self._waited_for.add(error.code())
+                show_to_user(f"waiting for {where}: {error.str()}")
             return
         raise api_error(error, f"{where} cannot be read on")
 

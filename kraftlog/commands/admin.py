@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import NotSent
 from kraftlog.commands.clients import QUERY_TIMEOUT_MS, committed_end_offset, connected_client
 from kraftlog.commands.partition_admin import partition_row
-from kraftlog.config.endpoints import PORT_MAX, parse_endpoint, parse_node_id, parse_reachable_endpoint
+from kraftlog.config.endpoints import parse_node_id
 from statemachine.query.descriptions import BrokerDescription, BrokerListener, CreatedTopic, NewTopic, TopicDescription
 from statemachine.words.resources import ResourceType
 
@@ -22,8 +21,6 @@ DEFAULT_ENTITY: Final = "<default>"
 
 CONFIGS_PER_QUERY: Final = 10_000
 """A node gives no more than ten times as many rows at once."""
-
-_LISTENER: Final = re.compile(r"(?P<name>[A-Z0-9_]+)://(?P<address>.+)")
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------
@@ -51,30 +48,6 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
         raise ConfigurationError(
             f"{text!r} is not an assignment; write the brokers of each partition, as in 1:2,2:3"
         ) from None
-
-
-def parse_listener(text: str) -> BrokerListener:
-    """`NAME://host:port`, which others can reach. Raises ConfigurationError."""
-    name, address = _named(text)
-    endpoint = parse_reachable_endpoint(address)
-    return BrokerListener(name, endpoint.host, endpoint.port)
-
-
-def parse_bound_listener(text: str) -> BrokerListener:
-    """`NAME://host:port` that a broker binds; port 0 is any that is free. Raises ConfigurationError."""
-    name, address = _named(text)
-    is_any_port = address.endswith(":0")
-    endpoint = parse_endpoint(f"{address.removesuffix(':0')}:{PORT_MAX}" if is_any_port else address)
-    return BrokerListener(name, endpoint.host, 0 if is_any_port else endpoint.port)
-
-
-def _named(text: str) -> tuple[str, str]:
-    match = _LISTENER.fullmatch(text)
-    if match is None:
-        raise ConfigurationError(
-            f"{text!r} is not a listener; write NAME://host:port, as in PLAINTEXT://localhost:9092"
-        )
-    return match["name"], match["address"]
 
 
 # --- changes -------------------------------------------------------------------------------------------------------

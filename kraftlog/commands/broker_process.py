@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.interpreter import keep_what_is_there, look_at_old_objects_seldom, take_turns
 from kraftbase.stop_signals import on_stop_signals
 from kraftlog.broker.broker import Broker
+from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.running import Callbacks, running
 from kraftlog.broker.settings import BrokerSettings
 
 Say = Callable[[str], None]
 
 
-async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks, say: Say) -> None:
-    """Run the broker until SIGTERM, SIGINT or SIGHUP, then shut down controlled.
+async def run_broker(
+    settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks, say: Say, version: str
+) -> None:
+    """Run the broker, of this version, until SIGTERM, SIGINT or SIGHUP, then shut down controlled.
 
     Raises ApiError, DirectoryError, StorageError, and OSError for a port that is taken.
     """
@@ -27,7 +31,8 @@ async def run_broker(settings: BrokerSettings, endpoints: Sequence[Endpoint], ca
     on_stop_signals(stop.set)
     stopping = asyncio.create_task(stop.wait())
     is_up = asyncio.Event()
-    working = asyncio.create_task(_run(settings, endpoints, callbacks, say, stop, is_up))
+    told = partial(start_lines, settings, version)
+    working = asyncio.create_task(_run(settings, endpoints, callbacks, say, told, stop, is_up))
     try:
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not working.done() and not is_up.is_set():
@@ -45,6 +50,7 @@ async def _run(
     endpoints: Sequence[Endpoint],
     callbacks: Callbacks,
     say: Say,
+    told: Callable[[LogManager], list[str]],
     stop: asyncio.Event,
     is_up: asyncio.Event,
 ) -> None:
@@ -52,11 +58,25 @@ async def _run(
         is_up.set()
         say(f"Broker {settings.broker_id} is unfenced, epoch {broker.epoch}.")
         say(f"bootstrap.servers={','.join(addresses_of(broker))}")
+        for line in told(broker.logs):
+            say(line)
         await broker.unless_ended(asyncio.create_task(_wait(stop)))
 
 
 async def _wait(stop: asyncio.Event) -> None:
     await stop.wait()
+
+
+def start_lines(settings: BrokerSettings, version: str, logs: LogManager) -> list[str]:
+    """Which program runs, with which configuration, and what it has found, without what is in its log."""
+    configs = ", ".join(f"{name}={value}" for name, value in settings.configs.items()) or "all by default"
+    count = sum(len(directory.logs) for directory in logs.online)
+    offline = [*logs.failed, *(of.path for of in logs.directories if of.offline_reason)]
+    beside = f"; offline: {', '.join(offline)}" if offline else ""
+    return [
+        f"kraftlog {version}, data in {settings.directory}, rack {settings.rack or 'none'}, configs: {configs}",
+        f"{count} logs in {', '.join(of.path for of in logs.online)}{beside}",
+    ]
 
 
 def addresses_of(broker: Broker) -> list[str]:

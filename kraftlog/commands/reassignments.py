@@ -13,6 +13,7 @@ from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.commands.partition_admin import outcome_row
+from kraftlog.commands.reassignment_throttle import move_of, remove_throttles, set_throttle
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer
 from raft.core.types import Offset
 from statemachine.query.descriptions import BrokerDescription, PartitionDescription
@@ -96,13 +97,20 @@ async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[Topi
 
 
 async def execute(
-    endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]
+    endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]], throttle: int | None
 ) -> list[dict[str, Any]]:
-    """Start to move partitions; one row each. Raises ApiError, and changes nothing, if a broker is not registered."""
+    """Start to move partitions, at most `throttle` bytes per second through each broker; one row each.
+
+    Raises ApiError, and changes nothing, if a broker is not registered.
+    """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         registered = (await client.list_brokers(min_applied_end_offset=offset)).brokers
         _named_brokers(registered, dict.fromkeys(broker_id for replicas in wanted.values() for broker_id in replicas))
+        if throttle is not None:
+            found = await _chosen(client, wanted, offset)
+            moves = {at: move_of(original_replicas(found[at]), replicas) for at, replicas in wanted.items()}
+            await set_throttle(client, moves, throttle, offset)
         outcomes = await partition_client.alter_partition_reassignments(client, wanted)
     return [outcome_row(outcome, ACCEPTED, {}) for outcome in outcomes]
 
@@ -124,6 +132,16 @@ async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, 
     async with connected_client(endpoints) as client:
         found = await _chosen(client, wanted, offset)
     return [verified_row(at, replicas, found[at]) for at, replicas in wanted.items()]
+
+
+async def take_throttles_back(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> bool:
+    """Remove the throttles of all brokers and these topics, unless a partition is still moved: whether any was.
+
+    Raises ApiError.
+    """
+    offset = await committed_end_offset(endpoints)
+    async with connected_client(endpoints) as client:
+        return await remove_throttles(client, (at.topic for at in partitions), offset)
 
 
 def verified_row(at: TopicPartition, wanted: Sequence[int], partition: PartitionDescription) -> dict[str, Any]:

@@ -1,16 +1,12 @@
 """A node's configuration file: TOML, strict, with Kafka's keys.
 
-A dotted key is nested tables in TOML (`node.id = 1` is `id` in table `node`); quoted ("node.id" = 1), dotted and
-nested all mean the same here. An unknown key is refused, and the nearest known key is suggested. Every error names the
+An unknown key is refused, and the nearest known key is suggested. Every error names the
 file, the key and the value, and says what to do. The keys are in `kraftlog.config.settings`.
 """
 
 from __future__ import annotations
 
-import difflib
-import json
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +15,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
 from kraftlog.config.endpoints import WILDCARD_HOSTS
 from kraftlog.config.settings import SETTING_BY_KEY, SETTINGS, Setting
+from kraftlog.config.toml_files import flattened, no_setting, read_toml, toml_value
 from kraftlog.controller.controller_config import ControllerConfig
 from raft.core.config import QuorumConfig
 from raft.core.types import NodeId, ReplicaKey
@@ -142,7 +139,7 @@ _SECTIONS: Final[Mapping[str, type]] = {
 def load_config(path: Path) -> NodeConfig:
     """The configuration in the file at `path`. Raises ConfigurationError."""
     try:
-        return parse_config(_read_toml(path), path.resolve().parent)
+        return parse_config(read_toml(path, "a node's"), path.resolve().parent)
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from None
     except RecursionError:
@@ -152,7 +149,7 @@ def load_config(path: Path) -> NodeConfig:
 def parse_config(document: Mapping[str, Any], base: Path) -> NodeConfig:
     """The configuration in a TOML document; a relative `log.dir` starts at `base`. Raises ConfigurationError."""
     values: dict[str, dict[str, Any]] = {section: {} for section in _SECTIONS}
-    for key, value in _flatten(document):
+    for key, value in flattened(document):
         setting = _known(key)
         section = values[setting.section]
         if setting.field in section:
@@ -188,38 +185,14 @@ def render_config(settings: Mapping[str, object]) -> str:
             value, mark = _default(setting), "# "
             value = setting.none if value is None else value
         if value is not MISSING:
-            blocks.append(f"# {setting.meaning}\n{mark}{setting.key} = {_toml_value(value)}\n")
+            blocks.append(f"# {setting.meaning}\n{mark}{setting.key} = {toml_value(value)}\n")
     return "\n".join(blocks)
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigurationError("there is no such file; give the path of a node's TOML file") from None
-    except OSError as error:
-        raise ConfigurationError(f"it cannot be read ({error.strerror}); check the path and its rights") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"it is not TOML: {error}; correct the file") from None
-    except ValueError:  # Python reads no integer of more than 4300 digits
-        raise ConfigurationError("a number in it has more digits than any setting takes; correct the file") from None
-
-
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in table.items():
-        key = prefix + name
-        if isinstance(value, dict):
-            yield from _flatten(value, key + ".")
-        else:
-            yield key, value
 
 
 def _known(key: str) -> Setting:
     setting = SETTING_BY_KEY.get(key)
     if setting is None:
-        nearest = difflib.get_close_matches(key, SETTING_BY_KEY, n=1, cutoff=0.5)
-        advice = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(SETTING_BY_KEY)}"
-        raise ConfigurationError(f"{key} is not a setting; {advice}")
+        raise no_setting(key, SETTING_BY_KEY)
     return setting
 
 
@@ -227,22 +200,8 @@ def _parse(setting: Setting, value: object) -> object:
     try:
         return setting.parse(value)
     except ConfigurationError as error:
-        raise ConfigurationError(f"{setting.key} = {_toml_value(value)}: {error}") from None
+        raise ConfigurationError(f"{setting.key} = {toml_value(value)}: {error}") from None
 
 
 def _default(setting: Setting) -> Any:
     return next(field.default for field in fields(_SECTIONS[setting.section]) if field.name == setting.field)
-
-
-def _toml_value(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case str():
-            return json.dumps(value, ensure_ascii=False)  # its escapes are TOML's too
-        case list() | tuple():
-            return "[" + ", ".join(map(_toml_value, value)) + "]"
-        case int() if value.bit_length() > 64:
-            return hex(value)  # Python writes no integer of more than 4300 digits in decimal
-        case _:
-            return str(value)

@@ -242,6 +242,11 @@ class Demo:
                 f" session is {SESSION_SECONDS:g} s",
             )
             await brokers.wait_for_isr(brokers.followers)
+            self._console.print(
+                f"  the replicas of broker {leader}, which is gone, are not in sync: it is fenced, and has not fetched"
+                " from the new leaders",
+                highlight=False,
+            )
             await self._show_replicas(brokers)
             read = await brokers.read()
             self._check_records(written, read, f"while broker {leader} is gone")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -36,7 +37,7 @@ LOG_LINES: Final = 3
 
 
 class BrokerDied(ApiError):
-    """A broker's process ended by itself. The message has its last output."""
+    """A broker's process ended by itself. The message has its last output, and the command that starts it again."""
 
 
 class BrokerState(NamedTuple):
@@ -97,6 +98,8 @@ class LocalBrokers:
         self._children: dict[int, ChildProcess] = {}
         self._epochs_before: dict[int, int] = {}
         """The epoch that a broker had when it was started last."""
+        self._last_seen: dict[int, BrokerState] = {}
+        """What each broker was before it was started last, or then."""
 
     async def start(
         self, broker_ids: Iterable[int] | None = None, on_death: Callable[[BrokerDied], None] | None = None
@@ -110,7 +113,10 @@ class LocalBrokers:
         before = await self.states() if wanted else {}
         for broker_id in wanted:
             state = before.get(broker_id)
-            self._epochs_before[broker_id] = -1 if state is None else state.epoch
+            self._epochs_before[broker_id] = -1
+            if state is not None:
+                self._epochs_before[broker_id] = state.epoch
+                self._last_seen[broker_id] = state
             self._children[broker_id] = ChildProcess(
                 self._command(broker_id, state), self.log_path(broker_id), own_environment()
             )
@@ -124,7 +130,9 @@ class LocalBrokers:
                 waiting.discard(broker_id)
                 del self._children[broker_id]  # `deaths` need not report it again
             states = await self.states()
-            waiting = {broker_id for broker_id in waiting if not self._is_up(states.get(broker_id), broker_id)}
+            for broker_id in [one for one in waiting if self._is_up(states.get(one), one)]:
+                self._last_seen[broker_id] = states[broker_id]
+                waiting.discard(broker_id)
             if waiting and asyncio.get_running_loop().time() > deadline:
                 raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,
@@ -182,6 +190,13 @@ class LocalBrokers:
         child = self._children.get(broker_id)
         return child is not None and child.is_running
 
+    def runs_elsewhere(self, broker_id: int, state: BrokerState | None) -> bool:
+        """Whether a broker that the cluster knows so lives, and not in a process of this: somebody started it again."""
+        if state is None or state.is_fenced or self.is_running(broker_id):
+            return False
+        before = self._last_seen.get(broker_id)
+        return before is None or state.epoch > before.epoch
+
     def pid(self, broker_id: int) -> int:
         """The process id of a broker that was started."""
         return self._children[broker_id].pid
@@ -191,6 +206,19 @@ class LocalBrokers:
         return self._directory / f"broker-{broker_id}"
 
     def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
+        # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+        command = [
+            sys.executable, "-P", "-m", "kraftlog", *self._arguments(broker_id, before),
+            "--stop-at-eof", "--log-level", self._log_level,
+        ]  # fmt: skip
+        return command if self._places is None else self._places.within(NodeId(broker_id), command)
+
+    def command_by_hand(self, broker_id: int) -> str:
+        """What a user pastes into any terminal to run the broker again, with its data and at its port."""
+        return shlex.join(["kraftlog", *self._arguments(broker_id, self._last_seen.get(broker_id))])
+
+    def _arguments(self, broker_id: int, before: BrokerState | None) -> list[str]:
+        """Of `kraftlog`, to run the broker. `before` has the port where it listened."""
         host = HOST
         if self._places is not None:
             host, port = self._places.endpoint(NodeId(broker_id))
@@ -198,17 +226,14 @@ class LocalBrokers:
             port = self._first_port + broker_id - FIRST_BROKER_ID
         else:
             port = before.endpoint.port if before is not None and before.endpoint is not None else 0
-        # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
-        command = [
-            sys.executable, "-P", "-m", "kraftlog", "brokers", "run", "--stop-at-eof",
+        return [
+            "brokers", "run",
             "--id", str(broker_id),
             "--bootstrap-server", ",".join(map(str, self._nodes)),
             "--endpoint", f"{LISTENER}://{host}:{port}",
-            "--data-dir", str(self.data_path(broker_id)),
-            "--log-level", self._log_level,
+            "--data-dir", str(self.data_path(broker_id).absolute()),
             *(part for name, value in self._configs.items() for part in ("--config", f"{name}={value}")),
         ]  # fmt: skip
-        return command if self._places is None else self._places.within(NodeId(broker_id), command)
 
     def log_path(self, broker_id: int) -> Path:
         """The file with a broker's log lines."""
@@ -216,13 +241,13 @@ class LocalBrokers:
 
     def _death(self, broker_id: int) -> BrokerDied:
         child = self._children[broker_id]
+        again = f"start it again: {self.command_by_hand(broker_id)}"
         if child.exit_code is not None and child.exit_code < 0:
-            reason = f"it was ended by {signal.Signals(-child.exit_code).name}"
+            message = f"broker {broker_id} was ended by {signal.Signals(-child.exit_code).name}; {again}"
         else:
-            reason = f"its last words: {' / '.join(child.last_lines(LOG_LINES)) or 'none'}"
-        return BrokerDied(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} ended, {reason}; see {self.log_path(broker_id)}"
-        )
+            words = " / ".join(child.last_lines(LOG_LINES)) or "none"
+            message = f"broker {broker_id} ended, its last words: {words}; see {self.log_path(broker_id)}; then {again}"
+        return BrokerDied(ErrorCode.BROKER_NOT_AVAILABLE, message)
 
 
 def _state(broker: BrokerDescription) -> BrokerState:
@@ -237,7 +262,9 @@ def add_broker_rows(table: Table, brokers: LocalBrokers, states: dict[int, Broke
     for broker_id in brokers.broker_ids:
         state = states.get(broker_id)
         address = "" if state is None or state.endpoint is None else str(state.endpoint)
-        if not brokers.is_running(broker_id):
+        if brokers.runs_elsewhere(broker_id, state):
+            role, style = "broker", None
+        elif not brokers.is_running(broker_id):
             role, style = "has ended", "red"
         elif state is None or state.is_fenced:
             role, style = "fenced broker", "red"

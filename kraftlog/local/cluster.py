@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -233,13 +234,17 @@ class LocalCluster:
                 f" stop it, or give node {node_id} another port in {self.directory.config_path(node_id)}",
             )
 
+    def command_by_hand(self, node_id: NodeId) -> str:
+        """What a user pastes into any terminal to run the node again."""
+        return shlex.join(["kraftlog", "start", "--config", str(self.directory.config_path(node_id).absolute())])
+
     def _death(self, node_id: NodeId) -> NodeDied:
         child = self._children[node_id]
         if child.exit_code is not None and child.exit_code < 0:
             return NodeDied(
                 ErrorCode.BROKER_NOT_AVAILABLE,
                 f"node {node_id} was ended by {signal.Signals(-child.exit_code).name};"
-                f" start it again: kraftlog start --config {self.directory.config_path(node_id)}",
+                f" start it again: {self.command_by_hand(node_id)}",
             )
         lines = child.last_lines(LOG_LINES)
         told = _ERROR_LINE.fullmatch(lines[-1]) if lines else None

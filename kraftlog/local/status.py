@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.stop_signals import on_stop_signals
 from kraftlog.admin.client.client import AdminClient
@@ -108,13 +110,13 @@ async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) 
     def say(line: str) -> None:
         console.print(line, highlight=False, soft_wrap=True)
 
-    addresses = ",".join(map(str, cluster.bootstrap_servers))
     say(f"Cluster {cluster.cluster_id} is up. Ctrl-C stops it. In another terminal:")
-    say(f"  export KRAFTLOG_BOOTSTRAP_SERVER={addresses}")
-    say("  kraftlog quorum describe --status")
-    if brokers.broker_ids:
-        for line in client_lines(await brokers.states()):
-            say(line)
+    states = await brokers.states() if brokers.broker_ids else {}
+    states = {broker_id: state for broker_id, state in states.items() if not state.is_fenced}
+    for line in lines_to_paste(cluster.bootstrap_servers, states):
+        say(f"  {line}")
+    if states:
+        say(f"Kafka's clients, Spark's among them, take bootstrap.servers={servers_of(states)}")
     if brokers.left_out:
         ids = ", ".join(map(str, brokers.left_out))
         count = brokers.left_out[-1] - FIRST_BROKER_ID + 1
@@ -127,17 +129,23 @@ async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) 
         await asyncio.gather(telling, return_exceptions=True)
 
 
-def client_lines(states: Mapping[int, BrokerState]) -> list[str]:
-    """What a user copies to reach the brokers with Kafka's clients."""
-    servers = ",".join(str(state.endpoint) for state in states.values() if state.endpoint is not None)
-    replicas = f" --replication-factor {min(len(states), USUAL_REPLICAS)}" if len(states) > 1 else ""
+def lines_to_paste(nodes: Sequence[Endpoint], brokers: Mapping[int, BrokerState]) -> list[str]:
+    """What a user pastes into another terminal, line by line or as a whole: the addresses, and first commands."""
+    exports = [f"export KRAFTLOG_BOOTSTRAP_SERVER={shlex.quote(','.join(map(str, nodes)))}"]
+    if not brokers:
+        return [*exports, "kraftlog quorum describe --status"]
     return [
-        f"bootstrap.servers={servers}",
-        f"  kraftlog topics create TOPIC{replicas}",
-        f"  confluent-kafka:        Producer({{'bootstrap.servers': '{servers}'}})",
-        f"  kafka-console-producer: --bootstrap-server {servers} --topic TOPIC",
-        f"  Spark:                  .format('kafka').option('kafka.bootstrap.servers', '{servers}')",
+        *exports,
+        f"export KRAFTLOG_BROKERS={shlex.quote(servers_of(brokers))}",
+        f"kraftlog topics create events --replication-factor {min(len(brokers), USUAL_REPLICAS)}",
+        "seq 1 1000 | kraftlog produce events",
+        "kraftlog consume events --until-end --count 3",
     ]
+
+
+def servers_of(brokers: Mapping[int, BrokerState]) -> str:
+    """Where clients reach the brokers, as `bootstrap.servers` names them."""
+    return ",".join(str(state.endpoint) for state in brokers.values() if state.endpoint is not None)
 
 
 async def _tell_of_broker_deaths(brokers: LocalBrokers, console: Console) -> None:

@@ -18,6 +18,7 @@ from kraftlog.broker.directory import HAS_LOG_DIRECTORIES_NAME
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.offline.broker_verification import is_log_directory, verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus
+from kraftlog.offline.in_use import refuse_if_in_use
 from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
 from kraftlog.offline.replay_verification import Progress, compare_with_log
 from kraftlog.offline.snapshot_files import snapshot_report
@@ -56,9 +57,10 @@ WRITE_AHEAD_SUFFIX: Final = "-wal"
 def verify_directory(directory: Path, progress: Progress = lambda done, total: None) -> list[FileReport]:
     """The findings for the data directory of a node or a broker, or for a log directory of a broker, file by file.
 
-    `progress` is called as a log is read. Raises DirectoryError if it is none of these, OSError or StorageError for a
-    file that may not be read.
+    `progress` is called as a log is read. Raises DirectoryError if it is none of these, or a process uses it, and
+    OSError or StorageError for a file that may not be read.
     """
+    refuse_if_in_use(directory)
     if (directory / PARTITIONS_NAME).is_dir() or (directory / HAS_LOG_DIRECTORIES_NAME).exists():
         return _verify_broker(directory, progress)
     is_node = any((directory / name).exists() for name in (*COPY_NAMES, LOG_NAME))

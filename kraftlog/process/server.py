@@ -18,6 +18,7 @@ from kraftbase.files.posix import PosixFileSystem
 from kraftbase.interpreter import keep_what_is_there, take_turns
 from kraftbase.stop_signals import on_stop_signals
 from kraftbase.uuids import uuid_to_text
+from kraftlog import __version__
 from kraftlog.admin.server.service import AdminServicer
 from kraftlog.admin.server.snapshot_service import SnapshotServicer
 from kraftlog.config.config import NodeConfig
@@ -130,6 +131,7 @@ async def running_node(
             contextlib.closing(DataDirectory.open(PosixFileSystem(), str(config.directory), node_id=config.node_id))
         )
         metadata = resources.enter_context(_opened_metadata(config, directory))
+        _tell_of_start(config, metadata)
         voters = _starting_voters(config, directory)
         key = ReplicaKey(directory.identity.node_id, directory.identity.directory_id)
         for subscriber in subscribers:
@@ -178,6 +180,22 @@ async def _registering(
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+
+
+def _tell_of_start(config: NodeConfig, metadata: _Metadata) -> None:
+    """One line: which program, with which configuration, and what is there. The log has a line of its own."""
+    latest = metadata.snapshots.latest()
+    logger.info(
+        "starting",
+        version=__version__,
+        node=config.node_id,
+        role="voter" if config.is_voter else "observer",
+        listener=str(config.listener),
+        directory=str(config.directory),
+        voters=[f"{node_id}@{endpoint}" for node_id, endpoint in config.voters],
+        applied_end_offset=metadata.store.applied_end_offset,
+        latest_snapshot=None if latest is None else str(latest),
+    )
 
 
 def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:

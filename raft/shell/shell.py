@@ -70,6 +70,7 @@ from raft.shell.deferred_replies import DeferredReplies
 from raft.shell.flusher import Flusher
 from raft.shell.full_disk import pause_ms, without_records
 from raft.shell.initial_log_state import log_state, recovering_log
+from raft.shell.leader_log import LeaderLog
 from raft.shell.log_start_keeper import LogStartKeeper
 from raft.shell.log_writer import LogWriter, check_snapshot_point
 from raft.shell.node_snapshots import NodeSnapshots
@@ -154,6 +155,7 @@ class Shell:
         self._actions: deque[Action] = deque()
         self._persisting = self._appends_scheduled = self._closed = False
         self._rejected_claims = RejectedClaims(runtime)
+        self._leader_log = LeaderLog()
         self._last_id = 0
         self._timer = DeadlineTimer(runtime, lambda: self.replica.next_deadline_ms, lambda: self.step(TimePassed()))
         self._marker = BurstMarker(log, runtime, self._fatal)
@@ -344,7 +346,7 @@ class Shell:
                 case EndFounding():
                     self.log.end_founding()
                 case AnnounceLeader(leader, epoch_start_offset):
-                    logger.info("leader", leader=leader.leader_id, epoch=leader.epoch, role=self.replica.role.value)
+                    self._leader_log.note(leader.leader_id, leader.epoch, self.replica.role.value)
                     self._host.leader_changed(leader, self.replica.leader_endpoint, epoch_start_offset)
                 case PersistElectionState(state):
                     self._persist(state)

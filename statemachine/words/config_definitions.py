@@ -39,6 +39,10 @@ LOG_VALIDATE_RECORDS: Final = "log.validate.records"
 CONNECTIONS_MAX: Final = "max.connections"
 MAX_CONNECTIONS_PER_IP: Final = "max.connections.per.ip"
 MAX_CONNECTIONS_PER_IP_OVERRIDES: Final = "max.connections.per.ip.overrides"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+THROTTLED_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+THROTTLED_LEADERS: Final = "leader.replication.throttled.replicas"
 MIN_ISR: Final = "min.insync.replicas"
 MIN_ISR_DEFAULT: Final = "1"
 NUM_PARTITIONS: Final = "num.partitions"
@@ -49,6 +53,7 @@ REPLICATION_FACTOR_DEFAULT: Final = "1"
 REMOTE_COPY_DISABLE: Final = "remote.log.copy.disable"
 REMOTE_DELETE_ON_DISABLE: Final = "remote.log.delete.on.disable"
 REMOTE_STORAGE_ENABLE: Final = "remote.storage.enable"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 
 VALUE_LENGTH_MAX: Final = 32_767
 """Characters of a value: what a Kafka string can hold."""
@@ -99,9 +104,9 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     VALIDATE_RECORDS: Definition(Flag(), "true", LOG_VALIDATE_RECORDS, is_own=True),
     "flush.messages": Definition(_LONG_FROM_1, _UNBOUNDED, "log.flush.interval.messages"),
     "flush.ms": Definition(_LONG_FROM_0, _UNBOUNDED, "log.flush.interval.ms"),
-    "follower.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
+    THROTTLED_FOLLOWERS: Definition(ThrottledReplicas(), ""),
     "index.interval.bytes": Definition(_INT_FROM_0, "4096", "log.index.interval.bytes"),
-    "leader.replication.throttled.replicas": Definition(ThrottledReplicas(), ""),
+    THROTTLED_LEADERS: Definition(ThrottledReplicas(), ""),
     "local.retention.bytes": Definition(_LOCAL_RETENTION, "-2", "log.local.retention.bytes"),
     "local.retention.ms": Definition(_LOCAL_RETENTION, "-2", "log.local.retention.ms"),
     "max.compaction.lag.ms": Definition(_LONG_FROM_1, _UNBOUNDED, "log.cleaner.max.compaction.lag.ms"),
@@ -122,7 +127,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     "segment.index.bytes": Definition(Whole(4, INT_MAX), "10485760", "log.index.size.max.bytes"),
     "segment.jitter.ms": Definition(_LONG_FROM_0, "0", "log.roll.jitter.ms"),
     "segment.ms": Definition(_LONG_FROM_1, _SEVEN_DAYS, "log.roll.ms"),
-    "unclean.leader.election.enable": Definition(Flag(), "false", "unclean.leader.election.enable"),
+    UNCLEAN_ELECTION: Definition(Flag(), "false", UNCLEAN_ELECTION),
 }
 
 # Where Kafka has a default in another unit (log.retention.hours, log.roll.hours), it is given in this one.
@@ -133,8 +138,8 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "compression.type": Definition(_COMPRESSION_TYPE, "producer"),
     "compression.zstd.level": Definition(Whole(-131_072, 22), "3"),
     REPLICATION_FACTOR: Definition(Whole(1, 2**15 - 1), REPLICATION_FACTOR_DEFAULT),
-    "follower.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
-    "leader.replication.throttled.rate": Definition(_LONG_FROM_0, _UNBOUNDED),
+    FOLLOWER_RATE: Definition(_LONG_FROM_0, _UNBOUNDED),
+    LEADER_RATE: Definition(_LONG_FROM_0, _UNBOUNDED),
     "log.cleaner.backoff.ms": Definition(_LONG_FROM_0, "15000"),
     "log.cleaner.dedupe.buffer.size": Definition(Whole(LONG_MIN, LONG_MAX), "134217728"),
     "log.cleaner.delete.retention.ms": Definition(_LONG_FROM_0, "86400000"),
@@ -187,7 +192,7 @@ BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "remote.log.reader.threads": Definition(_INT_FROM_1, "10"),
     "replica.alter.log.dirs.io.max.bytes.per.second": Definition(_LONG_FROM_0, _UNBOUNDED),
     "transaction.partition.verification.enable": Definition(Flag(), "true"),
-    "unclean.leader.election.enable": Definition(Flag(), "false"),
+    UNCLEAN_ELECTION: Definition(Flag(), "false"),
 }
 
 CONFIG_DEFINITIONS: Final[Mapping[ResourceType, Mapping[str, Definition]]] = {

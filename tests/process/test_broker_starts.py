@@ -110,7 +110,8 @@ def test_metadata_that_is_damaged_is_made_anew(voter: LocalCluster, tmp_path: Pa
     ("options", "words"),
     [
         (("--config", "x=y"), "x is no config of a broker"),
-        (("--config", "num.io.threads=abc"), "'abc' is no value for the broker config num.io.threads"),
+        (("--config", "log.retention.ms=abc"), "'abc' is no value for the broker config log.retention.ms"),
+        (("--config", "num.partitions=4"), "kraftlog configs alter --entity-type brokers --entity-default"),
         (("--config", "connections.max.idle.ms="), "'' is no value for connections.max.idle.ms"),
         (("--config", "socket.request.max.bytes=1"), "socket.request.max.bytes"),
         (("--endpoint", "W://0.0.0.0:0"), "W is bound to 0.0.0.0, which no client can connect to"),

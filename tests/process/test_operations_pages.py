@@ -28,7 +28,7 @@ BROKERS_CLIENT = re.compile(r"kraftlog (?:produce|consume|log-dirs) ")
 
 
 def brokers_of(addresses: str) -> str:
-    """What `kraftlog up` prints behind `bootstrap.servers=`."""
+    """What `kraftlog up` prints for KRAFTLOG_BROKERS."""
     listed = kraftlog("brokers", "list", "--bootstrap-server", addresses, "--output", "json").json()
     return ",".join(broker["Endpoints"][0].partition("://")[2] for broker in listed if not broker["Fenced"])
 

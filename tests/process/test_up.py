@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -20,9 +21,12 @@ from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.local.brokers import BROKERS_MAX, FIRST_BROKER_ID
 from kraftlog.local.cluster_directory import OBSERVERS_MAX, VOTERS_MAX
 from tests.kraftlog.command_line import Run, command, environment, kraftlog
+from tests.shells import run_block
 
 pytestmark = pytest.mark.process
 
+NAME_BYTES_MAX = 15
+"""The system shows no more of a process's name."""
 EXPORT_LINE = re.compile(r"export KRAFTLOG_BOOTSTRAP_SERVER=(\S+)")
 
 
@@ -75,9 +79,10 @@ def test_up_resumes_with_all_data_after_ctrl_c(tmp_path: Path, run: Run) -> None
 def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again_when_it_resumes(
     tmp_path: Path, run: Run
 ) -> None:
-    directory = tmp_path / "cluster"
+    directory, said = tmp_path / "cluster", list[str]()
     for attempt, end in enumerate((signal.SIGHUP, signal.SIGTERM)):
-        with up(directory, "--voters", 1, "--observers", 1, "--brokers", 3) as (process, addresses):
+        options = ("--voters", 1, "--observers", 1, "--brokers", 3)
+        with up(directory, *options, said=said) as (process, addresses):
             at = ("--bootstrap-server", addresses, "--output", "json")
             brokers = run("brokers", "list", *at).json()
             assert [(broker["BrokerId"], broker["Fenced"]) for broker in brokers] == [
@@ -86,6 +91,10 @@ def test_its_brokers_live_when_it_is_ready_hand_over_when_it_ends_and_lead_again
             rows = [process.stdout.readline().split() for _ in range(4)][1:]  # an observer, then the brokers
             assert rows == [[str(broker["BrokerId"]), _address(broker), "broker"] for broker in brokers]
             if attempt == 0:
+                pasted = run_block("".join(line for line in said if line.startswith("  ")), tmp_path)
+                assert (pasted.returncode, pasted.stderr) == (0, "")
+                assert "Created topic events" in pasted.stdout
+                assert "Records: 1000" in pasted.stdout
                 created = run("topics", "create", "led", *at[:2], "--partitions", 6, "--replication-factor", 3)
                 assert created.code == 0
             (topic,) = run("topics", "describe", "led", *at).json()
@@ -146,20 +155,35 @@ def test_the_nodes_end_when_up_is_killed_and_can_be_resumed(tmp_path: Path) -> N
         pass
 
 
-def test_a_node_that_is_killed_is_told_of_and_may_be_started_again_by_hand(tmp_path: Path, run: Run) -> None:
-    directory = tmp_path / "cluster"
-    with up(directory, "--voters", 3) as (process, addresses):
-        os.kill(_nodes(process.pid)[0], signal.SIGKILL)
-        told = next(line for line in process.stdout if "was ended by SIGKILL" in line)
-        assert run("quorum", "describe", "--status", "--bootstrap-server", addresses, "--timeout", 60).code == 0
-        restart = told.strip().partition("kraftlog start ")[2].split()
-        with subprocess.Popen(
-            command("start", *restart), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment()
-        ) as node:
-            assert "listens on" in node.stdout.readline()
-            node.terminate()
+def test_what_is_killed_is_told_of_and_may_be_started_again_by_hand(tmp_path: Path, run: Run) -> None:
+    directory = tmp_path / "a cluster"
+    with up(directory, "--voters", 3, "--brokers", 1) as (process, addresses):
+        at = ("--bootstrap-server", addresses)
+        assert run("topics", "create", "kept", *at).code == 0
+        before = run("brokers", "list", *at, "--output", "json").json()
+        for kind, pid in ((b"brokers", _children(process.pid, b"brokers")[0]), (b"start", _nodes(process.pid)[0])):
+            os.kill(pid, signal.SIGKILL)
+            told = next(line for line in process.stdout if "was ended by SIGKILL" in line)
+            if kind == b"start":
+                assert run("quorum", "describe", "--status", *at, "--timeout", 60).code == 0
+            with by_hand(told, tmp_path) as again:
+                assert {b"start": "listens on", b"brokers": "is unfenced"}[kind] in again.stdout.readline()
+                if kind == b"brokers":
+                    after = run("brokers", "list", *at, "--output", "json").json()
+                    assert [of["Endpoints"] for of in after] == [of["Endpoints"] for of in before]
+                again.terminate()
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
+
+
+def by_hand(told: str, directory: Path) -> subprocess.Popen[str]:
+    """Runs the command that a message ends with, in a terminal that is elsewhere."""
+    program, *arguments = shlex.split(told.partition("start it again: ")[2])
+    assert program == "kraftlog"
+    return subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment(),
+        cwd=directory,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
@@ -201,12 +225,18 @@ def _fenced(directory: Path) -> dict[int, bool]:
 
 def _nodes(pid: int) -> list[int]:
     """The children that are nodes by now: before, each is a copy of its parent, which waits for it."""
+    return _children(pid, b"start")
+
+
+def _children(pid: int, kind: bytes) -> list[int]:
+    """The children that run this command: `start` or `brokers`."""
     children = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
-    return [child for child in children if _is_node(Path(f"/proc/{child}"))]
+    return [child for child in children if _runs(Path(f"/proc/{child}"), kind)]
 
 
-def _is_node(process: Path) -> bool:
-    return b"\0start\0" in (process / "cmdline").read_bytes() or (process / "comm").read_text() == "kraftlog start\n"
+def _runs(process: Path, kind: bytes) -> bool:
+    name = (process / "comm").read_bytes().strip()
+    return b"\0%b\0" % kind in (process / "cmdline").read_bytes() or name == (b"kraftlog %b" % kind)[:NAME_BYTES_MAX]
 
 
 def _is_running(pid: int) -> bool:

@@ -18,14 +18,18 @@ from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CONFIGS
 from statemachine.tables.database import open_reader
-from statemachine.words.config_definitions import BROKER_CONFIGS, MIN_ISR, TOPIC_CONFIGS
+from statemachine.words.config_definitions import (
+    BROKER_CONFIGS,
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    MIN_ISR,
+    THROTTLED_FOLLOWERS,
+    THROTTLED_LEADERS,
+    TOPIC_CONFIGS,
+)
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 _KEPT_TOPICS_MAX: Final = 10_000
-_THROTTLED_FOLLOWERS: Final = "follower.replication.throttled.replicas"
-_THROTTLED_LEADERS: Final = "leader.replication.throttled.replicas"
-_FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
-_LEADER_RATE: Final = "leader.replication.throttled.rate"
 
 
 class _Throttled(NamedTuple):
@@ -123,19 +127,19 @@ class TopicConfigs:
                 self._throttled.clear()
             stored = self._stored(ResourceType.TOPIC, topic)
             found = _Throttled(
-                ThrottledReplicas.parse(stored.get(_THROTTLED_FOLLOWERS, ""), self._broker_id),
-                ThrottledReplicas.parse(stored.get(_THROTTLED_LEADERS, ""), self._broker_id),
+                ThrottledReplicas.parse(stored.get(THROTTLED_FOLLOWERS, ""), self._broker_id),
+                ThrottledReplicas.parse(stored.get(THROTTLED_LEADERS, ""), self._broker_id),
             )
             self._throttled[topic] = found = found if any(found) else _NONE_OF_BOTH
         return found
 
     def follower_rate(self) -> int:
         """`follower.replication.throttled.rate`: bytes per second that this broker may fetch of throttled replicas."""
-        return self._rate(_FOLLOWER_RATE)
+        return self._rate(FOLLOWER_RATE)
 
     def leader_rate(self) -> int:
         """`leader.replication.throttled.rate`: bytes per second that this broker may send of throttled replicas."""
-        return self._rate(_LEADER_RATE)
+        return self._rate(LEADER_RATE)
 
     def _rate(self, name: str) -> int:
         if name not in self._rates:

@@ -144,19 +144,25 @@ async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
                 assert [partition.leader for partition in topic.partitions] == [1]
 
 
-async def test_it_outlives_that_all_nodes_are_down(tmp_path: Path) -> None:
+async def test_it_outlives_that_all_nodes_are_down_and_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lifecycle, "CONTROLLER_LOST_SECONDS", 0)
     async with (
         admin_cluster(tmp_path) as cluster,
         AdminClient(list(cluster.endpoints.values()), timeout_ms=100) as client,
         BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=20) as life,
     ):
         await life.unfenced()
-        await cluster.stop(1)
         with capture_logs() as lines:
-            await until(lambda: any("no node answers" in line.get("reason", "") for line in lines))
-        await cluster.start(1)
-        async with client_of(cluster) as patient:
-            await patient.create_topics([NewTopic("clicks")])
+            await cluster.stop(1)
+            await until(lambda: sum("no node answers" in line.get("reason", "") for line in lines) > 2)
+            await cluster.start(1)
+            async with client_of(cluster) as patient:
+                await patient.create_topics([NewTopic("clicks")])
+            await until(lambda: any(line["event"] == lifecycle.CONTROLLER_BACK for line in lines))
+        told = [line["event"] for line in lines if line["log_level"] == "warning"]
+        assert [of for of in told if "controller" in of] == [lifecycle.CONTROLLER_LOST, lifecycle.CONTROLLER_BACK]
         assert await life.shut_down()
 
 

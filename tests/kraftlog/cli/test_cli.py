@@ -239,3 +239,20 @@ class TestANodeThatCannotStart:
                 process.stdin.close()
                 assert process.wait(30) == 0
                 assert "Traceback" not in process.stderr.read()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("brokers", "describe", "--id", "abc"), "'--id': 'abc' is not a whole number from 0 to 2147483647;"),
+        (("brokers", "describe", "--id", "-1"), "-1 is not in the range 0<=x<=2147483647"),
+        (("topics", "create", "t", "--partitions", "many"), "'many' is not a whole number from -1 to 2147483647;"),
+        (("health", "--wait", "long"), "'long' is not a number from 0 on;"),
+    ],
+)
+def test_a_value_that_is_no_number_is_told_which_numbers_there_may_be(
+    run: Run, arguments: tuple[str, ...], words: str
+) -> None:
+    said = run(*arguments, "--bootstrap-server", NOWHERE)
+    assert said.code == 2
+    assert words in said.errors

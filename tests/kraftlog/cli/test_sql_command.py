@@ -14,7 +14,7 @@ from kraftlog.commands import admin
 from statemachine.store.store import MetadataStore
 from statemachine.words.limits import STATEMENT_SECONDS_MAX
 from tests.kraftlog.admin.admin_nodes import admin_cluster
-from tests.kraftlog.command_line import Run
+from tests.kraftlog.command_line import Run, kraftlog
 from tests.statemachine.builders import CLUSTER_ID
 
 
@@ -57,3 +57,25 @@ def test_an_option_that_is_none_is_still_told(run: Run, tmp_path: Path) -> None:
 def test_a_comment_alone_is_no_statement(run: Run, tmp_path: Path) -> None:
     MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
     assert run("sql", "--directory", tmp_path, "-- which").is_error(ErrorCode.INVALID_REQUEST, "is no statement")
+
+
+def test_answers_are_printed_as_csv(run: Run, tmp_path: Path) -> None:
+    MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
+    said = run("sql", "--directory", tmp_path, "--output", "csv", "SELECT 1 AS one, NULL AS none, 'a,\"b' AS text")
+    assert said.lines() == ["one,none,text", '1,,"a,""b"']
+
+
+def test_statements_and_commands_are_read_from_standard_input(tmp_path: Path) -> None:
+    MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
+    given = ".tables\n.mode csv\nSELECT 1\n  AS one;\n.schema topics\n"
+    printed = kraftlog("sql", "--directory", tmp_path, given=given).lines()
+    assert {"topics", "replicas"} <= set(printed)
+    assert printed[printed.index("one") + 1] == "1"
+    assert printed[-1].endswith(";")
+    refused = kraftlog("sql", "--directory", tmp_path, given=".foo\nSELECT 1;\n")
+    assert refused.is_error(ErrorCode.INVALID_REQUEST, "there is no command '.foo'; .help lists them")
+
+
+def test_a_command_may_stand_for_the_statement(run: Run, tmp_path: Path) -> None:
+    MetadataStore.open(tmp_path / "metadata.db", CLUSTER_ID).close()
+    assert "topics" in run("sql", "--directory", tmp_path, ".tables").lines()

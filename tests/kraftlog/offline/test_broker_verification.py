@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +12,17 @@ from uuid import UUID
 import pytest
 from typer.testing import CliRunner
 
-from kraftbase.errors import DirectoryError
+from kraftbase.errors import DirectoryError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.checkpoints import encode_epochs, encode_offsets, encode_partition_metadata
+from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.cli.main import app
 from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus, is_sound
+from kraftlog.offline.in_use import LOCKS
 from kraftlog.offline.verification import verify_directory
+from raft.storage.directory import LOCK_NAME
 from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
@@ -31,6 +35,7 @@ from tests.kraftlog.broker.log.builders import (
     open_directory,
     produced,
 )
+from tests.kraftlog.command_line import Run
 
 CONFIG = PartitionLogConfig(segment_bytes=700, index_interval_bytes=0)
 FIRST = "clicks-0/00000000000000000000"
@@ -366,3 +371,14 @@ def test_an_old_log_is_named_and_a_start_over_that_was_interrupted_is_what_a_sta
     assert (found.status, found.found) == (FileStatus.MENDED, "unfinished")
     assert "start over at offset 9000" in found.reason
     assert is_sound(verify_directory(tmp_path))
+
+
+@pytest.mark.skipif(not LOCKS.exists(), reason="it is the kernel's list of locks that tells")
+def test_a_directory_in_use_is_refused_with_what_to_do(tmp_path: Path, run: Run) -> None:
+    (tmp_path / PARTITIONS_NAME).mkdir()
+    lock = PosixFileSystem().try_lock(str(tmp_path / LOCK_NAME))
+    assert lock is not None
+    said = run("verify", tmp_path)
+    assert said.is_error(ErrorCode.KAFKA_STORAGE_ERROR, f"in use by process {os.getpid()}", "stop that node or broker")
+    lock.close()
+    assert "in use" not in run("verify", tmp_path).errors

@@ -36,6 +36,15 @@ def given_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         signal.signal(number, handler)
 
 
+LOGS = SimpleNamespace(
+    online=[SimpleNamespace(path="/disk-1", logs=dict.fromkeys(range(3)))],
+    directories=[
+        SimpleNamespace(path="/disk-1", offline_reason=""), SimpleNamespace(path="/disk-2", offline_reason="broken"),
+    ],
+    failed={"/disk-3": "not there"},
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_node_shuts_down(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
     ended: list[str] = []
@@ -66,16 +75,25 @@ def test_a_broker_shuts_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nu
 
     @contextlib.asynccontextmanager
     async def running(*_: object) -> AsyncIterator[object]:
-        yield SimpleNamespace(epoch=7, ports={}, unless_ended=unless_ended)
+        yield SimpleNamespace(epoch=7, ports={}, unless_ended=unless_ended, logs=LOGS)
         ended.append("in order")
 
     monkeypatch.setattr(broker_process, "running", running)
-    settings = BrokerSettings(broker_id=1, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "localhost", 0),))
+    settings = BrokerSettings(
+        broker_id=1, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "localhost", 0),),
+        configs={"log.retention.ms": "5"},
+    )  # fmt: skip
     said: list[str] = []
 
     async def run() -> None:
-        await asyncio.wait_for(broker_process.run_broker(settings, [], Callbacks(), said.append), TIMEOUT_SECONDS)
+        await asyncio.wait_for(
+            broker_process.run_broker(settings, [], Callbacks(), said.append, "0.9"), TIMEOUT_SECONDS
+        )
 
     asyncio.run(run())
     assert ended == ["in order"]
     assert said[-1] == "Broker 1 has shut down."
+    assert said[2:4] == [
+        f"kraftlog 0.9, data in {tmp_path}, rack none, configs: log.retention.ms=5",
+        "3 logs in /disk-1; offline: /disk-3, /disk-2",
+    ]

@@ -15,6 +15,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptLog, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.uuids import random_cluster_id
+from kraftlog import __version__
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import connect
 from kraftlog.config.config import NodeConfig
@@ -157,3 +158,18 @@ async def test_a_watcher_in_a_nodes_process_is_told_what_was_there_and_what_come
         await client.register_broker(8, [("PLAINTEXT", "localhost", 9093)])
         await until(lambda: len(brokers.seen) == 2)
     assert brokers.seen == [7, 8]
+
+
+async def test_the_log_of_a_start_says_which_program_runs_and_what_it_has_found_in_less_than_ten_lines(
+    tmp_path: Path,
+) -> None:
+    config = formatted(tmp_path / "node")
+    for was_applied in (False, True):
+        with capture_logs() as lines:
+            async with running_node(config):
+                await until(lambda: any(line["event"] == "controller active" for line in lines))
+                told = [line for line in lines if line["log_level"] != "debug"]
+        assert len(told) < 10, [line["event"] for line in told]
+        (start,) = [line for line in told if line["event"] == "starting"]
+        assert (start["version"], start["node"], start["role"]) == (__version__, 1, "voter")
+        assert (start["applied_end_offset"] > 0, start["latest_snapshot"]) == (was_applied, None)

@@ -26,14 +26,12 @@ from kraftlog.chaos.soak.samples import ProcessSample
 SEGMENT_BYTES: Final = MEBIBYTE
 RETENTION_BYTES: Final = MEBIBYTE
 RETENTION_CHECK_MS: Final = 5_000
-DELETE_DELAY_MS: Final = 5_000
 LOOP_REPORT_MS: Final = 5_000
 CONFIGS: Final = {
     "allow.plaintext": "true",
     "log.segment.bytes": str(SEGMENT_BYTES),
     "log.retention.bytes": str(RETENTION_BYTES),
     "log.retention.check.interval.ms": str(RETENTION_CHECK_MS),
-    "log.segment.delete.delay.ms": str(DELETE_DELAY_MS),
     "connections.max.idle.ms": "5000",
     "loop.report.interval.ms": str(LOOP_REPORT_MS),
 }

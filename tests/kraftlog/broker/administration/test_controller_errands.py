@@ -10,15 +10,20 @@ from structlog.testing import capture_logs
 from kraftbase.errors import ApiError
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.controller_errands import ControllerErrands
+from statemachine.words.config_definitions import NUM_PARTITIONS, REPLICATION_FACTOR
 from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
 from tests.statemachine.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def errands_of(world: AdministrationWorld, epoch: int | None = None) -> ControllerErrands:
-    channel = ControllerChannel(world.client, ())
-    return ControllerErrands(channel, ME, lambda: world.broker.epoch if epoch is None else epoch)
+def errands_of(
+    world: AdministrationWorld, epoch: int | None = None, channel: ControllerChannel | None = None
+) -> ControllerErrands:
+    if channel is None:
+        channel = ControllerChannel(world.client, ())
+    its_epoch = lambda: world.broker.epoch if epoch is None else epoch  # noqa: E731
+    return ControllerErrands(channel, ME, its_epoch, {NUM_PARTITIONS: "3", REPLICATION_FACTOR: "1"}.__getitem__)
 
 
 async def taken(errands: ControllerErrands) -> tuple[int, ApiError | None]:
@@ -40,14 +45,16 @@ async def test_producers_get_ids_unless_the_broker_is_another_incarnation(world:
 
 async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationWorld) -> None:
     channel = ControllerChannel(world.client, ())
-    errands = ControllerErrands(channel, ME, lambda: world.broker.epoch)
+    errands = errands_of(world, channel=channel)
     with capture_logs() as logs:
         for name in ("wanted", "wanted", "no/name"):
             errands.create(name)
         assert len(channel) == 2
         await until(lambda: not channel)
         await world.settle()
-        assert world.broker.cluster.topic_named("wanted") is not None
+        wanted = world.broker.cluster.topic_named("wanted")
+        assert wanted is not None
+        assert len(wanted.partitions) == 3, "as this broker's num.partitions says"
         errands.create("wanted")  # as one does that has not seen it yet
         await until(lambda: not channel)
         await errands.close()
