@@ -1,4 +1,4 @@
-"""`kraftlog brokers`: run one, list and describe them, fence and unregister."""
+"""`kraftlog brokers`: run one, list and describe them, fence and unregister, and move one to a restored cluster."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from kraftlog.cli import adoption
 from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoints, path_argument, run_async, usage
 from kraftlog.cli.output import note, print_json, print_result, print_rows, say
 from kraftlog.config.endpoints import NODE_ID_MAX
@@ -171,3 +172,6 @@ def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: O
 
     run_async(unregister_broker(endpoints(bootstrap_server), broker_id))
     print_result({"BrokerId": broker_id, "Unregistered": True}, [f"Unregistered broker {broker_id}."], output)
+
+
+adoption.add_to(app)

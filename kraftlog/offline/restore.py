@@ -24,6 +24,7 @@ from kraftbase.uuids import random_uuid
 from kraftlog.config.config import NodeConfig
 from kraftlog.config.formatting import check_voters, own_directory_id
 from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
+from kraftlog.offline.adoption.adopted_snapshot import NOBODY, Adopting, Adoption, adopted_snapshot
 from kraftlog.offline.snapshot_files import open_snapshot
 from raft.core.election_state import ElectionState
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
@@ -77,18 +78,25 @@ class RestoredCluster(NamedTuple):
     snapshot: SnapshotSummary
     """The snapshot that the new cluster starts from, equal on all nodes."""
     nodes: list[RestoredNode]
+    adoption: Adoption | None = None
+    """What becomes of partitions and logs; None if no brokers are adopted."""
 
 
 def restore_node(
-    snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
+    snapshot: Path,
+    config: NodeConfig,
+    cluster_id: str,
+    initial_controllers: VoterSet | None = None,
+    adopting: Adopting = NOBODY,
 ) -> RestoredCluster:
     """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
     With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
-    the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
-    none or the old cluster's, DirectoryError for a directory that is in use, formatted or not empty, CorruptSnapshot
-    for a snapshot that is damaged or holds no metadata, StorageError for a file that cannot be read or is not named
-    like a snapshot; nothing is made then. Raises StorageError if the directory cannot be written.
+    the cluster are to be made of the same snapshot and the same reports of brokers that it is `adopting`. Raises
+    ConfigurationError for a cluster id that is none or the old cluster's, and for reports that cannot be taken
+    together; DirectoryError for a directory that is in use, formatted or not empty; CorruptSnapshot for a snapshot that
+    is damaged or holds no metadata; StorageError for a file that cannot be read or is not named like a snapshot;
+    nothing is made then. Raises StorageError if the directory cannot be written.
     """
     files = PosixFileSystem()
     directory_id = None
@@ -99,13 +107,18 @@ def restore_node(
         cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id or random_uuid()
     )
     _refuse_unless_empty(files, str(config.directory))
-    with usable_snapshot(snapshot) as (reader, source), _flushes_that_fail():
+    with _beginning(snapshot, adopting) as (reader, source, adoption), _flushes_that_fail():
         made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
-    return RestoredCluster(cluster_id, source, made, [RestoredNode(config.directory, identity)])
+    return RestoredCluster(cluster_id, source, made, [RestoredNode(config.directory, identity)], adoption)
 
 
 def restore_cluster(
-    snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None
+    snapshot: Path,
+    path: Path,
+    *,
+    voters: int | None = None,
+    observers: int | None = None,
+    adopting: Adopting = NOBODY,
 ) -> RestoredCluster:
     """Make the directory of a local cluster, as `open_or_create` does, whose nodes all start from the snapshot.
 
@@ -116,7 +129,7 @@ def restore_cluster(
         advice = _ADVICE if CLUSTER_FILE in found else _ADVICE_IF_HALF_MADE
         raise DirectoryError(f"{path} is not empty, it holds {', '.join(found[:5])}; {advice}")
     with (
-        usable_snapshot(snapshot) as (reader, source),
+        _beginning(snapshot, adopting) as (reader, source, adoption),
         TemporaryDirectory(prefix="kraftlog-restore-") as elsewhere,
         _flushes_that_fail(),
     ):
@@ -141,7 +154,25 @@ def restore_cluster(
         files.make_directories(str(path / "logs"))
         for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
             write_new_file(files, str(path / file.name), file.read_bytes())
-    return RestoredCluster(cluster.cluster_id, source, made, nodes)
+    return RestoredCluster(cluster.cluster_id, source, made, nodes, adoption)
+
+
+def planned_adoption(snapshot: Path, adopting: Adopting) -> Adoption:
+    """What would become of partitions and logs. Makes nothing, and raises as `restore_node` does."""
+    with usable_snapshot(snapshot) as (reader, _), adopted_snapshot(reader, adopting) as (_, adoption):
+        return adoption
+
+
+@contextmanager
+def _beginning(snapshot: Path, adopting: Adopting) -> Iterator[tuple[SnapshotReader, SnapshotSummary, Adoption | None]]:
+    """What the cluster begins with, and the snapshot that was given."""
+    with usable_snapshot(snapshot) as (reader, source):
+        if not adopting:
+            yield reader, source, None
+            return
+        with adopted_snapshot(reader, adopting) as (adopted, adoption):
+            _load_for_a_trial(adopted)
+            yield adopted, source, adoption
 
 
 @contextmanager
