@@ -166,8 +166,11 @@ def _print_move(move: Move, *, is_moved: bool, output: Output) -> None:
 # --- what `kraftlog restore` shows ------------------------------------------------------------------------------------
 
 
-def adopting_of(paths: Iterable[Path], also_of_clusters: Sequence[str]) -> Adopting:
-    """Whom a cluster adopts, by the files with reports. Raises ConfigurationError for one that is none, OSError."""
+def adopting_of(paths: Iterable[Path], also_of_clusters: Sequence[str], lost_voters: Sequence[int] | None) -> Adopting:
+    """Whom a cluster adopts, by the files with reports; it keeps its id unless `lost_voters` is None.
+
+    Raises ConfigurationError for a file that is no report, OSError.
+    """
     from kraftbase.errors import ConfigurationError
     from kraftlog.offline.adoption.adopted_snapshot import Adopting
     from kraftlog.offline.adoption.broker_report import REPORT_BYTES_MAX, decode_report
@@ -177,7 +180,7 @@ def adopting_of(paths: Iterable[Path], also_of_clusters: Sequence[str]) -> Adopt
         if path.stat().st_size > REPORT_BYTES_MAX:
             raise ConfigurationError(f"{path} is too large for a report")
         reports.append(decode_report(path.read_bytes(), str(path)))
-    return Adopting(reports, also_of_clusters)
+    return Adopting(reports, also_of_clusters, lost_voters)
 
 
 def adoption_fields(adoption: Adoption) -> dict[str, Any]:

@@ -37,6 +37,16 @@ OtherClusters = Annotated[
         help="Take reports of this cluster, too: the snapshot's was restored from one of it. May be given again.",
     ),
 ]
+KeepClusterId = Annotated[
+    bool, typer.Option("--keep-cluster-id", help="Keep the cluster's id. All its former voters must be lost.")
+]
+LostVoters = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--lost-voter", metavar="ID", help="With --keep-cluster-id: a former voter that is lost; once for each."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --keep-cluster-id: do not ask.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="With --broker-report: only show what is kept and what is given up.")
 ]
@@ -73,6 +83,9 @@ def restore(
     observers: Annotated[int | None, typer.Option("--observers", help="With --dir; 0 if not given.")] = None,
     broker_report: BrokerReports = None,
     also_of_cluster: OtherClusters = None,
+    keep_cluster_id: KeepClusterId = False,
+    lost_voter: LostVoters = None,
+    yes: Yes = False,
     dry_run: DryRun = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -81,17 +94,16 @@ def restore(
     Make every node from the same snapshot with the same new cluster id. Only an observer may start with an empty
     directory. A damaged snapshot, and a directory that is not empty, is refused, and nothing is changed.
     """
-    adopting = adopting_of(broker_report or (), also_of_cluster or ())
+    adopting = adopting_of(broker_report or (), also_of_cluster or (), _lost(keep_cluster_id, lost_voter))
     if dry_run:
         _show_adoption(snapshot, adopting, output)
         return
+    _confirm_loss(adopting, is_confirmed=yes, output=output)
     if config is not None and directory is None:
         _refuse("the node's file lists the voters; leave it out", {"--voters": voters, "--observers": observers})
         restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers), adopting)
-        advice = (
-            f"Restore the other voters from the same files, with --cluster-id {restored.cluster_id}, then start all of"
-            " them."
-        )
+        cluster = "--keep-cluster-id" if keep_cluster_id else f"--cluster-id {restored.cluster_id}"
+        advice = f"Restore the other voters from the same files, with {cluster}, then start all of them."
     elif directory is not None and config is None:
         _refuse("a local cluster gets an id of its own; leave it out", {"--cluster-id": cluster_id})
         _refuse("its directories get ids of their own; leave it out", {"--initial-controllers": initial_controllers})
@@ -113,6 +125,22 @@ def restore(
         say("")
         print_adoption(restored.adoption, output)
     say(advice)
+
+
+def _lost(keeps_cluster_id: bool, lost_voters: list[int] | None) -> list[int] | None:
+    if lost_voters and not keeps_cluster_id:
+        raise typer.BadParameter("it is for a cluster that keeps its id", param_hint="--lost-voter")
+    return list(lost_voters or ()) if keeps_cluster_id else None
+
+
+def _confirm_loss(adopting: Adopting, *, is_confirmed: bool, output: Output) -> None:
+    """Ask whether the former voters are lost, if the cluster keeps its id."""
+    from kraftlog.cli.confirmation import check_can_ask, confirm
+
+    if adopting.lost_voters and not is_confirmed:
+        check_can_ask(output)
+        who = ", ".join(map(str, adopting.lost_voters))
+        confirm(f"Will the directories of the former voters {who} never be started again?")
 
 
 def _show_adoption(snapshot: Path, adopting: Adopting, output: Output) -> None:
@@ -145,6 +173,9 @@ def _restore_node(
     from kraftlog.config.config import load_config
     from kraftlog.offline.restore import restore_node
 
+    if adopting.keeps_cluster_id:
+        _refuse("the cluster keeps its id; leave it out", {"--cluster-id": cluster_id})
+        return restore_node(snapshot, load_config(config), None, voters, adopting)
     if cluster_id is None:
         raise typer.BadParameter(
             "it is missing; give an id that `kraftlog random-uuid` prints, the same for all nodes, or 'random' for the"

@@ -85,11 +85,13 @@ class RestoredCluster(NamedTuple):
 def restore_node(
     snapshot: Path,
     config: NodeConfig,
-    cluster_id: str,
+    cluster_id: str | None,
     initial_controllers: VoterSet | None = None,
     adopting: Adopting = NOBODY,
 ) -> RestoredCluster:
     """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
+
+    None keeps the cluster's id, which needs `initial_controllers`: else a former voter that returns would count.
 
     With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
     the cluster are to be made of the same snapshot and the same reports of brokers that it is `adopting`. Raises
@@ -103,13 +105,19 @@ def restore_node(
     if initial_controllers is not None:
         check_voters(config, initial_controllers)
         directory_id = own_directory_id(config, initial_controllers)
-    identity = DirectoryIdentity(
-        cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id or random_uuid()
-    )
+    if cluster_id is not None:
+        DirectoryIdentity(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid())  # before all else
     _refuse_unless_empty(files, str(config.directory))
     with _beginning(snapshot, adopting) as (reader, source, adoption), _flushes_that_fail():
-        made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
-    return RestoredCluster(cluster_id, source, made, [RestoredNode(config.directory, identity)], adoption)
+        identity = DirectoryIdentity(
+            cluster_id=cluster_id or reader.header.cluster_id,
+            node_id=config.node_id,
+            directory_id=directory_id or random_uuid(),
+        )
+        made = restore_directory(
+            files, str(config.directory), reader, identity, initial_controllers, keeps_cluster_id=cluster_id is None
+        )
+    return RestoredCluster(identity.cluster_id, source, made, [RestoredNode(config.directory, identity)], adoption)
 
 
 def restore_cluster(
@@ -134,7 +142,9 @@ def restore_cluster(
         _flushes_that_fail(),
     ):
         # A cluster directory may be moved: its files are those of a cluster created elsewhere, with other data.
-        cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers)
+        keeps = adopting.keeps_cluster_id
+        kept_id = reader.header.cluster_id if keeps else None
+        cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers, cluster_id=kept_id)
         nodes = [
             RestoredNode(
                 path / cluster.data_path(node_id).name,
@@ -150,7 +160,7 @@ def restore_cluster(
             if node.identity.node_id in cluster.voter_ids
         )
         for node in nodes:
-            made = restore_directory(files, str(node.path), reader, node.identity, voter_set)
+            made = restore_directory(files, str(node.path), reader, node.identity, voter_set, keeps_cluster_id=keeps)
         files.make_directories(str(path / "logs"))
         for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
             write_new_file(files, str(path / file.name), file.read_bytes())
@@ -197,14 +207,22 @@ def restore_directory(
     source: SnapshotReader,
     identity: DirectoryIdentity,
     voters: VoterSet | None = None,
+    *,
+    keeps_cluster_id: bool = False,
 ) -> SnapshotSummary:
     """Make `path` a data directory that starts with what `source` holds; returns the snapshot in it.
 
-    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids.
+    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids. With
+    `keeps_cluster_id` they must be.
 
     Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
     """
-    if identity.cluster_id == source.header.cluster_id:
+    if keeps_cluster_id and voters is None:
+        raise ConfigurationError(
+            "a cluster that keeps its id must know its voters by new directory ids, or a former voter that returns"
+            " would count as one; give --initial-controllers"
+        )
+    if not keeps_cluster_id and identity.cluster_id == source.header.cluster_id:
         raise ConfigurationError(
             f"{identity.cluster_id} is the id of the cluster that {source.path} is from; use a new one, which"
             " `kraftlog random-uuid` prints"

@@ -15,13 +15,14 @@ from typing import Any, Final
 
 import pytest
 
+from kraftbase.errors import ErrorCode
 from kraftlog.cli.adoption import condition
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.adoption.adopted_snapshot import OFFSET_JUMP, PRODUCER_ID_JUMP
 from kraftlog.offline.adoption.moving import Fate
 from kraftlog.offline.adoption.partition_choice import EPOCH_JUMP
-from raft.core.types import NO_LEADER
+from raft.core.types import NO_LEADER, NodeId
 from tests.kraftlog.command_line import Run, command, environment, kraftlog
 from tests.paths import ROOT
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
@@ -141,6 +142,56 @@ def test_every_record_of_a_topic_in_the_snapshot_is_readable_again(run: Run, old
         produce(brokers, "three", 30, acknowledged["three"], "after")
     for number in (72, 73):
         assert list(brokers[number].partitions.glob("late-0.*-stray"))
+
+
+def test_ct39_with_the_old_cluster_id_a_broker_that_was_not_adopted_loses_nothing_either(
+    run: Run, old: LocalCluster, tmp_path: Path
+) -> None:
+    """It runs on while the quorum is restored under it; then it is started again; then it is adopted."""
+    broker, acknowledged = BrokerProcess(addresses(old), 71, tmp_path / "71"), Acknowledgements()
+    node, at = old.directory.data_path(NodeId(1)), ("--bootstrap-server", addresses(old))
+    with ExitStack() as nodes, ExitStack() as brokers:
+        nodes.enter_context(running(old))
+        brokers.enter_context(broker.running())
+        assert run("topics", "create", "one", "--partitions", 3, *at).code == 0
+        assert run("snapshot", "create", *at).code == 0
+        saved = Path(asking(run, old)("snapshot", "save", "--to", tmp_path)["Path"])
+        assert run("topics", "create", "late", *at).code == 0
+        produce({71: broker}, "one", RECORDS, acknowledged, "since")
+        assert kraftlog("produce", "late", "--bootstrap-server", broker.servers, given="kept\n").code == 0
+        nodes.close()
+        restore_with_the_id(run, old, saved)
+        nodes.enter_context(running(old))
+        assert broker.process.wait(WAIT_SECONDS) != 0
+        assert "docs/operations/all-voters-are-lost.md" in broker.said.read_text()
+        kept = sorted(of.name for of in broker.partitions.iterdir() if of.is_dir())
+        assert kept == ["late-0", "one-0", "one-1", "one-2"]
+        where = ("--endpoint", "PLAINTEXT://localhost:0", "--data-dir", broker.directory)
+        again = kraftlog("brokers", "run", "--id", 71, *where, *at, timeout=WAIT_SECONDS)
+        assert again.is_error(ErrorCode.INVALID_REGISTRATION, "broker 71 is not adopted")
+        assert sorted(of.name for of in broker.partitions.iterdir() if of.is_dir()) == kept
+    report = tmp_path / "71.json"
+    assert run("brokers", "report", "--data-dir", broker.directory, "--to", report).code == 0
+    restored = restore_with_the_id(run, old, saved, "--broker-report", report)
+    (snapshot,) = (of for of in (node / "snapshots").iterdir() if str(restored["EndOffset"]) in of.name)
+    assert run("brokers", "adopt", "--data-dir", broker.directory, "--snapshot", snapshot, "--execute").code == 0
+    with running(old), broker.running():
+        found = read_back({71: broker}, "one", RECORDS)
+        assert acknowledged.values.items() <= found.items()
+        assert len(list(broker.partitions.glob("late-0.*-stray"))) == 1
+        assert broker.stop() == 0
+        broker.start()  # as itself, whom the cluster knows by now
+        assert broker.stop() == 0
+
+
+def restore_with_the_id(run: Run, cluster: LocalCluster, saved: Path, *options: object) -> Any:
+    """Make node 1 anew, at its old address and in a new directory; what the command prints."""
+    shutil.rmtree(cluster.directory.data_path(NodeId(1)))
+    (directory_id,) = run("random-uuid").lines()
+    voter = f"1@{cluster.endpoint(NodeId(1))}:{directory_id}"
+    config = cluster.directory.config_path(NodeId(1))
+    keeping = ("--keep-cluster-id", "--lost-voter", 1, "--yes", "--initial-controllers", voter)
+    return run("restore", "--snapshot", saved, "--config", config, *keeping, *options, "--output", "json").json()
 
 
 # --- the page ---------------------------------------------------------------------------------------------------------

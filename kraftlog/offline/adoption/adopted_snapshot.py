@@ -30,7 +30,7 @@ from snapshot.writer import SnapshotWriter
 from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.store.image import RECORDS_PER_BATCH_MAX, load_image, write_image
 from statemachine.store.metadata_tables import MetadataTables
-from statemachine.tables.cluster_tables import BROKERS, FEATURES, PRODUCER_IDS
+from statemachine.tables.cluster_tables import BROKERS, CONTROLLERS, FEATURES, PRODUCER_IDS
 from statemachine.tables.database import open_database
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS
 from statemachine.words.adopted_brokers import LEFT_OUT, adopted_as
@@ -101,8 +101,13 @@ class Adopting:
     reports: Sequence[BrokerReport] = ()
     also_of_clusters: Collection[str] = ()
     """Reports may be of these, too: the snapshot's cluster was restored from a snapshot of them."""
-    keeps_cluster_id: bool = False
-    """Then brokers that are not adopted can reach the cluster, which must refuse them."""
+    lost_voters: Collection[int] | None = None
+    """The cluster keeps its id, and all of its voters, which are these, are lost; None: it gets a new id."""
+
+    @property
+    def keeps_cluster_id(self) -> bool:
+        """Whether it does. Then brokers that are not adopted can reach the cluster, which must refuse them."""
+        return self.lost_voters is not None
 
     def __bool__(self) -> bool:
         return bool(self.reports) or self.keeps_cluster_id
@@ -115,7 +120,8 @@ NOBODY: Final = Adopting()
 def adopted_snapshot(reader: SnapshotReader, adopting: Adopting) -> Iterator[tuple[SnapshotReader, Adoption]]:
     """The snapshot that the cluster begins with, in a directory that is removed at the end of the block.
 
-    `reader` has a snapshot that is whole and can be loaded. Raises ConfigurationError as `Reports` does.
+    `reader` has a snapshot that is whole and can be loaded. Raises ConfigurationError as `Reports` does, and for former
+    voters that are not said to be lost.
     """
     found = Reports(adopting.reports, [reader.header.cluster_id, *adopting.also_of_clusters])
     with TemporaryDirectory(prefix="kraftlog-restore-") as directory:
@@ -125,6 +131,8 @@ def adopted_snapshot(reader: SnapshotReader, adopting: Adopting) -> Iterator[tup
             connection.execute("PRAGMA synchronous = OFF")
             tables = MetadataTables(connection, name=str(path))
             load_image(reader, tables)
+            if adopting.lost_voters is not None:
+                _check_lost(connection, adopting.lost_voters)
             snapshot_id = _snapshot_id(tables, found)
             broker_epoch = snapshot_id.offset - 1
             records, adoption = adopt(connection, found, broker_epoch, LEFT_OUT if adopting.keeps_cluster_id else None)
@@ -135,6 +143,25 @@ def adopted_snapshot(reader: SnapshotReader, adopting: Adopting) -> Iterator[tup
                 writer.freeze()
         with closing(SnapshotReader(files, writer.path)) as made:
             yield made, adoption
+
+
+# Consider voters 1, 2 and 3, and a cluster that keeps its id, restored because 1 and 2 are lost. If 2 and 3 came back
+# they would elect one of them, and there were two quorums that clients and brokers cannot tell apart.
+def _check_lost(metadata: sqlite3.Connection, lost_voters: Collection[int]) -> None:
+    """Raise ConfigurationError unless these are all the former voters, as far as they are known."""
+    former = {voter_id for (voter_id,), _ in CONTROLLERS.find(metadata)}
+    kept, unknown = sorted(former.difference(lost_voters)), sorted(set(lost_voters).difference(former))
+    if kept or not lost_voters:
+        names = " ".join(f"--lost-voter {voter_id}" for voter_id in kept) or "--lost-voter ID"
+        raise ConfigurationError(
+            f"not all of the former voters are said to be lost; add {names} if their directories are lost, or will"
+            " never be started again: there would be two quorums with one cluster id, and both would be believed. Else"
+            " restore with a new cluster id"
+        )
+    if former and unknown:
+        raise ConfigurationError(
+            f"{', '.join(map(str, unknown))} did not vote; the former voters are {', '.join(map(str, sorted(former)))}"
+        )
 
 
 def _snapshot_id(tables: MetadataTables, reports: Reports) -> OffsetAndEpoch:

@@ -18,12 +18,12 @@ from uuid import UUID
 
 from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode
 from kraftbase.files.files import FileSystem, join, write_new_file
-from kraftlog.broker.adopted_incarnation import leave_adopted_incarnation
+from kraftlog.broker.adopted_incarnation import adopted_incarnation, leave_adopted_incarnation
 from kraftlog.broker.log.formats.checkpoints import encode_meta as encode_log_meta
 from kraftlog.broker.log.formats.names import META_NAME as LOG_META_NAME
 from kraftlog.offline.adoption.broker_disks import StoppedBroker, read_broker
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
-from kraftpb.v1.metadata_pb2 import PartitionRecord
+from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
 from raft.storage.directory import META_NAME, METADATA_DATABASE_NAME, encode_meta
 from snapshot.reader import SnapshotReader
 from statemachine.store.image import load_image
@@ -31,7 +31,7 @@ from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.cluster_tables import BROKERS
 from statemachine.tables.database import install, open_database, open_reader, remove, sync
 from statemachine.tables.topic_tables import PARTITIONS
-from statemachine.words.adopted_brokers import adopted_as
+from statemachine.words.adopted_brokers import adopted_as, is_awaited
 
 NEW_DATABASE_SUFFIX: Final = ".adopting"
 OLD_DATABASE_SUFFIX: Final = ".before-adoption"
@@ -77,9 +77,9 @@ def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path
     report = read_broker(broker)
     with closing(open_database(new_path, new_id).conn) as metadata:
         load_image(restored, MetadataTables(metadata, name=str(new_path)))
-        if broker.identity.cluster_id == new_id:
-            return Move(report, new_id, (), is_done=True)
         found = BROKERS.get(metadata, (report.broker_id,))
+        if broker.identity.cluster_id == new_id and _has_come(broker, found, report):
+            return Move(report, new_id, (), is_done=True)
         if found is None or found.incarnation_id != adopted_as(report.disk_id):
             raise ConfigurationError(
                 f"cluster {new_id} was restored without what broker {report.broker_id} has now: it would cut records"
@@ -87,6 +87,14 @@ def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path
                 f" brokers. {broker.path} stays as it is"
             )
         return Move(report, new_id, tuple(_fates(metadata, report)), is_done=False)
+
+
+def _has_come(broker: StoppedBroker, registered: RegisterBrokerRecord | None, report: BrokerReport) -> bool:
+    """Whether a broker of the restored cluster's id has been moved to it, or has been there."""
+    if registered is None or not is_awaited(registered.incarnation_id):
+        return registered is not None
+    adopted = adopted_incarnation(broker.files, broker.path)
+    return adopted is not None and adopted.bytes == registered.incarnation_id == adopted_as(report.disk_id)
 
 
 def _fates(metadata: sqlite3.Connection, report: BrokerReport) -> Iterator[tuple[ReportedLog, Fate]]:
@@ -111,7 +119,7 @@ def new_database_path(broker: StoppedBroker) -> Path:
 def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
     """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; then it can be done again."""
     path = Path(broker.path) / METADATA_DATABASE_NAME
-    _keep(path, move.new_cluster_id)
+    _keep(path, _end_offset(new_path))
     install(new_path, path)
     files: FileSystem = broker.files
     for directory in broker.log_directories:
@@ -122,13 +130,14 @@ def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
     write_new_file(files, join(broker.path, META_NAME), encode_meta(identity))
 
 
-def _keep(path: Path, new_cluster_id: str) -> None:
-    """Rename the database with the old cluster's metadata, durably: it says what the strays are of."""
-    if not path.exists():
-        return
+def _end_offset(path: Path) -> int:
     with closing(open_reader(path)) as metadata:
-        cluster_id = metadata.execute("SELECT cluster_id FROM applied").fetchone()[0]
-    if cluster_id == new_cluster_id:
+        return int(metadata.execute("SELECT end_offset FROM applied").fetchone()[0])
+
+
+def _keep(path: Path, new_end_offset: int) -> None:
+    """Rename the database with the metadata of before, durably: it says what the strays are of."""
+    if not path.exists() or _end_offset(path) >= new_end_offset:
         return  # this was done before, and interrupted
     kept = path.with_name(path.name + OLD_DATABASE_SUFFIX)
     remove(kept)

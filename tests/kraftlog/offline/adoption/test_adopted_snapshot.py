@@ -65,7 +65,7 @@ def begun(
     path.mkdir()
     with (
         open_snapshot(write_snapshot(path, *records)) as source,
-        adopted_snapshot(source, Adopting(reports, also, keeps)) as (reader, adoption),
+        adopted_snapshot(source, Adopting(reports, also, (1,) if keeps else None)) as (reader, adoption),
         closing(open_database(path / "loaded.db", CLUSTER_ID).conn) as metadata,
     ):
         reader.verify()

@@ -8,16 +8,19 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.broker.adopted_incarnation import adopted_incarnation
 from kraftlog.offline.adoption import moving
 from kraftlog.offline.adoption.moving import OLD_DATABASE_SUFFIX
+from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterControllerRecord
 from raft.storage.directory import METADATA_DATABASE_NAME, DataDirectory
 from statemachine.store.store import MetadataStore
 from statemachine.words.adopted_brokers import adopted_as
 from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import contents
 from tests.kraftlog.offline.adoption.builders import FILES, make_broker, read, write_snapshot
-from tests.statemachine.builders import CLUSTER_ID, broker, partition, topic
+from tests.kraftlog.offline.restore.builders import write_config
+from tests.statemachine.builders import CLUSTER_ID, an_id, broker, partition, topic
 
 
 class Operator:
@@ -145,3 +148,74 @@ def test_a_file_that_is_no_report_is_refused(operator: Operator, tmp_path: Path)
         said = operator.run(*asked)
         assert (said.code, said.output) == (1, "")
         assert str(tmp_path / given) in said.errors
+
+
+# --- a cluster that keeps its id --------------------------------------------------------------------------------------
+
+KEEPING = ("--keep-cluster-id", "--lost-voter", 1, "--lost-voter", 2, "--yes")
+
+
+@pytest.fixture
+def with_voters(operator: Operator) -> Operator:
+    """The snapshot has two former voters."""
+    voters = [
+        MetadataRecord(register_controller=RegisterControllerRecord(controller_id=number, incarnation_id=an_id(number)))
+        for number in (1, 2)
+    ]
+    (operator.path / "known").mkdir()
+    operator.snapshot = write_snapshot(operator.path / "known", *voters, broker(1, 2), topic("clicks", 1), partition(1))
+    return operator
+
+
+def test_ct39_a_broker_is_moved_to_a_cluster_that_has_kept_its_id(with_voters: Operator) -> None:
+    operator = with_voters
+    report = operator.report()
+    restored = operator.restore(report, extra=KEEPING)
+    assert operator.cluster_id == CLUSTER_ID
+    disk_id = read(operator.broker).disk_id
+    assert not operator.adopted(restored)["Moved"]
+    assert adopted_incarnation(FILES, str(operator.broker)) is None
+    assert operator.adopted(restored, "--execute")["Moved"]
+    assert adopted_incarnation(FILES, str(operator.broker)) == UUID(bytes=adopted_as(disk_id))
+    assert "already" in operator.adopt(restored, "--execute").output
+    MetadataStore.open(operator.broker / (METADATA_DATABASE_NAME + OLD_DATABASE_SUFFIX), CLUSTER_ID).close()
+    said = operator.adopt(operator.restore(name="without", extra=KEEPING), "--execute")
+    assert "was restored without what broker 1 has now" in said.errors
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (KEEPING[:3], 2, "--yes"),
+        ((*KEEPING[:3], "--yes"), 1, "add --lost-voter 2 if"),
+        ((*KEEPING[:1], "--yes"), 1, "add --lost-voter 1 --lost-voter 2 if"),
+        ((*KEEPING, "--lost-voter", 7), 1, "7 did not vote; the former voters are 1, 2"),
+        (KEEPING[1:3], 2, "--lost-voter"),
+    ],
+)
+def test_ct39_every_former_voter_must_be_said_to_be_lost(
+    with_voters: Operator, options: tuple[object, ...], code: int, words: str
+) -> None:
+    to = with_voters.path / "new"
+    said = with_voters.run("restore", "--snapshot", with_voters.snapshot, "--dir", to, *options)
+    assert (said.code, said.output) == (code, "")
+    assert words in said.errors
+    assert not to.exists()
+
+
+def test_ct39_without_known_voters_some_must_be_named(operator: Operator) -> None:
+    given = ("restore", "--snapshot", operator.snapshot, "--dir", operator.path / "new", "--voters", 1)
+    assert "add --lost-voter ID if" in operator.run(*given, "--keep-cluster-id").errors
+    assert operator.run(*given, *KEEPING).code == 0
+
+
+def test_ct39_a_node_that_keeps_the_id_must_know_the_new_voters_by_their_directories(with_voters: Operator) -> None:
+    config = write_config(with_voters.path / "node-1.toml")
+    given = ("restore", "--snapshot", with_voters.snapshot, "--config", config, *KEEPING)
+    said = with_voters.run(*given)
+    assert (said.code, "give --initial-controllers" in said.errors) == (1, True)
+    ids = [uuid_to_text(random_uuid()) for _ in range(3)]
+    voters = ",".join(f"{number}@localhost:{9090 + number}:{ids[number - 1]}" for number in (1, 2, 3))
+    assert with_voters.run(*given, "--initial-controllers", voters).code == 0
+    with DataDirectory.open(FILES, str(with_voters.path / "node-1")) as directory:
+        assert directory.identity.cluster_id == CLUSTER_ID
