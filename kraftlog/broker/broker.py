@@ -42,7 +42,7 @@ class Broker:
         self.cluster = ClusterView(cluster_id)
         self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
         self.quotas = ClientQuotas()
-        self.registration = OwnRegistration(settings.broker_id)
+        self.registration = OwnRegistration(settings.broker_id, lambda: self.epoch)
         replication = Replication(settings.broker_id, self.cluster, settings.whole(REPLICA_LAG_MAX), runtime.now_ms)
         self.partitions = Partitions(logs, self.configs, replication)
         self.ports: dict[str, int] = {}
@@ -115,7 +115,7 @@ class Broker:
                     raise
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
-        parts = (self.cluster, self.configs, self.quotas, self.partitions, self.registration)
+        parts = (self.registration, self.cluster, self.configs, self.quotas, self.partitions)
         self.partitions.on_failed = self.fail
         self._publisher = InOrder(parts, lambda: self.partitions.when_level(is_taken_over.set), self.fail)
         self.machine.install_publisher(self._publisher)

@@ -3,18 +3,22 @@
     DIR/.lock              held while a broker uses the directory
     DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
     DIR/clean-shutdown     the epoch of the last registration, while the broker is down after a clean shutdown
+    DIR/adopted-as         the incarnation as which it registers first in a cluster that has adopted it
     DIR/has-log-directories    there from the broker's first start on, when its log directories were made
 
 A broker that starts for the first time knows no cluster: the directory becomes its own when it has found one, and from
-then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_ID).
+then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_ID). `kraftlog brokers adopt` moves it to
+a cluster that was restored.
 """
 
 from __future__ import annotations
 
 from typing import Final
+from uuid import UUID
 
 from kraftbase.files.files import FileSystem, join, write_new_file
 from kraftbase.files.properties import encode_properties
+from kraftlog.broker.adopted_incarnation import adopted_incarnation, forget_adopted_incarnation
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
 from raft.core.types import DirectoryId, NodeId
 from raft.storage.directory import META_NAME, DataDirectory
@@ -33,6 +37,8 @@ class BrokerDirectory:
         self._data: DataDirectory | None = None
         self.clean_epoch: int | None = None
         """The epoch that the broker had at its clean shutdown; None if it had none, or never ran."""
+        self.adopted_incarnation: UUID | None = None
+        """As which the broker registers; None if the cluster has not adopted it, or it has registered there since."""
 
     @classmethod
     def open(cls, files: FileSystem, path: str, broker_id: int) -> BrokerDirectory:
@@ -45,6 +51,7 @@ class BrokerDirectory:
             directory._data = DataDirectory.open(files, path, node_id=directory._broker_id)
         try:
             directory.clean_epoch = take_clean_epoch(files, path)
+            directory.adopted_incarnation = adopted_incarnation(files, path)
         except BaseException:
             directory.close()
             raise
@@ -81,6 +88,12 @@ class BrokerDirectory:
                 ignore_formatted=True,
             )
             self._data = DataDirectory.open(self._files, self._path, cluster_id=cluster_id, node_id=self._broker_id)
+
+    def forget_adoption(self) -> None:
+        """The broker has registered, and its log directories say so. Raises StorageError."""
+        if self.adopted_incarnation is not None:
+            forget_adopted_incarnation(self._files, self._path)
+            self.adopted_incarnation = None
 
     @property
     def has_log_directories(self) -> bool:

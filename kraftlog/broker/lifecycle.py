@@ -149,7 +149,8 @@ class BrokerLifecycle:
             self._previous_broker_epoch = self._directory.clean_epoch
             # The cluster is there, as it accepted the broker once: after a power cut it may be up later.
             self._was_registered = self._cluster_id is not None
-        self._incarnation_id = uuid_to_text(random_uuid())
+        adopted = None if self._directory is None else self._directory.adopted_incarnation
+        self._incarnation_id = uuid_to_text(adopted or random_uuid())
         self.broker_epoch = -1
         self._known_metadata_offset = 0
         self._is_leaving = self._waits_for_another = self._waits_for_nodes = False
@@ -277,6 +278,8 @@ class BrokerLifecycle:
         )
         if self._epochs is not None:  # before any heartbeat: what is acknowledged once it is unfenced is of this epoch
             await self._epochs.note(answer.broker_epoch, answer.older_log_dirs)
+        if self._directory is not None:
+            self._directory.forget_adoption()
         self.broker_epoch = answer.broker_epoch
         self.last_broker_epoch = self.broker_epoch
         self._was_registered = True

@@ -1,4 +1,4 @@
-"""`kraftlog brokers`: run one, list and describe them, fence and unregister."""
+"""`kraftlog brokers`: run one, list and describe them, fence and unregister, and move one to a restored cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from kraftlog import __version__
+from kraftlog.cli import adoption
 from kraftlog.cli.options import (
     BootstrapServer,
     BootstrapServerOrNone,
@@ -202,3 +203,6 @@ def unregister(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: O
 
     run_async(unregister_broker(endpoints(bootstrap_server), broker_id))
     print_result({"BrokerId": broker_id, "Unregistered": True}, [f"Unregistered broker {broker_id}."], output)
+
+
+adoption.add_to(app)

@@ -8,15 +8,48 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from kraftlog.cli.adoption import adopting_of, adoption_fields, print_adoption
 from kraftlog.cli.node import InitialControllers, initial_voters
 from kraftlog.cli.options import Output, OutputOption, path_argument
 from kraftlog.cli.output import print_fields, print_json, print_rows, say
 
 if TYPE_CHECKING:
+    from kraftlog.offline.adoption.adopted_snapshot import Adopting
     from kraftlog.offline.restore import RestoredCluster
     from raft.core.voters import VoterSet
 
 COLUMNS: Final = ("NodeId", "DirectoryId", "Path")
+
+BrokerReports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--broker-report",
+        parser=path_argument,
+        metavar="FILE",
+        help="What a broker of the old cluster has, by `brokers report`, which may then be adopted; once for each.",
+    ),
+]
+OtherClusters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--also-of-cluster",
+        metavar="ID",
+        help="Take reports of this cluster, too: the snapshot's was restored from one of it. May be given again.",
+    ),
+]
+KeepClusterId = Annotated[
+    bool, typer.Option("--keep-cluster-id", help="Keep the cluster's id. All its former voters must be lost.")
+]
+LostVoters = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--lost-voter", metavar="ID", help="With --keep-cluster-id: a former voter that is lost; once for each."
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="With --keep-cluster-id: do not ask.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="With --broker-report: only show what is kept and what is given up.")
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -48,6 +81,12 @@ def restore(
     ] = None,
     voters: Annotated[int | None, typer.Option("--voters", help="With --dir; 3 if not given.")] = None,
     observers: Annotated[int | None, typer.Option("--observers", help="With --dir; 0 if not given.")] = None,
+    broker_report: BrokerReports = None,
+    also_of_cluster: OtherClusters = None,
+    keep_cluster_id: KeepClusterId = False,
+    lost_voter: LostVoters = None,
+    yes: Yes = False,
+    dry_run: DryRun = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make a new cluster from a saved snapshot: the data of one node, or a whole local cluster.
@@ -55,21 +94,26 @@ def restore(
     Make every node from the same snapshot with the same new cluster id. Only an observer may start with an empty
     directory. A damaged snapshot, and a directory that is not empty, is refused, and nothing is changed.
     """
+    adopting = adopting_of(broker_report or (), also_of_cluster or (), _lost(keep_cluster_id, lost_voter))
+    if dry_run:
+        _show_adoption(snapshot, adopting, output)
+        return
+    _confirm_loss(adopting, is_confirmed=yes, output=output)
     if config is not None and directory is None:
         _refuse("the node's file lists the voters; leave it out", {"--voters": voters, "--observers": observers})
-        restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers))
-        advice = (
-            f"Restore the other voters from the same file, with --cluster-id {restored.cluster_id}, then start all of"
-            " them."
-        )
+        restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers), adopting)
+        cluster = "--keep-cluster-id" if keep_cluster_id else f"--cluster-id {restored.cluster_id}"
+        advice = f"Restore the other voters from the same files, with {cluster}, then start all of them."
     elif directory is not None and config is None:
         _refuse("a local cluster gets an id of its own; leave it out", {"--cluster-id": cluster_id})
         _refuse("its directories get ids of their own; leave it out", {"--initial-controllers": initial_controllers})
-        restored = _restore_cluster(snapshot, directory, voters, observers)
+        restored = _restore_cluster(snapshot, directory, voters, observers, adopting)
         advice = f"Start it: kraftlog up --dir {directory}"
     else:
         raise typer.BadParameter("give one of the two", param_hint="--config / --dir")
     fields = _fields(restored)
+    if restored.adoption is not None and output is Output.JSON:
+        fields["Adoption"] = adoption_fields(restored.adoption)
     if output is Output.JSON:
         print_json(fields)
         return
@@ -77,7 +121,38 @@ def restore(
     print_fields(fields, output)
     say("")
     print_rows(COLUMNS, rows, output)
+    if restored.adoption is not None:
+        say("")
+        print_adoption(restored.adoption, output)
     say(advice)
+
+
+def _lost(keeps_cluster_id: bool, lost_voters: list[int] | None) -> list[int] | None:
+    if lost_voters and not keeps_cluster_id:
+        raise typer.BadParameter("it is for a cluster that keeps its id", param_hint="--lost-voter")
+    return list(lost_voters or ()) if keeps_cluster_id else None
+
+
+def _confirm_loss(adopting: Adopting, *, is_confirmed: bool, output: Output) -> None:
+    """Ask whether the former voters are lost, if the cluster keeps its id."""
+    from kraftlog.cli.confirmation import check_can_ask, confirm
+
+    if adopting.lost_voters and not is_confirmed:
+        check_can_ask(output)
+        who = ", ".join(map(str, adopting.lost_voters))
+        confirm(f"Will the directories of the former voters {who} never be started again?")
+
+
+def _show_adoption(snapshot: Path, adopting: Adopting, output: Output) -> None:
+    from kraftlog.offline.restore import planned_adoption
+
+    if not adopting:
+        raise typer.BadParameter("there is nothing to show without reports of brokers", param_hint="--broker-report")
+    adoption = planned_adoption(snapshot, adopting)
+    if output is Output.JSON:
+        print_json(adoption_fields(adoption))
+        return
+    print_adoption(adoption, output)
 
 
 def _refuse(reason: str, options: Mapping[str, object]) -> None:
@@ -87,11 +162,20 @@ def _refuse(reason: str, options: Mapping[str, object]) -> None:
             raise typer.BadParameter(reason, param_hint=name)
 
 
-def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: VoterSet | None) -> RestoredCluster:
+def _restore_node(
+    snapshot: Path,
+    config: Path,
+    cluster_id: str | None,
+    voters: VoterSet | None,
+    adopting: Adopting,
+) -> RestoredCluster:
     from kraftbase.uuids import random_cluster_id
     from kraftlog.config.config import load_config
     from kraftlog.offline.restore import restore_node
 
+    if adopting.keeps_cluster_id:
+        _refuse("the cluster keeps its id; leave it out", {"--cluster-id": cluster_id})
+        return restore_node(snapshot, load_config(config), None, voters, adopting)
     if cluster_id is None:
         raise typer.BadParameter(
             "it is missing; give an id that `kraftlog random-uuid` prints, the same for all nodes, or 'random' for the"
@@ -99,13 +183,15 @@ def _restore_node(snapshot: Path, config: Path, cluster_id: str | None, voters: 
             param_hint="--cluster-id",
         )
     wanted = random_cluster_id() if cluster_id == "random" else cluster_id
-    return restore_node(snapshot, load_config(config), wanted, voters)
+    return restore_node(snapshot, load_config(config), wanted, voters, adopting)
 
 
-def _restore_cluster(snapshot: Path, directory: Path, voters: int | None, observers: int | None) -> RestoredCluster:
+def _restore_cluster(
+    snapshot: Path, directory: Path, voters: int | None, observers: int | None, adopting: Adopting
+) -> RestoredCluster:
     from kraftlog.offline.restore import restore_cluster
 
-    return restore_cluster(snapshot, directory, voters=voters, observers=observers)
+    return restore_cluster(snapshot, directory, voters=voters, observers=observers, adopting=adopting)
 
 
 def _fields(restored: RestoredCluster) -> dict[str, Any]:

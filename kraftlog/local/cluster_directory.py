@@ -112,14 +112,15 @@ def open_or_create(
     settings: Mapping[str, object] | None = None,
     endpoints: Sequence[Endpoint] | None = None,
     first_port: int | None = None,
+    cluster_id: str | None = None,
 ) -> ClusterDirectory:
     """The cluster in `path`, made if the directory is empty or not there.
 
     `voters` (3 if None) and `observers` (0) count the nodes of a new cluster and must fit an existing one, as must
     `first_port`, the loopback port of node 1: the others listen at the next ones. `settings` are added to a new
-    cluster's configuration files. Its nodes listen at `endpoints`, one each, else from `first_port` on, else at free
-    ports. Raises DirectoryError for a directory that holds something else, ConfigurationError for counts and ports
-    that do not fit, or are in use.
+    cluster's configuration files. It has `cluster_id`, or a random one. Its nodes listen at `endpoints`, one each, else
+    from `first_port` on, else at free ports. Raises DirectoryError for a directory that holds something else,
+    ConfigurationError for counts and ports that do not fit, or are in use.
     """
     path = path.resolve()
     if (path / CLUSTER_FILE).exists():
@@ -130,6 +131,7 @@ def open_or_create(
         _check_empty(path)
         counts = (3 if voters is None else voters, 0 if observers is None else observers)
         cluster = _plan(path, *counts, lambda count: endpoints or _new_endpoints(count, first_port))
+        cluster = replace(cluster, cluster_id=cluster_id or cluster.cluster_id)
     if not cluster.is_complete:
         cluster = _make(cluster, {**LOCAL_SETTINGS, **(settings or {})})
     _check_data(cluster)

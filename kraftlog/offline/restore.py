@@ -24,6 +24,7 @@ from kraftbase.uuids import random_uuid
 from kraftlog.config.config import NodeConfig
 from kraftlog.config.formatting import check_voters, own_directory_id
 from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
+from kraftlog.offline.adoption.adopted_snapshot import NOBODY, Adopting, Adoption, adopted_snapshot
 from kraftlog.offline.snapshot_files import open_snapshot
 from raft.core.election_state import ElectionState
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
@@ -77,35 +78,55 @@ class RestoredCluster(NamedTuple):
     snapshot: SnapshotSummary
     """The snapshot that the new cluster starts from, equal on all nodes."""
     nodes: list[RestoredNode]
+    adoption: Adoption | None = None
+    """What becomes of partitions and logs; None if no brokers are adopted."""
 
 
 def restore_node(
-    snapshot: Path, config: NodeConfig, cluster_id: str, initial_controllers: VoterSet | None = None
+    snapshot: Path,
+    config: NodeConfig,
+    cluster_id: str | None,
+    initial_controllers: VoterSet | None = None,
+    adopting: Adopting = NOBODY,
 ) -> RestoredCluster:
     """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
+    None keeps the cluster's id, which needs `initial_controllers`: else a former voter that returns would count.
+
     With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
-    the cluster are to be made of the same snapshot. Raises ConfigurationError for a cluster id that is
-    none or the old cluster's, DirectoryError for a directory that is in use, formatted or not empty, CorruptSnapshot
-    for a snapshot that is damaged or holds no metadata, StorageError for a file that cannot be read or is not named
-    like a snapshot; nothing is made then. Raises StorageError if the directory cannot be written.
+    the cluster are to be made of the same snapshot and the same reports of brokers that it is `adopting`. Raises
+    ConfigurationError for a cluster id that is none or the old cluster's, and for reports that cannot be taken
+    together; DirectoryError for a directory that is in use, formatted or not empty; CorruptSnapshot for a snapshot that
+    is damaged or holds no metadata; StorageError for a file that cannot be read or is not named like a snapshot;
+    nothing is made then. Raises StorageError if the directory cannot be written.
     """
     files = PosixFileSystem()
     directory_id = None
     if initial_controllers is not None:
         check_voters(config, initial_controllers)
         directory_id = own_directory_id(config, initial_controllers)
-    identity = DirectoryIdentity(
-        cluster_id=cluster_id, node_id=config.node_id, directory_id=directory_id or random_uuid()
-    )
+    if cluster_id is not None:
+        DirectoryIdentity(cluster_id=cluster_id, node_id=config.node_id, directory_id=random_uuid())  # before all else
     _refuse_unless_empty(files, str(config.directory))
-    with usable_snapshot(snapshot) as (reader, source), _flushes_that_fail():
-        made = restore_directory(files, str(config.directory), reader, identity, initial_controllers)
-    return RestoredCluster(cluster_id, source, made, [RestoredNode(config.directory, identity)])
+    with _beginning(snapshot, adopting) as (reader, source, adoption), _flushes_that_fail():
+        identity = DirectoryIdentity(
+            cluster_id=cluster_id or reader.header.cluster_id,
+            node_id=config.node_id,
+            directory_id=directory_id or random_uuid(),
+        )
+        made = restore_directory(
+            files, str(config.directory), reader, identity, initial_controllers, keeps_cluster_id=cluster_id is None
+        )
+    return RestoredCluster(identity.cluster_id, source, made, [RestoredNode(config.directory, identity)], adoption)
 
 
 def restore_cluster(
-    snapshot: Path, path: Path, *, voters: int | None = None, observers: int | None = None
+    snapshot: Path,
+    path: Path,
+    *,
+    voters: int | None = None,
+    observers: int | None = None,
+    adopting: Adopting = NOBODY,
 ) -> RestoredCluster:
     """Make the directory of a local cluster, as `open_or_create` does, whose nodes all start from the snapshot.
 
@@ -116,12 +137,14 @@ def restore_cluster(
         advice = _ADVICE if CLUSTER_FILE in found else _ADVICE_IF_HALF_MADE
         raise DirectoryError(f"{path} is not empty, it holds {', '.join(found[:5])}; {advice}")
     with (
-        usable_snapshot(snapshot) as (reader, source),
+        _beginning(snapshot, adopting) as (reader, source, adoption),
         TemporaryDirectory(prefix="kraftlog-restore-") as elsewhere,
         _flushes_that_fail(),
     ):
         # A cluster directory may be moved: its files are those of a cluster created elsewhere, with other data.
-        cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers)
+        keeps = adopting.keeps_cluster_id
+        kept_id = reader.header.cluster_id if keeps else None
+        cluster = open_or_create(Path(elsewhere) / "cluster", voters=voters, observers=observers, cluster_id=kept_id)
         nodes = [
             RestoredNode(
                 path / cluster.data_path(node_id).name,
@@ -137,11 +160,29 @@ def restore_cluster(
             if node.identity.node_id in cluster.voter_ids
         )
         for node in nodes:
-            made = restore_directory(files, str(node.path), reader, node.identity, voter_set)
+            made = restore_directory(files, str(node.path), reader, node.identity, voter_set, keeps_cluster_id=keeps)
         files.make_directories(str(path / "logs"))
         for file in (*map(cluster.config_path, cluster.endpoints), cluster.path / CLUSTER_FILE):
             write_new_file(files, str(path / file.name), file.read_bytes())
-    return RestoredCluster(cluster.cluster_id, source, made, nodes)
+    return RestoredCluster(cluster.cluster_id, source, made, nodes, adoption)
+
+
+def planned_adoption(snapshot: Path, adopting: Adopting) -> Adoption:
+    """What would become of partitions and logs. Makes nothing, and raises as `restore_node` does."""
+    with usable_snapshot(snapshot) as (reader, _), adopted_snapshot(reader, adopting) as (_, adoption):
+        return adoption
+
+
+@contextmanager
+def _beginning(snapshot: Path, adopting: Adopting) -> Iterator[tuple[SnapshotReader, SnapshotSummary, Adoption | None]]:
+    """What the cluster begins with, and the snapshot that was given."""
+    with usable_snapshot(snapshot) as (reader, source):
+        if not adopting:
+            yield reader, source, None
+            return
+        with adopted_snapshot(reader, adopting) as (adopted, adoption):
+            _load_for_a_trial(adopted)
+            yield adopted, source, adoption
 
 
 @contextmanager
@@ -166,14 +207,22 @@ def restore_directory(
     source: SnapshotReader,
     identity: DirectoryIdentity,
     voters: VoterSet | None = None,
+    *,
+    keeps_cluster_id: bool = False,
 ) -> SnapshotSummary:
     """Make `path` a data directory that starts with what `source` holds; returns the snapshot in it.
 
-    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids.
+    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids. With
+    `keeps_cluster_id` they must be.
 
     Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
     """
-    if identity.cluster_id == source.header.cluster_id:
+    if keeps_cluster_id and voters is None:
+        raise ConfigurationError(
+            "a cluster that keeps its id must know its voters by new directory ids, or a former voter that returns"
+            " would count as one; give --initial-controllers"
+        )
+    if not keeps_cluster_id and identity.cluster_id == source.header.cluster_id:
         raise ConfigurationError(
             f"{identity.cluster_id} is the id of the cluster that {source.path} is from; use a new one, which"
             " `kraftlog random-uuid` prints"

@@ -54,6 +54,7 @@ from tests.statemachine.remote_logs import COPY_FINISHED, FINISHED, STARTED, par
 
 DIRECTORY = ROOT / "docs" / "operations"
 NAMES = ("brokers", "replication", "partitions", "configs-and-features", "tiering", "asking-in-sql")
+ADOPTION = (DIRECTORY / "all-voters-are-lost.md").read_text()
 PAGES = {name: (DIRECTORY / f"{name}.md").read_text() for name in NAMES}
 
 ASKED_EVERY_SECONDS: Final = 0.2
@@ -131,7 +132,7 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def words(table: str) -> list[list[str]]:
-    """The rows of what was printed, word by word; brokers in lists stay together."""
+    """What was printed, row by row and word by word; brokers in lists stay together."""
     return [line.replace(", ", ",").split() for line in table.splitlines()]
 
 
@@ -477,9 +478,8 @@ GROUPS = ("topics", "partitions", "brokers", "configs", "features", "quotas", "a
 
 
 def test_every_command_about_the_metadata_is_shown_at_work() -> None:
-    shown = "".join(block for name in NAMES for block in blocks(name, "sh"))
-    command = typer.main.get_command(app)
-    assert isinstance(command, typer.core.TyperGroup)
+    shown = ADOPTION + "".join(block for name in NAMES for block in blocks(name, "sh"))
+    command: Any = typer.main.get_command(app)
     wanted = ["elect", "sql"]
     for name in GROUPS:
         group = command.commands[name]

@@ -1,4 +1,4 @@
-"""What the metadata says of this broker's own registration: whether the controller has fenced it.
+"""What the metadata says of this broker's own registration: whether it is there, and whether it is fenced.
 
 The answer to a heartbeat does not tell: one that comes late unfences the broker at once, when others lead its
 partitions.
@@ -7,13 +7,16 @@ partitions.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 
 import structlog
 
+from kraftbase.errors import ApiError, ErrorCode
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import BROKERS
+from statemachine.words.adopted_brokers import is_awaited
 
 logger = structlog.get_logger(__name__)
 
@@ -21,16 +24,37 @@ logger = structlog.get_logger(__name__)
 class OwnRegistration:
     """A publisher of the broker's state machine (`statemachine.apply.publishers.MetadataPublisher`)."""
 
-    def __init__(self, broker_id: int) -> None:
+    def __init__(self, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        """`broker_epoch` returns the epoch of this process's last registration."""
         self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
         self._was_unfenced = False
         self._was_fenced = False
         """Since it was unfenced."""
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Begin anew with a whole state."""
-        for _, record in BROKERS.find(metadata, (self._broker_id,)):
+        """Begin anew with a whole state.
+
+        Raises ApiError(INVALID_REGISTRATION) if it is that of a cluster which was restored under this process (CT-39).
+        """
+        record = BROKERS.get(metadata, (self._broker_id,))
+        if 0 <= self._broker_epoch() < end_offset:
+            self._check_is_known(record)
+        if record is not None:
             self._see(record)
+
+    # Consider a cluster whose voters are lost, and which is restored with its id while its brokers run. Its metadata
+    # are from before this broker got some of what it has: it must carry out nothing of them.
+    def _check_is_known(self, record: RegisterBrokerRecord | None) -> None:
+        """Raise ApiError unless this process has registered with the metadata, or a later one."""
+        is_of_another = record is not None and record.broker_epoch != self._broker_epoch()
+        if record is None or (is_of_another and is_awaited(record.incarnation_id)):
+            raise ApiError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"the metadata do not know that broker {self._broker_id} has registered with epoch"
+                f" {self._broker_epoch()}: it was unregistered, or its cluster was restored from an old snapshot. It"
+                " ends, and changes nothing on its disks. After a restore see docs/operations/all-voters-are-lost.md",
+            )
 
     def on_delta(self, delta: MetadataDelta) -> None:
         """Look at the broker's own changes."""

@@ -33,6 +33,7 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
+from statemachine.words.adopted_brokers import is_awaited
 from statemachine.words.features import CONTROLLER_REGISTRATION, METADATA_VERSION, METADATA_VERSION_NAMES
 from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved
 from statemachine.words.names import quoted
@@ -79,7 +80,8 @@ def register_broker(
 
     Its offset is the broker's epoch. The same incarnation keeps its epoch and its state. `has_session` is whether the
     registered one still sends heartbeats. Raises ApiError: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION,
-    UNSUPPORTED_VERSION if it does not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
+    UNSUPPORTED_VERSION if it does not support the cluster's features, INVALID_REGISTRATION (also if the cluster was
+    restored, and has not adopted the broker: CT-39), INVALID_REQUEST.
     """
     if request.HasField("cluster_id") and request.cluster_id != cluster_id:
         raise ApiError(
@@ -99,6 +101,8 @@ def register_broker(
         )
     _check_listeners(who, request.listeners)
     _check_log_dir_epochs(request)
+    if present is not None and is_new_incarnation:
+        _check_adopted(request, present)
     if state.metadata_version >= METADATA_VERSION_DIRECTORIES:
         _check_log_dirs(request, state.brokers().values())
     _check_features(state, who, request.features)
@@ -136,6 +140,19 @@ def register_broker(
         is_new_incarnation and record.unclean_shutdown,
         frozenset(record.older_log_dirs if is_new_incarnation else ()),
     )
+
+
+# Consider broker 1, which has records of epochs that the snapshot does not know from which its cluster was restored. It
+# would cut them, and set aside the logs of topics that the snapshot lacks, as if these were deleted. If it was adopted
+# it registers first as the incarnation that the metadata has; from then on its directories know that epoch.
+def _check_adopted(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> None:
+    """Raise ApiError if a cluster that was restored awaits the broker with other disks than these (CT-39)."""
+    if is_awaited(present.incarnation_id) and max(request.log_dir_epochs, default=NO_EPOCH) < present.broker_epoch:
+        raise _invalid_registration(
+            f"broker {request.broker_id} is not adopted: this cluster was restored from a snapshot, and would cut what"
+            " is on the broker's disks. Nothing was changed; see docs/operations/all-voters-are-lost.md. If its disks"
+            f" are lost or new, `kraftlog brokers unregister --id {request.broker_id}` gives up what they had"
+        )
 
 
 def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> bool:

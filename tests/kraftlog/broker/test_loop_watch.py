@@ -185,7 +185,7 @@ def record(broker_id: int, *, fenced: bool, leaving: bool = False) -> RegisterBr
 
 
 def test_a_broker_says_once_that_it_was_fenced_and_that_it_is_unfenced() -> None:
-    own = OwnRegistration(1)
+    own = OwnRegistration(1, lambda: 0)
 
     def see(*records: RegisterBrokerRecord) -> list[str]:
         with capture_logs() as lines:

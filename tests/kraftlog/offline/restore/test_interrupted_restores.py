@@ -97,12 +97,12 @@ def test_a_local_cluster_that_is_half_made_is_not_started(
     path, steps = work / "cluster", 0
 
     def interrupting(function):
-        def step(*arguments: object):
+        def step(*arguments: object, **named: object):
             nonlocal steps
             if steps == last:
                 raise KeyboardInterrupt
             steps += 1
-            return function(*arguments)
+            return function(*arguments, **named)
 
         return step
 

@@ -1,0 +1,149 @@
+"""Moves a stopped broker's directories to the cluster that was restored with its report.
+
+The broker's copy of the metadata becomes the restored cluster's, so that its first start opens each log with the
+configs of its topic; the old one is kept under another name. The broker's own `meta.properties` is written last: until
+then the broker starts in neither cluster, and the move can be done again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from uuid import UUID
+
+from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode
+from kraftbase.files.files import FileSystem, join, write_new_file
+from kraftlog.broker.adopted_incarnation import adopted_incarnation, leave_adopted_incarnation
+from kraftlog.broker.log.formats.checkpoints import encode_meta as encode_log_meta
+from kraftlog.broker.log.formats.names import META_NAME as LOG_META_NAME
+from kraftlog.offline.adoption.broker_disks import StoppedBroker, read_broker
+from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
+from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
+from raft.storage.directory import META_NAME, METADATA_DATABASE_NAME, encode_meta
+from snapshot.reader import SnapshotReader
+from statemachine.store.image import load_image
+from statemachine.store.metadata_tables import MetadataTables
+from statemachine.tables.cluster_tables import BROKERS
+from statemachine.tables.database import install, open_database, open_reader, remove, sync
+from statemachine.tables.topic_tables import PARTITIONS
+from statemachine.words.adopted_brokers import adopted_as, is_awaited
+
+NEW_DATABASE_SUFFIX: Final = ".adopting"
+OLD_DATABASE_SUFFIX: Final = ".before-adoption"
+
+
+class Fate(StrEnum):
+    """What becomes of a log."""
+
+    IN_SYNC = "in sync"
+    """One of those that begin with all that is kept of the partition: one of them leads."""
+    FOLLOWS = "follows"
+    """It is cut where it differs from the leader's, and gets the rest from there."""
+    STRAY = "stray"
+    """The cluster has no such replica: it is kept under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a move would do."""
+
+    report: BrokerReport
+    new_cluster_id: str
+    fates: tuple[tuple[ReportedLog, Fate], ...]
+    is_done: bool
+    """Whether the broker is the restored cluster's already."""
+
+
+def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path) -> Move:
+    """What moving the broker to the cluster of `restored` would do; `restored` is whole.
+
+    The metadata of the snapshot is left in a new database at `new_path`. Raises ConfigurationError if the cluster was
+    restored without this broker's report, or with one that is not what its disks have; DirectoryError for a log
+    directory of a third cluster.
+    """
+    new_id = restored.header.cluster_id
+    for directory in broker.log_directories:
+        if directory.cluster_id not in (broker.identity.cluster_id, new_id):
+            raise DirectoryError(
+                f"{directory.path} is of cluster {directory.cluster_id}, and the broker of"
+                f" {broker.identity.cluster_id}; name its own log directories",
+                ErrorCode.INCONSISTENT_CLUSTER_ID,
+            )
+    report = read_broker(broker)
+    with closing(open_database(new_path, new_id).conn) as metadata:
+        load_image(restored, MetadataTables(metadata, name=str(new_path)))
+        found = BROKERS.get(metadata, (report.broker_id,))
+        if broker.identity.cluster_id == new_id and _has_come(broker, found, report):
+            return Move(report, new_id, (), is_done=True)
+        if found is None or found.incarnation_id != adopted_as(report.disk_id):
+            raise ConfigurationError(
+                f"cluster {new_id} was restored without what broker {report.broker_id} has now: it would cut records"
+                " that others lack. Make a report of this broker, and restore again with it and with those of all other"
+                f" brokers. {broker.path} stays as it is"
+            )
+        return Move(report, new_id, tuple(_fates(metadata, report)), is_done=False)
+
+
+def _has_come(broker: StoppedBroker, registered: RegisterBrokerRecord | None, report: BrokerReport) -> bool:
+    """Whether a broker of the restored cluster's id has been moved to it, or has been there."""
+    if registered is None or not is_awaited(registered.incarnation_id):
+        return registered is not None
+    adopted = adopted_incarnation(broker.files, broker.path)
+    return adopted is not None and adopted.bytes == registered.incarnation_id == adopted_as(report.disk_id)
+
+
+def _fates(metadata: sqlite3.Connection, report: BrokerReport) -> Iterator[tuple[ReportedLog, Fate]]:
+    for log in report.logs:
+        partition = PARTITIONS.get(metadata, (log.topic_id.bytes, log.partition_id))
+        yield log, _fate(partition, report.broker_id)
+
+
+def _fate(partition: PartitionRecord | None, broker_id: int) -> Fate:
+    if partition is None or broker_id not in partition.replicas:
+        return Fate.STRAY
+    return Fate.IN_SYNC if broker_id in partition.isr else Fate.FOLLOWS
+
+
+def new_database_path(broker: StoppedBroker) -> Path:
+    """Where `planned_move` may leave the metadata for `carry_out`; empty, and on the same file system."""
+    path = Path(broker.path) / (METADATA_DATABASE_NAME + NEW_DATABASE_SUFFIX)
+    remove(path)
+    return path
+
+
+def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
+    """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; then it can be done again."""
+    path = Path(broker.path) / METADATA_DATABASE_NAME
+    _keep(path, _end_offset(new_path))
+    install(new_path, path)
+    files: FileSystem = broker.files
+    for directory in broker.log_directories:
+        content = encode_log_meta(move.new_cluster_id, broker.identity.node_id, directory.directory_id)
+        write_new_file(files, join(directory.path, LOG_META_NAME), content)
+    leave_adopted_incarnation(files, broker.path, UUID(bytes=adopted_as(move.report.disk_id)))
+    identity = replace(broker.identity, cluster_id=move.new_cluster_id)
+    write_new_file(files, join(broker.path, META_NAME), encode_meta(identity))
+
+
+def _end_offset(path: Path) -> int:
+    with closing(open_reader(path)) as metadata:
+        return int(metadata.execute("SELECT end_offset FROM applied").fetchone()[0])
+
+
+def _keep(path: Path, new_end_offset: int) -> None:
+    """Rename the database with the metadata of before, durably: it says what the strays are of."""
+    if not path.exists() or _end_offset(path) >= new_end_offset:
+        return  # this was done before, and interrupted
+    kept = path.with_name(path.name + OLD_DATABASE_SUFFIX)
+    remove(kept)
+    for suffix in ("-wal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.exists():
+            beside.replace(kept.with_name(kept.name + suffix))
+    path.replace(kept)
+    sync(path.parent)

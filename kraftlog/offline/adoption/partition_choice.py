@@ -1,0 +1,97 @@
+"""Which replicas of a partition are in sync when its cluster is restored from a snapshot, by what their logs have.
+
+Pure: from the partition as the snapshot has it, and the logs that were reported, to the partition as it begins. What
+the snapshot says of leaders and of who is in sync is old: consider a replica that has left the ISR since. It would be
+elected, and what the others have acknowledged without it would be cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kraftlog.offline.adoption.broker_report import ReportedLog
+from kraftpb.v1.metadata_pb2 import PartitionRecord
+from raft.core.types import NO_LEADER
+from statemachine.words.ids import UNASSIGNED_DIRECTORY
+
+EPOCH_JUMP: Final = 10_000
+"""How much higher than any known one a leader epoch is: a broker that was not adopted may know of later ones."""
+
+EPOCH_MAX: Final = 2**30
+"""A higher leader epoch is raised by one only: they end at 2,147,483,647."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenPartition:
+    """A partition as it begins."""
+
+    record: PartitionRecord
+    """Without a leader, in epochs above all that are known; its ISR are the replicas one of which will lead."""
+    log: ReportedLog | None
+    """The log of those, which all of them have; None if none was reported."""
+    not_adopted: tuple[int, ...]
+    """The replicas of which it is not known what they have."""
+    damaged: tuple[int, ...]
+    """The replicas whose logs are damaged."""
+
+    @property
+    def is_without_leader(self) -> bool:
+        """Whether nobody can lead until a broker comes that was not adopted."""
+        return self.log is None and bool(self.not_adopted)
+
+
+def choose(
+    partition: PartitionRecord, logs: Mapping[int, ReportedLog], is_reported: Callable[[int, bytes | None], bool]
+) -> ChosenPartition:
+    """The partition as it begins.
+
+    `logs`: the best one of each broker. `is_reported`: whether all that a broker had in a directory was reported; None:
+    in any.
+    """
+    directories = dict(zip(partition.replicas, partition.directories, strict=False))
+    not_adopted = tuple(
+        replica
+        for replica in partition.replicas
+        if replica not in logs and not is_reported(replica, directories.get(replica))
+    )
+    best = max((log.rank for log in logs.values()), default=None)
+    with_best = [broker_id for broker_id in _in_order(partition, logs) if logs[broker_id].rank == best]
+    added: list[int] = []
+    in_sync = [broker_id for broker_id in with_best if broker_id in partition.replicas]
+    if with_best and not in_sync:
+        in_sync = added = with_best  # it was reassigned since
+    if not in_sync:
+        in_sync = [broker_id for broker_id in partition.isr if broker_id in not_adopted]
+        in_sync = in_sync or [*(not_adopted or partition.isr or partition.replicas)]
+    record = PartitionRecord()
+    record.CopyFrom(partition)
+    record.replicas.extend(added)
+    record.isr[:] = in_sync
+    record.leader = NO_LEADER
+    record.leader_epoch = raised(max([partition.leader_epoch, *(log.latest_epoch for log in logs.values())]))
+    record.partition_epoch = raised(partition.partition_epoch)
+    del record.eligible_leader_replicas[:]
+    del record.last_known_elr[:]
+    if partition.directories:
+        directories |= {
+            broker_id: logs[broker_id].directory_id.bytes for broker_id in record.replicas if broker_id in logs
+        }
+        record.directories[:] = [directories.get(replica, UNASSIGNED_DIRECTORY) for replica in record.replicas]
+    return ChosenPartition(
+        record,
+        log=None if best is None else logs[with_best[0]],
+        not_adopted=not_adopted,
+        damaged=tuple(broker_id for broker_id in record.replicas if broker_id in logs and logs[broker_id].is_damaged),
+    )
+
+
+def raised(epoch: int) -> int:
+    """An epoch that nobody has seen."""
+    return epoch + EPOCH_JUMP if epoch <= EPOCH_MAX else epoch + 1
+
+
+def _in_order(partition: PartitionRecord, logs: Mapping[int, ReportedLog]) -> list[int]:
+    replicas = [replica for replica in partition.replicas if replica in logs]
+    return [*replicas, *sorted(set(logs).difference(replicas))]
