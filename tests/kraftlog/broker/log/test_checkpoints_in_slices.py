@@ -15,9 +15,21 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.checkpoints import decode_offsets
 from kraftlog.broker.log.formats.names import HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME
 from kraftlog.broker.log.log_directory import LogDirectory
+from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.slices import SLICE_LINES, Steps
 from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.log.builders import CLICKS, NOW_MS, StepRuntime, append, batch, log_in, open_directory
+from tests.kraftlog.broker.log.builders import (
+    CLICKS,
+    CLUSTER_ID,
+    NOW_MS,
+    TOPIC_ID,
+    StepRuntime,
+    append,
+    batch,
+    checkpoint,
+    log_in,
+    open_directory,
+)
 from tests.kraftlog.broker.log.test_log_directory import open_manager
 
 NAMES = (RECOVERY_POINTS_NAME, LOG_STARTS_NAME, HIGH_WATERMARKS_NAME)
@@ -138,3 +150,22 @@ def test_a_broker_that_stops_goes_on_with_nothing() -> None:
     assert not files.exists(f"a/{RECOVERY_POINTS_NAME}")
     assert manager.close(1)
     assert files.exists(f"a/{RECOVERY_POINTS_NAME}")
+
+
+def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:
+    files, runtime = MemoryFileSystem(), StepRuntime()
+    config = PartitionLogConfig(segment_bytes=200)
+    manager = open_manager(files, runtime, paths=("a",), config=config)
+    log = manager.create_log(CLICKS, TOPIC_ID, config)
+    for _ in range(10):
+        append(log, batch(1))
+    log.flush()
+    checkpoint(manager)
+    assert b"clicks 0 10\n" in read_whole(files, "a/recovery-point-offset-checkpoint")
+    files.crash()
+    read: list[int] = []
+    LogManager.open(
+        files, ["a"], runtime, cluster_id=CLUSTER_ID, node_id=1, config_of=lambda partition: config,
+        on_progress=lambda progress: read.append(progress.segments_to_read),
+    )  # fmt: skip
+    assert set(read) == {1}

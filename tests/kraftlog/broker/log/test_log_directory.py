@@ -416,25 +416,6 @@ def test_flush_ms_acts_though_the_clock_was_set_back() -> None:
     assert log.recovery_point == 1
 
 
-def test_after_a_checkpoint_a_start_reads_only_what_was_appended_since() -> None:
-    files, runtime = MemoryFileSystem(), StepRuntime()
-    config = PartitionLogConfig(segment_bytes=200)
-    manager = open_manager(files, runtime, paths=("a",), config=config)
-    log = manager.create_log(CLICKS, TOPIC_ID, config)
-    for _ in range(10):
-        append(log, batch(1))
-    log.flush()
-    checkpoint(manager)
-    assert b"clicks 0 10\n" in read_whole(files, "a/recovery-point-offset-checkpoint")
-    files.crash()
-    read: list[int] = []
-    LogManager.open(
-        files, ["a"], runtime, cluster_id=CLUSTER_ID, node_id=1, config_of=lambda partition: config,
-        on_progress=lambda progress: read.append(progress.segments_to_read),
-    )  # fmt: skip
-    assert set(read) == {1}
-
-
 def test_a_deleted_log_is_gone_at_once_its_files_later_and_another_can_take_its_name() -> None:
     files, runtime = MemoryFileSystem(), StepRuntime()
     config = PartitionLogConfig()
