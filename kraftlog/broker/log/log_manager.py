@@ -132,13 +132,6 @@ class LogManager:
                 other.forget_missing([partition])  # it was moved by hand to where it is, whose inventory has it now
         return finding
 
-    def check_is_new(self, partition: TopicPartition, assigned_id: UUID) -> None:
-        """Raise ApiError(KAFKA_STORAGE_ERROR) if a log that no directory has was in one that is not here.
-
-        `assigned_id`: the directory that the metadata has for the replica. To be asked when all directories are online.
-        """
-        self.missing.check(partition, assigned_id, [directory.directory_id for directory in self.directories])
-
     def is_damaged(self, partition: TopicPartition) -> bool:
         """Whether a partition is offline because records of its log are missing, or all of it."""
         directory = self.directory_of(partition)
@@ -172,16 +165,20 @@ class LogManager:
         """Make a partition's log. Raises ApiError(KAFKA_STORAGE_ERROR).
 
         It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
-        the one with the fewest logs that is not cordoned.
+        the one whose inventory expects it (DB-95), else in the one with the fewest logs that is not cordoned.
         """
         expecting = [directory for directory in self.online if partition in directory.expected]
-        directory = expecting[0] if expecting else self._roomiest(wanted_id)
+        directory = expecting[0] if expecting else self._home(wanted_id, self.expecting(partition, topic_id))
         log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self._new_id())
         self.missing.forget(partition)
         return log
 
-    def _roomiest(self, wanted_id: UUID | None) -> LogDirectory:
-        candidates = [directory for directory in self.online if directory.directory_id == wanted_id]
+    def expecting(self, partition: TopicPartition, topic_id: UUID) -> list[LogDirectory]:
+        """The directories whose inventory has the log as one of which nothing was flushed (DB-95)."""
+        return [directory for directory in self.online if directory.records.is_expected(partition, topic_id)]
+
+    def _home(self, wanted_id: UUID | None, expecting: list[LogDirectory]) -> LogDirectory:
+        candidates = [directory for directory in self.online if directory.directory_id == wanted_id] or expecting
         if not candidates:
             candidates = [directory for directory in self.online if directory.directory_id not in self.cordoned]
         if not candidates:

@@ -1,10 +1,12 @@
-"""New logs of a broker, many at once: which ones they are, and what inventories say before they are made (DB-95)."""
+"""New logs of a broker: which ones they are, and what inventories say before they are made, many at once (DB-95)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from uuid import UUID
 
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.broker.log.formats.names import directory_name
 from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log.slices import SLICE_LINES, Steps, slices
 from statemachine.query.partition_descriptions import TopicPartition
@@ -22,6 +24,34 @@ def would_be_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, wa
     is_open = is_reserved(wanted_id.bytes) and wanted_id.bytes not in (LOST_DIRECTORY, DAMAGED_DIRECTORY)
     entries = [directory.records.entry(partition) for directory in logs.directories]
     return (is_here or is_open) and all(entry is None or entry.topic_id != topic_id for entry in entries)
+
+
+# Consider a broker whose log directory A is not there for a start: the metadata has its replica as damaged then.
+# When A is back, its log is in A, and the replica is as it was. If nothing of the log was flushed, a loss of power may
+# have left no more of it than a line in A's inventory: then the log is in A all the same.
+#
+# But A's line is old if the metadata has the replica in another directory that is not here: the partition was copied
+# into that one while A was away. So A's inventory forgets it before the controller is told that the replica is damaged.
+# Else the next start without that directory would make an empty log in A, which could lead.
+def check_is_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
+    """Raise ApiError(KAFKA_STORAGE_ERROR) if a log that no directory has was in one that is not here (DB-89).
+
+    `assigned_id`: the directory that the metadata has for the replica. To be asked when all directories are online.
+    """
+    present = [directory.directory_id for directory in logs.directories]
+    expecting = logs.expecting(partition, topic_id)
+    if expecting and assigned_id.bytes == DAMAGED_DIRECTORY:
+        return
+    if not is_reserved(assigned_id.bytes) and assigned_id not in present:
+        for directory in expecting:
+            directory.forget_missing([partition])
+            if directory.records.entry(partition) is not None:
+                name = directory_name(partition)
+                raise ApiError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{directory.path} has no room to note that its log of {name} is old; make room on its file system",
+                )
+    logs.missing.check(partition, assigned_id, present)
 
 
 def expect_logs(logs: LogManager, wanted: Mapping[TopicPartition, tuple[UUID, UUID]]) -> Steps:

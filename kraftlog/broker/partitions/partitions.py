@@ -21,7 +21,7 @@ from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.findings import Finding
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.log.new_logs import expect_logs, would_be_new
+from kraftlog.broker.log.new_logs import check_is_new, expect_logs, would_be_new
 from kraftlog.broker.log.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, slices
 from kraftlog.broker.partitions.damaged_replicas import Step, next_step
 from kraftlog.broker.partitions.partition import NO_EPOCH, Partition, Replication
@@ -305,7 +305,7 @@ class Partitions:
             found = self._logs.directory_of(partition.name)
             self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
             if finding is Finding.NEW:
-                self._logs.check_is_new(partition.name, wanted_id)
+                check_is_new(self._logs, partition.name, topic_id, wanted_id)
                 partition.log = self._logs.create_log(partition.name, topic_id, config, wanted_id)
             else:
                 partition.log = self._logs.log_of(partition.name)

@@ -203,3 +203,52 @@ def test_db89_a_log_that_was_moved_by_hand_is_used_though_the_directory_that_it_
         write_new_file(disks.files, f"b/clicks-0/{name}", read_whole(disks.files, f"a/clicks-0/{name}"))
     world = disks.started(["b"], replicas(directory=directory))
     assert (ends(world), world.placed) == (3, [("clicks-0", other.directory_id)])
+
+
+def test_db89_a_log_of_which_nothing_was_flushed_is_as_it_was_when_its_directory_is_back(tmp_path: Path) -> None:
+    """DB-89, DB-95: the power was lost, so that no more is left of it than a line in the inventory of `a`."""
+    disks = Disks(tmp_path)
+    (directory,) = disks.started(["a"], replicas()).logs.directories
+    disks.files.crash()
+    assert not disks.files.exists("a/clicks-0")
+    world = disks.started(["b"], replicas(directory=directory.directory_id.bytes))
+    assert (ends(world), world.placed) == (None, [("clicks-0", DAMAGED_ID)])
+    again = disks.started(["b", "a"], replicas(leader=-1, epoch=1, directory=DAMAGED_DIRECTORY))
+    assert (ends(again), again.placed) == (0, [("clicks-0", directory.directory_id)])
+
+
+@pytest.mark.parametrize("leader", [2, -1])
+def test_db89_nor_is_one_of_which_nothing_was_flushed_used_in_the_place_of_one_that_is_not_there(
+    tmp_path: Path, leader: int
+) -> None:
+    """DB-89, DB-95: the partition was copied into `b` while `a` was away, and now `b` is, at two starts."""
+    disks = Disks(tmp_path)
+    disks.started(["a"], replicas(on=OTHERS))
+    disks.files.crash()
+    world = disks.started(["b"], replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=UNASSIGNED_DIRECTORY))
+    (copied,) = world.logs.directories
+    copied.close(broker_epoch=2)
+    in_b = replicas(on=OTHERS, isr=[ME, 2], leader=leader, epoch=2, directory=copied.directory_id.bytes)
+    in_b.partition.isr[:] = [ME] if leader == -1 else [ME, 2]
+    world = disks.started(["a"], in_b)
+    assert (ends(world), world.placed) == (None, [("clicks-0", DAMAGED_ID if leader == -1 else LOST_ID)])
+    again = disks.started(["a"], replicas(on=OTHERS, isr=[ME], leader=-1, epoch=3, directory=DAMAGED_DIRECTORY))
+    assert (ends(again), again.placed) == (None, [])
+    last = disks.started(["a", "b"], replicas(on=OTHERS, isr=[ME], leader=-1, epoch=3, directory=DAMAGED_DIRECTORY))
+    assert (ends(last), last.placed) == (0, [("clicks-0", copied.directory_id)])
+
+
+def test_db89_it_does_not_stand_down_before_it_is_noted_that_what_is_here_is_old(tmp_path: Path) -> None:
+    """DB-89, DB-95: the disk is full. The next start would not know that the log was in `b`."""
+    disks = Disks(tmp_path)
+    disks.files.space_limit = 2_000  # nothing is reserved for the inventory
+    disks.started(["a"], replicas())
+    disks.files.crash()
+    disks.files.space_limit = disks.files.used_bytes()
+    in_b = replicas(leader=-1, epoch=1, directory=UUID(int=7_777).bytes)
+    world = disks.started(["a"], in_b)
+    assert (ends(world), world.placed) == (None, [])
+    assert "has no room" in world.replica().offline_reason
+    disks.files.space_limit = None
+    world.partitions.check_logs()
+    assert (ends(world), world.placed) == (None, [("clicks-0", DAMAGED_ID)])
