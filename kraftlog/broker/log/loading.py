@@ -106,7 +106,7 @@ class Loader:
             names = self._files.list_directory(self._directory)
         base_offsets = segment_offsets(names)
         self._refuse_damaged(names, base_offsets)
-        self._tidy(names, base_offsets)
+        names = self._tidy(names, base_offsets)
         self._replay_from = remove_wrong_indexes(self._handles, self._directory, names, self._known.aborted_checksums)
         entries = read_epochs(self._files, self._directory)
         self._are_epochs_known = entries is not None
@@ -161,18 +161,18 @@ class Loader:
     def _sizes_of(self, base_offsets: list[int]) -> dict[int, int]:
         return {offset: self._size_of(join(self._directory, file_name(offset, LOG_SUFFIX))) for offset in base_offsets}
 
-    def _tidy(self, names: list[str], base_offsets: list[int]) -> None:
-        """Remove what was to be deleted, or was not finished."""
+    def _tidy(self, names: list[str], base_offsets: list[int]) -> list[str]:
+        """Remove what was to be deleted, was not finished, or belongs to a segment that is gone; returns what stays."""
         present = set(base_offsets)
+        kept = []
         for name in names:
-            if name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+            offsets = [offset_in_name(name, suffix) for suffix in SEGMENT_SUFFIXES[:-1] if name.endswith(suffix)]
+            is_left_over = any(offset is not None and offset not in present for offset in offsets)
+            if is_left_over or name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
                 self._files.remove(join(self._directory, name))
-                continue
-            for suffix in SEGMENT_SUFFIXES[:-1]:
-                if name.endswith(suffix):
-                    offset = offset_in_name(name, suffix)
-                    if offset is not None and offset not in present:
-                        self._files.remove(join(self._directory, name))  # its log is gone
+            else:
+                kept.append(name)
+        return kept
 
     def _first_to_recover(self, base_offsets: list[int]) -> int:
         """The index of the first segment that may not be flushed: the one with the recovery point."""

@@ -78,6 +78,9 @@ class FileDamage:
     """Those that were flushed."""
     before: dict[str, bytes]
     """By path, what the damaged files had."""
+    latest_start: int
+    """Where a log of what is left begins, if its loss is accepted: at its first segment, but not before it began. If
+    none is left, where it was flushed up to."""
     rotten_indexes: Collection[str] = ()
 
     @property
@@ -163,13 +166,16 @@ class FilesToDamage:
         for name in names:
             self.files.open_to_read(join(path, name)).fsync()
         self.files.fsync_directory(path)
+        flushed = [
+            batch for batch in read_log(self.files, path, self.rotten_indexes)
+            if batch.last_offset < entry.recovery_point
+        ]  # fmt: skip
+        left = [base for base in bases if changes.get(join(path, file_name(base, LOG_SUFFIX)), b"") is not None]
+        end = flushed[-1].last_offset + 1 if flushed else 0
         damage = FileDamage(
-            kind, directory, partition, entry.topic_id, max(entry.log_start_offset, min(bases)),
-            [
-                batch for batch in read_log(self.files, path, self.rotten_indexes)
-                if batch.last_offset < entry.recovery_point
-            ],
-            {changed: read_whole(self.files, changed) for changed in changes}, self.rotten_indexes,
+            kind, directory, partition, entry.topic_id, max(entry.log_start_offset, min(bases)), flushed,
+            {changed: read_whole(self.files, changed) for changed in changes},
+            max(entry.log_start_offset, min(left, default=end)), self.rotten_indexes,
         )  # fmt: skip
         for changed, data in changes.items():
             if data is None:

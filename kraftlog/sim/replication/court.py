@@ -23,7 +23,7 @@ from kraftlog.sim.replication.judges.inventories import differences
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.judges.promises import PartitionPromises
 from kraftlog.sim.replication.judges.replica_files import ReplicaFiles
-from kraftlog.sim.replication.judges.rules import KEPT, MEMBERS
+from kraftlog.sim.replication.judges.rules import MEMBERS
 from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, PartitionState, ReplicaView
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
@@ -43,6 +43,14 @@ class KnownOlderDisks(Protocol):
         ...
 
 
+class KnownDamage(Protocol):
+    """Which logs lack files."""
+
+    def latest_start(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> int:
+        """Where what is left of a replica's log may begin at the latest; 0 if nobody has deleted files of it."""
+        ...
+
+
 class Watched(Protocol):
     """The world, as judges see it."""
 
@@ -53,6 +61,11 @@ class Watched(Protocol):
 
     def is_damaged(self, broker_id: int, partition: TopicPartition) -> bool:
         """Whether a replica's log lacks something, or has: the damage is no bug."""
+        ...
+
+    @property
+    def damaged_files(self) -> KnownDamage:
+        """Which logs lack files."""
         ...
 
     @property
@@ -111,6 +124,10 @@ class Court:
         self._mark(judge.state, state, is_unclean=is_unclean)
         judge.promises.is_in_sync([broker_id for broker_id in state.isr if broker_id not in judge.state.isr])
         judge.committed(state, is_unclean=is_unclean)
+        if is_unclean and state.leader in state.damaged:
+            partition = TopicPartition(topic.name, index)
+            start = self._world.damaged_files.latest_start(state.leader, partition, topic.topic_id)
+            judge.promises.damaged_leader(state.leader_epoch, start)
         judge.check_members()
 
     def _mark(self, before: PartitionState, after: PartitionState, *, is_unclean: bool) -> None:
@@ -361,11 +378,7 @@ class Court:
         directory = broker.logs.directory_of(partition.name)
         if directory is None or directory.offline_reason:
             return
-        if view.log_start > judge.promises.deleted_below:
-            raise Violation(
-                f"{KEPT}: {judge.name}: on broker {machine.broker_id} it begins at {view.log_start}, and was to be"
-                f" deleted below {judge.promises.deleted_below} only"
-            )
+        judge.promises.replica_begins(machine.broker_id, view.log_start, view.leader_epoch)
         path = join(directory.path, str(partition))
         batches, changed = self._files[machine.broker_id].read(machine.files, path)
         if partition.log is not None:

@@ -71,6 +71,13 @@ class DamagedFiles:
         found = self._logs.get(partition)
         return found is not None and found.damage.is_loss and found.broker_id == broker_id
 
+    def latest_start(self, broker_id: int, partition: TopicPartition, topic_id: bytes) -> int:
+        """Where what is left of a replica's log may begin at the latest; 0 if nobody has deleted files of it."""
+        found = self._logs.get(partition)
+        if found is None or found.is_over or not self.lacks_records(broker_id, partition):
+            return 0
+        return found.damage.latest_start if found.damage.topic_id.bytes == topic_id else 0
+
     def is_known(self, partition: TopicPartition) -> bool:
         """Whether a replica of a partition is damaged, or was in such a way that it lacked records."""
         return partition in self._logs

@@ -64,7 +64,7 @@ class CommittedTopics:
             state = state_of(partition.after)
             before = found.partitions.get(record.partition_id)
             found.partitions[record.partition_id] = state
-            yield found, record.partition_id, state, _is_unclean(before, state, partition.after, found.parameters)
+            yield found, record.partition_id, state, _is_unclean(before, state, found.parameters)
         for topic in delta.topics:
             if topic.after is None and topic.before is not None:
                 name = self.names.pop(topic.before.topic_id)
@@ -78,12 +78,11 @@ def state_of(record: PartitionRecord) -> PartitionState:
         leader=record.leader, leader_epoch=record.leader_epoch, partition_epoch=record.partition_epoch,
         replicas=tuple(record.replicas), isr=tuple(record.isr),
         eligible_leaders=tuple(record.eligible_leader_replicas), last_known=tuple(record.last_known_elr),
+        damaged=tuple(of for of in record.replicas if directory_of(record, of) == DAMAGED_DIRECTORY),
     )  # fmt: skip
 
 
-def _is_unclean(
-    before: PartitionState | None, after: PartitionState, record: PartitionRecord, parameters: TopicParameters
-) -> bool:
+def _is_unclean(before: PartitionState | None, after: PartitionState, parameters: TopicParameters) -> bool:
     """Whether a new leader was elected that may lack what is committed, as the topic allows.
 
     A broker that has said that its log is damaged or missing may. The last known leader had everything. With
@@ -92,7 +91,7 @@ def _is_unclean(
     """
     if before is None or after.leader_epoch == before.leader_epoch or after.leader == NO_LEADER:
         return False
-    if parameters.has_unclean_elections and directory_of(record, after.leader) == DAMAGED_DIRECTORY:
+    if parameters.has_unclean_elections and after.leader in after.damaged:
         return True
     if after.leader in (before.isr or before.eligible_leaders):
         return False

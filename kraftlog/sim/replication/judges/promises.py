@@ -5,7 +5,9 @@ happen below the high watermark. A promise is kept by the leader: who leads has 
 its offset. These take promises away:
 
 - An unclean election. What its leader has is what there is from then on; what leaders of earlier epochs still promise
-  after that, because they have not heard of it, is worth nothing.
+  after that, because they have not heard of it, is worth nothing. If it has a damaged log, that begins at the first
+  segment that is left, or, without any, where it was flushed up to: no offset is given out twice (DB-88). From that
+  epoch on the logs of others may begin there, too.
 - DeleteRecords, up to the offset that was asked for.
 - Of a topic without `flush.before.ack`, power lost on as many brokers as `min.insync.replicas` says, before one of them
   was in sync again: then every broker that had a batch may have lost it. Without eligible leader replicas one is
@@ -52,6 +54,8 @@ class PartitionPromises:
     """By base offset."""
     deleted_below: int = 0
     """How far DeleteRecords was asked to delete."""
+    lost_below: dict[int, int] = field(default_factory=dict)
+    """By epoch of an unclean leader whose log was damaged, the last offset at which what is left of that may begin."""
     unclean_epoch: int = NO_EPOCH
     """The epoch of the last unclean election."""
     void_epochs: list[int] = field(default_factory=list)
@@ -130,6 +134,10 @@ class PartitionPromises:
         self.unclean_epoch = leader_epoch
         self.unconfirmed = True
 
+    def damaged_leader(self, leader_epoch: int, start_offset: int) -> None:
+        """The unclean leader of that epoch goes on with what is left of its log, which begins there or before."""
+        self.lost_below[leader_epoch] = start_offset
+
     def deleted(self, offset: int) -> None:
         """Records below an offset may be deleted from now on."""
         self.deleted_below = max(self.deleted_below, offset)
@@ -163,6 +171,17 @@ class PartitionPromises:
         return max((promise.last_offset + 1 for promise in self.promises.values()), default=0)
 
     # --- what must be there -------------------------------------------------------------------------------------------
+
+    def replica_begins(self, broker_id: int, start_offset: int, leader_epoch: int) -> None:
+        """A replica's log begins there, and its broker knows that epoch."""
+        self.checks += 1
+        lost = [below for epoch, below in self.lost_below.items() if epoch <= leader_epoch]
+        start_max = max([self.deleted_below, *lost])
+        if start_offset > start_max:
+            raise Violation(
+                f"{KEPT}: {self.name}: on broker {broker_id} it begins at {start_offset}, and was to be deleted,"
+                f" or lost by an unclean election, below {start_max} only"
+            )
 
     def leader_has(self, broker_id: int, batches: Sequence[Batch], leader_epoch: int, start_offset: int) -> None:
         """These are all batches of a leader."""

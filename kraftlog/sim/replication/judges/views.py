@@ -54,3 +54,5 @@ class PartitionState:
     eligible_leaders: tuple[int, ...]
     last_known: tuple[int, ...]
     """With neither of those: who led, or was in sync, at last."""
+    damaged: tuple[int, ...] = ()
+    """The replicas whose brokers have said that their logs are damaged or missing (DB-88)."""

@@ -9,11 +9,13 @@ from structlog.testing import capture_logs
 
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction
 from kraftlog.broker.log.formats.names import INVENTORY_NAME
 from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.log.slices import run_at_once
 from tests.kraftlog.broker.log.builders import (
+    CLICKS,
     NOW_MS,
     TRANSACTIONAL,
     append,
@@ -135,6 +137,21 @@ def test_without_an_inventory_one_that_cannot_be_read_is_made_again() -> None:
     files.remove(f"data/{INVENTORY_NAME}")
     replace_version(files, path_of(CLOSED))
     assert aborted_in(open_log(files)) == aborted
+
+
+@pytest.mark.parametrize("has_inventory", [True, False])
+@pytest.mark.parametrize("cleanly", [True, False])
+def test_that_of_a_segment_that_is_gone_goes_and_the_directory_stays_online(cleanly: bool, has_inventory: bool) -> None:
+    """Else one lost segment, which an unclean leader goes on without, takes every log of the disk offline."""
+    files, aborted = stopped(cleanly=cleanly)
+    files.remove(f"data/clicks-0/{CLOSED:020d}.log")
+    if not has_inventory:  # nothing says that there was a segment
+        files.remove(f"data/{INVENTORY_NAME}")
+    directory = open_directory(files)
+    log = directory.accept_loss(CLICKS, PartitionLogConfig(), NOW_MS) if has_inventory else directory.logs[CLICKS]
+    assert not directory.offline_reason
+    assert not files.exists(path_of(CLOSED))
+    assert aborted_in(log) == [one for one in aborted if one.last_offset >= last_of(files)]
 
 
 def test_the_states_of_producers_come_from_before_the_first_wrong_index() -> None:

@@ -11,11 +11,21 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.log.slices import run_at_once
-from kraftlog.sim.broker_log.file_damage import CHECKPOINT_OLDER, DAMAGES, LOSSES, FileDamage, FilesToDamage
+from kraftlog.sim.broker_log.file_damage import (
+    CHECKPOINT_OLDER,
+    DAMAGES,
+    LOG_DELETED,
+    LOSSES,
+    SEGMENT_DELETED,
+    SEGMENT_SHORTER,
+    FileDamage,
+    FilesToDamage,
+)
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.violation import Violation
 from tests.kraftlog.broker.log.builders import (
     CLICKS,
+    NOW_MS,
     TOPIC_ID,
     TRANSACTIONAL,
     append,
@@ -81,6 +91,19 @@ def test_a_log_that_lacks_something_is_offline_and_as_it_was_when_its_files_are_
     damage.put_back(files)
     damage.check(files, reopened(files).logs[CLICKS])
     assert [one.base_offset for one in damage.batches] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(("kind", "start"), [(LOG_DELETED, 5), (SEGMENT_DELETED, 1), (SEGMENT_SHORTER, 1)])
+def test_db88_a_log_whose_loss_is_accepted_begins_with_what_is_left_or_where_it_was_flushed_up_to(
+    kind: str, start: int, is_clean: bool
+) -> None:
+    """DB-88."""
+    files = MemoryFileSystem()
+    damage = damaged(kind, files, is_clean=is_clean)
+    log = reopened(files).accept_loss(CLICKS, CONFIG, NOW_MS)
+    assert log.log_start_offset == damage.latest_start == start
+    assert log.log_end_offset == 5
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -287,6 +287,26 @@ def test_an_unclean_election_takes_what_its_leader_lacks_and_no_more() -> None:
         promises.leader_has(2, [], 4, 0)
 
 
+def test_a_log_begins_where_its_records_were_deleted_or_before() -> None:
+    promises = promises_of()
+    promises.deleted(3)
+    promises.replica_begins(1, 3, 3)
+    with broken(KEPT):
+        promises.replica_begins(1, 4, 3)
+
+
+def test_from_an_unclean_leader_with_a_damaged_log_on_logs_begin_where_that_is_left_or_before() -> None:
+    promises = promises_of(*(batch(offset) for offset in range(8)))
+    promises.elected_uncleanly(4)
+    promises.damaged_leader(4, 8)
+    promises.replica_begins(1, 8, 4)
+    promises.replica_begins(2, 8, 5)  # it has followed, and leads
+    with broken(KEPT):
+        promises.replica_begins(3, 8, 3)  # it has not heard of that leader
+    with broken(KEPT):
+        promises.replica_begins(1, 9, 4)
+
+
 def test_deleted_records_may_be_gone() -> None:
     promises = promises_of(batch(0), batch(1))
     promises.deleted(1)
