@@ -71,6 +71,11 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "kraftlog brokers run --config broker-1.toml",
     ),
     "brokers list": ("kraftlog brokers list",),
+    "brokers report": ("kraftlog brokers report --data-dir broker-101 --to broker-101.json",),
+    "brokers adopt": (
+        "kraftlog brokers adopt --data-dir broker-101 --snapshot 00000000000001001000-0000000004.checkpoint",
+        "kraftlog brokers adopt --data-dir broker-101 --snapshot 00000000000001001000-0000000004.checkpoint --execute",
+    ),
     "brokers describe": ("kraftlog brokers describe --id 101",),
     "brokers fence": ("kraftlog brokers fence --id 101",),
     "brokers unregister": ("kraftlog brokers unregister --id 101",),

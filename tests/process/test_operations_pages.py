@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,15 @@ def shell(block: str, directory: Path, addresses: str, cluster: Path) -> str:
 def test_snapshots(tmp_path: Path, run: Run) -> None:
     cluster, directory = tmp_path / "cluster", tmp_path / "elsewhere"
     directory.mkdir()
-    with up(cluster, "--voters", 1, "--brokers", 1) as (_, addresses):
+    with up(cluster, "--voters", 1, "--brokers", 1) as (process, addresses):
         at = ("--bootstrap-server", addresses)
         assert run("topics", "create", "orders", *at, "--config", "retention.ms=5").code == 0
-        created, described, saved, verified, looked, live, present, checked, restored = (
-            shell(block, directory, addresses, cluster) for block in BLOCKS[:9]
+        created, described, saved, verified, looked, live, present = (
+            shell(block, directory, addresses, cluster) for block in BLOCKS[:7]
         )
+        process.send_signal(signal.SIGINT)
+        process.communicate()  # its node has ended: `verify` refuses a directory that is in use
+    checked, restored = (shell(block, directory, addresses, cluster) for block in BLOCKS[7:9])
     (copy,) = (directory / "backup").iterdir()
     assert copy.name in created
     assert "LogStartOffset" in described
