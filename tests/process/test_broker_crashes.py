@@ -6,12 +6,14 @@ import asyncio
 import itertools
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.local.cluster import LocalCluster
@@ -48,7 +50,20 @@ def topic(voter: LocalCluster, broker: BrokerProcess, run: Run) -> str:
         "--bootstrap-server", addresses(voter),
     )  # fmt: skip
     assert created.code == 0, created
+    until_known(broker, name)
     return name
+
+
+def until_known(broker: BrokerProcess, topic: str) -> None:
+    """Wait until the broker knows a topic: it may be behind after what the test before has done to it.
+
+    A producer gives up what is for a topic that is unknown for a second (`topic.metadata.propagation.max.ms`).
+    """
+    client = AdminClient({"bootstrap.servers": broker.servers})
+    deadline = time.monotonic() + WAIT_SECONDS
+    while client.list_topics(topic, WAIT_SECONDS).topics[topic].error is not None:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 class Load:

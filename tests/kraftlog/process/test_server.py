@@ -28,6 +28,7 @@ from raft.client import RaftClient
 from raft.core.types import NodeId, Offset
 from raft.storage.directory import DataDirectory
 from statemachine.replay.deltas import MetadataDelta
+from tests.kraftlog.process.test_controller_registration import registered
 from tests.raft.nodes import free_port
 from tests.statemachine.waiting import until
 
@@ -100,6 +101,7 @@ async def test_what_cannot_be_applied_is_refused_by_the_leader_which_goes_on(
     config = formatted(tmp_path / "node")
     async with running_node(config) as node, AdminClient([config.listener]) as client:
         await client.register_broker(1, [("PLAINTEXT", "localhost", 9092)])
+        await registered(client, 1)  # that is a record, too
         end_offset, epoch = node.replica.log_end_offset, node.replica.epoch
         with monkeypatch.context() as patch:
             poison = MetadataRecord(remove_topic=RemoveTopicRecord(topic_id=b"\1" * 16))
