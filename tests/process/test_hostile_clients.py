@@ -81,7 +81,9 @@ def kept(broker: BrokerProcess, voter: LocalCluster, run: Run) -> Iterator[str]:
 
 
 def produce(broker: BrokerProcess, topic: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "linger.ms": 5})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.servers, "linger.ms": 5, "enable.idempotence": True}
+    )
     failed: list[object] = []
     for value in RECORDS:
         producer.produce(

@@ -169,7 +169,9 @@ def test_ct38_an_older_copy_leads_by_an_unclean_election_only_and_so_does_the_ri
 
 def produce_to_one(broker: BrokerProcess, topic: str, count: int, acknowledged: Acknowledgements) -> None:
     """Records for partition 0."""
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "message.timeout.ms": 60_000})
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": broker.servers, "message.timeout.ms": 60_000, "enable.idempotence": True}
+    )
     for index in range(count):
         producer.produce(topic, str(index).encode(), partition=0, on_delivery=acknowledged.delivered)
     assert producer.flush(WAIT_SECONDS) == 0
