@@ -84,7 +84,7 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log files against Kafka's, and the benchmark that compares with both
 	@$(BIN)/python tools/install_peers.py build/peers
 	$(BIN)/pytest -q tests/kraftlog/kafka/test_definitions.py tests/process/test_kafka_starts.py \
-		tests/kraftlog/broker/log/test_dump_log.py tests/kraftlog/broker/log/test_stock_broker.py \
+		tests/kraftlog/storage/test_dump_log.py tests/kraftlog/storage/test_stock_broker.py \
 		tests/kraftlog/clients/test_stock_broker.py tests/process/test_kafka_tools.py \
 		tests/process/test_kafka_tools_on_replicas.py tests/kraftlog/broker/test_offered_apis.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers

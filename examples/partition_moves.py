@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from kraftbase.ids import id_to_bytes
 from kraftlog import Offset, observe, parse_endpoint
 from kraftlog.admin.client.connection import describe_any
 from kraftpb.v1.metadata_pb2 import PartitionRecord
@@ -23,7 +24,6 @@ from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.store import MetadataStore
-from statemachine.words.ids import id_to_bytes
 
 
 class PartitionMoves:

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
         UnknownTopicOrPartitionError,
     )
     from kraftbase.files.posix import PosixFileSystem
+    from kraftbase.types import NodeId, Offset
     from kraftlog.admin.client.client import AdminClient, NewTopic
     from kraftlog.admin.client.operation_stream import NotSent, OutcomeUnknown
     from kraftlog.config.config import NodeConfig, load_config
     from kraftlog.process.server import serve
     from raft.client import RaftClient
-    from raft.core.types import LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+    from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
     from raft.core.voters import Voter, VoterSet
     from raft.host import hosted_node
     from raft.listener import BatchReader, CommittedBatch, Listener

@@ -10,9 +10,10 @@ import structlog
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.config import FETCH_VERSIONS
 from raft.core.events import FetchVersionAllowed, StateDigestReported, StateMachineFenced
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.delivery import AnyListener
 from raft.node import Node
 from raft.rpc.codec import STATE_DIGEST_BYTES

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kraftbase.endpoint import Endpoint
-from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch
+from kraftbase.types import Offset
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from snapshot.reader import SnapshotReader
 
 

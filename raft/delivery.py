@@ -11,11 +11,13 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from kraftbase.errors import ApiError, ErrorCode, StorageError
+from kraftbase.runtime import OnDone, Runtime
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import Offset
 from raft.commits import Snapshots
-from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch
 from raft.listener import Listener
 from raft.shell.log_start_keeper import ListenerPosition
-from raft.shell.runtime import OnDone, Runtime
 from raft.synchronous_listener import SynchronousListener, TaskListener
 from snapshot.reader import SnapshotReader
 

@@ -23,11 +23,12 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId, Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
 from raft.core.election_state import ElectionState
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import NodeId, Offset, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process, log_state_divergence
 from raft.rpc.admission import Admission, ReplicasElsewhere

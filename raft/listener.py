@@ -30,7 +30,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from types import TracebackType
 
-from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch
 from raft.storage.batch import batch_body, batch_timestamp, records
 from snapshot.reader import SnapshotReader
 

@@ -19,6 +19,8 @@ import structlog
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import Epoch, Offset
 from raft.commits import CommitFeed, Snapshots
 from raft.core.actions import Send
 from raft.core.config import FETCH_VERSION_LATEST, QuorumConfig
@@ -27,7 +29,7 @@ from raft.core.epochs import LOG_BEGINNING
 from raft.core.events import Event, RequestCancelled, RequestReceived, ResignRequested, ShutdownRequested
 from raft.core.messages import LogStartHolder, Request, Response
 from raft.core.replica_view import ReplicaView
-from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import AnyListener, Delivery
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.reader_leases import ReaderLeases
@@ -35,7 +37,6 @@ from raft.rpc.transport import PeerTransport
 from raft.shell.appends import OnSettled, PendingAppends
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.observer import ShellObserver
-from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.shell.shell import Shell
 from raft.shell.shell_host import Identity
 from raft.storage.quorum_state import QuorumStateStore

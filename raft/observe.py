@@ -21,8 +21,10 @@ import grpc.aio
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode
 from kraftbase.logs import LibraryLogger
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import UNKNOWN_OFFSET, Batch, LeaderAndEpoch, Offset
+from raft.core.types import Batch, LeaderAndEpoch
 from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
 from raft.reader_contact import LeaveNode, ReaderContact

@@ -12,8 +12,8 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.logs import LibraryLogger
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.rpc import codec
 from raft.rpc.channels import channel_to

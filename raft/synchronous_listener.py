@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
+from kraftbase.runtime import OnDone
 from raft.core.types import Batch, LeaderAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader, can_load_snapshots
-from raft.shell.runtime import OnDone
 from snapshot.reader import SnapshotReader
 
 

@@ -19,8 +19,9 @@ from google.protobuf.message import DecodeError
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, CorruptSnapshot
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1 import batch_pb2
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import HEADER, HEADER_BYTES, batch_body, decode_batch, encode_batch
 from raft.storage.control import decode_voters, encode_voters

@@ -13,7 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from kraftbase.errors import ConfigurationError
-from raft.core.types import Offset, OffsetAndEpoch
+from kraftbase.types import Offset
+from raft.core.types import OffsetAndEpoch
 
 SNAPSHOTS_KEPT_MAX: Final = 4
 """The most snapshots at and above the log start. At least 2: one at the log start and one above it (SN-53)."""

@@ -10,8 +10,9 @@ import re
 from typing import Final
 
 from kraftbase.errors import StorageError
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".part"

@@ -10,7 +10,8 @@ from typing import Final, Self
 from kraftbase.checks import check
 from kraftbase.errors import StorageError
 from kraftbase.files.files import FileSystem, join
-from raft.core.types import Batch, Offset, OffsetAndEpoch
+from kraftbase.types import Offset
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import encode_batch
 from snapshot.format import (

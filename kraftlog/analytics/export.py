@@ -18,13 +18,14 @@ from typing import Final, ParamSpec, TypeVar
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.dependencies import require_pyarrow
 from kraftlog.analytics.directory import ExportDirectory
 from kraftlog.analytics.files import ExportFiles, PosixFiles
 from kraftlog.analytics.manifest import ExportedFile, Manifest
 from kraftlog.analytics.source import CommittedSource, GrpcSource, LogDescription
 from kraftlog.analytics.writer import RangeWriter
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 
 ROWS_PER_FILE: Final = 1_000_000
 ROW_GROUP_ROWS: Final = 65_536

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from kraftbase.checksum import extend_crc32c
 from kraftbase.errors import CorruptLog, DirectoryError
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.files import ExportFiles, storage_errors, write_and_publish
 from kraftlog.analytics.schema import SCHEMA_VERSION
-from raft.core.types import Epoch, Offset
 
 FORMAT: Final = "kraftlog-export"
 FORMAT_VERSION: Final = 1

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.analytics.manifest import Manifest
-from raft.core.types import Offset
 
 PATH: Final = "path"
 STARTING_OFFSETS: Final = "startingOffsets"

@@ -17,10 +17,11 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.analytics.payload import bytes_to_text, to_json
 from kraftlog.analytics.schema import COLUMN_NAMES, UNKNOWN_RECORD_TYPE, arrow_schema
 from kraftpb.v1 import batch_pb2, metadata_pb2
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import batch_body, batch_timestamp, records
 
 if TYPE_CHECKING:

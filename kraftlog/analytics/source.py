@@ -17,8 +17,9 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from raft.known_nodes import KnownNodes, is_behind
 from raft.observe import Watched, parse_endpoint, watch
 from raft.rpc.channels import channel_to

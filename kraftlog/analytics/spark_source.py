@@ -20,10 +20,10 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import Offset
 from kraftlog.analytics.manifest import ExportedFile, read_manifest
 from kraftlog.analytics.offsets import parse_options, resolve_range
 from kraftlog.analytics.schema import COLUMNS, spark_ddl
-from raft.core.types import Offset
 
 if TYPE_CHECKING:
     import pyarrow

@@ -7,11 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.files import TEMPORARY_PREFIX, ExportFiles, publish, storage_errors
 from kraftlog.analytics.manifest import LOG_DIRECTORY, ExportedFile, checksum, file_name
 from kraftlog.analytics.rows import rows_of
 from kraftlog.analytics.schema import SCHEMA_VERSION, arrow_schema
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import batch_timestamp
 
 if TYPE_CHECKING:

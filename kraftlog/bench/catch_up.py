@@ -10,6 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.machine import machine
@@ -23,7 +24,6 @@ from kraftlog.bench.workload import (
     set_config,
 )
 from kraftlog.local.cluster import LocalCluster
-from raft.core.types import NodeId
 
 TOPICS: Final = 500
 TIMEOUT_SECONDS: Final = 120.0

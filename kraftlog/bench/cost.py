@@ -26,6 +26,7 @@ from rich.table import Table
 import kraftlog
 from kraftbase.checks import check
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import write_json
 from kraftlog.bench.machine import machine
@@ -35,7 +36,6 @@ from kraftlog.bench.workload import VOTERS, execute_once, prepared
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.process import grpc_settings
-from raft.core.types import NodeId
 
 START_SECONDS: Final = 60.0
 WARM_UP_SHARE: Final = 0.1

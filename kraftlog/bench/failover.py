@@ -16,12 +16,12 @@ from typing import Any, Final
 from rich.console import Console
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.machine import machine
 from kraftlog.bench.workload import bench_cluster, check_result, create_topic_operation, prepared
 from kraftlog.local.cluster import LocalCluster
-from raft.core.types import NodeId
 
 ROUND_TIMEOUT_SECONDS: Final = 30.0
 OPERATIONS_BEFORE_KILL: Final = 20

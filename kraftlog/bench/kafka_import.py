@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, Offset
 from kraftlog.bench.targets import Target
 from kraftlog.kafka.control_records import SnapshotFooterRecord, SnapshotHeaderRecord
 from kraftlog.kafka.metadata_records import FeatureLevelRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
@@ -24,7 +25,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import CONTROL, encode_batch
 from kraftlog.kafka.record_values import ControlType, encode_control_record, encode_metadata_record
 from kraftlog.kafka.records import Record
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from snapshot.names import snapshot_name
 
 PARTITIONS_PER_TOPIC: Final = 100

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ApiError
+from kraftbase.types import NodeId, Offset
 from kraftlog.admin.client.connection import describe_quorum
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import quorum_pb2
-from raft.core.types import NodeId, Offset
 from raft.storage.directory import LOG_NAME, SNAPSHOTS_NAME
 from snapshot.log_start_policy import LogStartPolicy
 from snapshot.names import parse_snapshot_name

@@ -21,7 +21,8 @@ from struct import Struct
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import LeaderAndEpoch, Offset
+from kraftbase.types import Offset
+from raft.core.types import LeaderAndEpoch
 from raft.listener import BatchReader, Listener
 
 VISIBLE: Final = Struct(">iqq")

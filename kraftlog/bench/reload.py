@@ -36,6 +36,7 @@ from rich.status import Status
 from rich.table import Table
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.figures import summary, times_table, write_json
 from kraftlog.bench.filling import fill
@@ -55,7 +56,6 @@ from kraftlog.bench.workload import (
 )
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster, start_command
-from raft.core.types import NodeId
 from snapshot.log_start_policy import LogStartPolicy
 
 POLICIES: Final = (LogStartPolicy.EAGER, LogStartPolicy.REPLICATED)

@@ -20,7 +20,7 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
 
 TAKEN: Final = Struct(">qq")

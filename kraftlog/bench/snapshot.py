@@ -18,6 +18,7 @@ from rich.status import Status
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import connect
 from kraftlog.bench.figures import summary, times_table, write_json
@@ -30,7 +31,7 @@ from kraftlog.bench.workload import BROKER_IDS, NO_SNAPSHOTS, TOPIC, bench_clust
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 from snapshot.reader import SnapshotReader
 

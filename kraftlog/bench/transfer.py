@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, NodeId
 from kraftlog.admin.client.connection import connect
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.messages import FetchSnapshotRequest
-from raft.core.types import Epoch, NodeId, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.rpc import codec
 from snapshot.incoming import IncomingSnapshot
 

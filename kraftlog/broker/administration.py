@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.acls import CreateAclsApi, DeleteAclsApi, DescribeAclsApi
 from kraftlog.broker.apis.client_quotas import AlterClientQuotasApi, DescribeClientQuotasApi
 from kraftlog.broker.apis.cluster_changes import UnregisterBrokerApi, UpdateFeaturesApi
@@ -16,9 +17,8 @@ from kraftlog.broker.apis.topic_changes import CreatePartitionsApi, CreateTopics
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.requests import Handler
 from kraftlog.broker.settings import BrokerSettings
-from raft.shell.runtime import Runtime
+from kraftlog.network.requests import Handler
 
 
 def administration(

@@ -10,18 +10,18 @@ from typing import Final
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime, awaited
+from kraftbase.types import Offset
 from kraftbase.uuids import uuid_to_text
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.in_order import InOrder
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.partitions.partition import Replication
-from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.settings import REPLICA_LAG_MAX, BrokerSettings
-from raft.core.types import Offset
-from raft.shell.runtime import Runtime, awaited
+from kraftlog.replicas.partitions.partition import Replication
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.storage.log_manager import LogManager
 from statemachine.apply.machine import MetadataMachine
 
 APPLIED_TIMEOUT_MS: Final = 60_000

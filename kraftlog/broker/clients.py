@@ -6,6 +6,7 @@ import secrets
 import shutil
 from collections.abc import Mapping
 
+from kraftbase.runtime import Runtime
 from kraftlog.broker.administration import administration
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
@@ -22,16 +23,15 @@ from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsA
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
-from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.replica_choice import RackAwareChoice
-from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
-from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Handler, Reply
 from kraftlog.broker.settings import RACK_AWARE_SELECTOR, REPLICA_SELECTOR
 from kraftlog.kafka.notation import Versions
-from raft.shell.runtime import Runtime
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
+from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 
 
 class ClientApis:

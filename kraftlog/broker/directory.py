@@ -18,9 +18,9 @@ from uuid import UUID
 
 from kraftbase.files.files import FileSystem, join, write_new_file
 from kraftbase.files.properties import encode_properties
+from kraftbase.types import DirectoryId, NodeId
 from kraftlog.broker.adopted_incarnation import adopted_incarnation, forget_adopted_incarnation
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
-from raft.core.types import DirectoryId, NodeId
 from raft.storage.directory import META_NAME, DataDirectory
 
 HAS_LOG_DIRECTORIES_NAME: Final = "has-log-directories"

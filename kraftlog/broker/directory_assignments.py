@@ -15,7 +15,7 @@ import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.broker.partitions.partition import Partition
+from kraftlog.replicas.partitions.partition import Partition
 from kraftpb.v1 import admin_pb2
 
 ASSIGNMENTS_MAX: Final = 2_000

@@ -7,9 +7,9 @@ from typing import Final
 
 from kraftlog.broker.apis.api_versions import ApiVersionsApi
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Handler, Reply
 from kraftlog.kafka.apis import API_VERSIONS, NAMES, OWN_NAMES, api_of
 from kraftlog.kafka.notation import Versions
+from kraftlog.network.requests import ClientRequest, Handler, Reply
 
 KEYS: Final[Mapping[str, int]] = {name: key for key, name in (NAMES | OWN_NAMES).items()}
 

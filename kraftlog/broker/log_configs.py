@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kraftlog.broker.log.config import PartitionLogConfig
+from kraftlog.storage.config import PartitionLogConfig
 from statemachine.words.config_definitions import CLEANUP_POLICY, FLUSH_BEFORE_ACK, MIN_ISR, VALIDATE_RECORDS
 from statemachine.words.config_kinds import split_elements
 

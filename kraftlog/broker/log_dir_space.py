@@ -6,8 +6,8 @@ from contextlib import suppress
 
 from kraftbase.errors import StorageError
 from kraftbase.files.files import Space
-from kraftlog.broker.log.log_directory import LogDirectory
-from kraftlog.broker.log.log_manager import LogManager
+from kraftlog.storage.log_directory import LogDirectory
+from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.admin_pb2 import LogDirSpace
 
 

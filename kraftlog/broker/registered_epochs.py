@@ -11,14 +11,14 @@ import structlog
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
-from kraftlog.broker.log.registered_epoch import note_registration, registered_epoch
-from raft.shell.runtime import Runtime, awaited
+from kraftbase.runtime import Runtime, awaited
+from kraftlog.storage.registered_epoch import note_registration, registered_epoch
 
 logger = structlog.get_logger(__name__)
 
 
 class EpochDirectory(Protocol):
-    """A log directory (`kraftlog.broker.log.log_directory.LogDirectory`)."""
+    """A log directory (`kraftlog.storage.log_directory.LogDirectory`)."""
 
     path: str
     directory_id: UUID

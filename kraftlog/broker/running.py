@@ -32,6 +32,8 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.files import join
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.broker import Broker
@@ -41,21 +43,11 @@ from kraftlog.broker.controller_errands import ControllerErrands
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.directory_assignments import DirectoryAssignments
 from kraftlog.broker.first_answer import cluster_id_when_known
-from kraftlog.broker.leader_connection import BrokerConnections
 from kraftlog.broker.lifecycle import BrokerLifecycle
-from kraftlog.broker.log.loading import RecoveryProgress
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.loop_watch import watch_loop
 from kraftlog.broker.metadata.topic_configs import last_known_configs
-from kraftlog.broker.network.serving import Limits, Listener, serving
-from kraftlog.broker.network.turns import SLICE_SECONDS
-from kraftlog.broker.partitions.partition import NO_EPOCH
 from kraftlog.broker.registered_epochs import RegisteredEpochs
-from kraftlog.broker.replication.isr_changes import IsrChanges
-from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
-from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.broker.replication.throttle import ReplicationQuota
 from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     AUTO_CREATE_TOPICS,
@@ -78,8 +70,16 @@ from kraftlog.broker.settings import (
     BrokerSettings,
 )
 from kraftlog.kafka import record_reader
+from kraftlog.network.serving import Limits, Listener, serving
+from kraftlog.network.turns import SLICE_SECONDS
+from kraftlog.replicas.leader_connection import BrokerConnections
+from kraftlog.replicas.replication.isr_changes import IsrChanges
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
+from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
+from kraftlog.replicas.replication.throttle import ReplicationQuota
+from kraftlog.storage.loading import RecoveryProgress
+from kraftlog.storage.log_manager import LogManager
 from raft.observe import observe
-from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.apply.run_writer import OnLoop
@@ -260,7 +260,7 @@ async def _serving(
         while not all(directory.commits.is_idle for directory in broker.logs.online):
             await awaited(functools.partial(runtime.run_on_disk, lambda: None))
         clean_epoch = directory.clean_epoch if life is None else life.clean_epoch
-        is_clean = await asyncio.to_thread(broker.logs.close, NO_EPOCH if clean_epoch is None else clean_epoch)
+        is_clean = await asyncio.to_thread(broker.logs.close, UNKNOWN_EPOCH if clean_epoch is None else clean_epoch)
         if life is not None:
             await life.stop(is_clean=is_clean)
 

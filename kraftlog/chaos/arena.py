@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.chaos.chronicle import Chronicle
 from kraftlog.chaos.disk import SmallDisk
 from kraftlog.chaos.network import Network
 from kraftlog.chaos.truth import Truth
 from kraftlog.local.cluster import POLL_SECONDS, START_TIMEOUT_SECONDS, LocalCluster, NodeDied
-from raft.core.types import NodeId
 from raft.storage.directory import METADATA_DATABASE_NAME
 
 LEADER_TIMEOUT_SECONDS: Final = 3.0

@@ -11,6 +11,7 @@ from typing import Final
 
 from kraftbase.errors import ApiError, CorruptSnapshot
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId, Offset
 from kraftlog.admin.client.connection import connect
 from kraftlog.chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
 from kraftlog.chaos.committed import CommittedLog, committed_log
@@ -20,7 +21,7 @@ from kraftlog.sim.registers.linearizability import Verdict, check_history
 from kraftlog.sim.registers.oracle import HistoryViolation, OffsetOracle
 from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
 from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
-from raft.core.types import NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.directory import METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 from snapshot.store import SnapshotStore
 from statemachine.query.metadata_queries import applied_end_offset, digest

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 
 
 @dataclass(slots=True)

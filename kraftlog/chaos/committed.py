@@ -8,10 +8,10 @@ from bisect import bisect_left
 from operator import itemgetter
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Offset
 from kraftlog.chaos.workload import CONFIG
 from kraftlog.sim.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Offset
 from raft.listener import BatchReader, CommittedBatch, Listener
 from raft.observe import observe
 

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 
 SIZE_MEGABYTES: Final = 192
 CHUNK_BYTES: Final = 1024 * 1024

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.local.cluster import LocalCluster, start_command
 from kraftlog.local.cluster_directory import ClusterDirectory
-from raft.core.types import NodeId
 
 NETWORK: Final = "198.18"
 PORT: Final = 9090

@@ -11,8 +11,8 @@ from contextlib import suppress
 from random import Random
 from typing import ClassVar, Final
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Arena
-from raft.core.types import NodeId
 
 STORM_KILLS: Final = 5
 STORM_LIFE_SECONDS: Final = (0.05, 2.0)

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.chaos.namespaces import Namespaces, NamespacesUnavailable
 from kraftlog.chaos.proxy import ProxyNetwork
 from kraftlog.local.cluster import LocalCluster, start_command
 from kraftlog.local.cluster_directory import ClusterDirectory
-from raft.core.types import NodeId
 
 
 class Network(Protocol):

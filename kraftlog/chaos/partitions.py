@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import product
 from random import Random
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.nemesis import Nemesis
-from raft.core.types import NodeId
 
 Link = tuple[NodeId, NodeId]
 

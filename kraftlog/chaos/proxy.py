@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.chaos.socket_owners import SocketOwners
 from kraftlog.local.cluster import LocalCluster, start_command
 from kraftlog.local.cluster_directory import ClusterDirectory, free_endpoints
-from raft.core.types import NodeId
 
 PROXY_HOST: Final = "127.0.0.2"
 NODE_HOST: Final = "127.0.0.1"

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import Window, longest_gap, windows
@@ -24,7 +25,6 @@ from kraftlog.chaos.workload import Workload
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
 from kraftlog.sim.registers.linearizability import Verdict
-from raft.core.types import NodeId
 from raft.observe import observe
 
 CLIENTS: Final = 5

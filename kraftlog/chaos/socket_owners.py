@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 
 SOCKET_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 """An IPv4 connection may be in either: gRPC's sockets are of both families."""

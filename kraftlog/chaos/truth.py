@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import print_rows, say
 
 if TYPE_CHECKING:
-    from statemachine.query.partition_descriptions import TopicPartition
+    from kraftbase.partition import TopicPartition
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -82,8 +82,8 @@ def _partitions(
     topic: str | None, partition: int | None, path: Path | None, *, all_topic_partitions: bool
 ) -> list[TopicPartition] | None:
     """The partitions that the options name; None: all. Raises a usage error unless they name them in one way."""
+    from kraftbase.partition import TopicPartition
     from kraftlog.commands.partition_files import read_election
-    from statemachine.query.partition_descriptions import TopicPartition
 
     is_single = topic is not None or partition is not None
     if is_single + (path is not None) + all_topic_partitions != 1:

@@ -135,9 +135,10 @@ async def _print_records(
     limit: int | None,
     waiting: asyncio.TimerHandle,
 ) -> None:
+    from kraftbase.sentinels import NO_LEADER
+    from kraftbase.types import Offset
     from kraftlog.offline.record_json import committed_records
     from raft import observe
-    from raft.core.types import NO_LEADER, Offset
 
     end_offset = None if until is None else Offset(until)
     printed = 0

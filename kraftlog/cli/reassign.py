@@ -13,7 +13,7 @@ from kraftlog.cli.options import BootstrapServer, Output, OutputOption, endpoint
 from kraftlog.cli.output import note, print_json, print_rows, say
 
 if TYPE_CHECKING:
-    from statemachine.query.partition_descriptions import TopicPartition
+    from kraftbase.partition import TopicPartition
 
 LONG_MAX: Final = 2**63 - 1
 

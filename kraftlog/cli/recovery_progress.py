@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kraftlog.cli.progress import late_progress
 
 if TYPE_CHECKING:
-    from kraftlog.broker.log.loading import RecoveryProgress
+    from kraftlog.storage.loading import RecoveryProgress
 
 
 @contextmanager

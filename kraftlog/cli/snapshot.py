@@ -179,7 +179,8 @@ def save(
 
 
 def _wanted(end_offset: int | None, epoch: int | None) -> OffsetAndEpoch | None:
-    from raft.core.types import Epoch, Offset, OffsetAndEpoch
+    from kraftbase.types import Epoch, Offset
+    from raft.core.types import OffsetAndEpoch
 
     if end_offset is None and epoch is None:
         return None

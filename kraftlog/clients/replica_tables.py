@@ -7,10 +7,10 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kraftbase.partition import TopicPartition
 from kraftlog.clients.replicas import Replicas
 from kraftlog.kafka.messages.describe_replicas import DescribedPartition, DescribedReplica
 from statemachine.query.descriptions import PartitionDescription
-from statemachine.query.partition_descriptions import TopicPartition
 
 COLUMNS: Final = ("Topic", "Partition", "Broker", "Role", "LogStart", "LogEnd", "Lag", "LagMs", "InSync", "WhyNot")
 

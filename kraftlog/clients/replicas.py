@@ -13,6 +13,8 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.clients.broker_connection import BrokerConnection
 from kraftlog.clients.broker_errors import refusal
 from kraftlog.commands.clients import committed_end_offset, connected_client
@@ -22,9 +24,7 @@ from kraftlog.kafka.messages.describe_replicas import (
     DescribeReplicasResponse,
     DescribeReplicasTopic,
 )
-from raft.core.types import NO_LEADER
 from statemachine.query.descriptions import BrokerDescription, PartitionDescription, TopicDescription
-from statemachine.query.partition_descriptions import TopicPartition
 
 LOOKS: Final = 3
 """How often the metadata is read at most: a leader may have changed between that and the question."""

@@ -10,9 +10,9 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.interpreter import keep_what_is_there, look_at_old_objects_seldom, take_turns
 from kraftbase.stop_signals import on_stop_signals
 from kraftlog.broker.broker import Broker
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.running import Callbacks, running
 from kraftlog.broker.settings import BrokerSettings
+from kraftlog.storage.log_manager import LogManager
 
 Say = Callable[[str], None]
 

@@ -12,12 +12,12 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import describe_any, describe_node, find_leader
 from kraftlog.admin.client.leader_finder import LeaderFinder
 from kraftlog.admin.client.time_limit import allowed_seconds
 from kraftlog.commands.user_messages import show_to_user
-from raft.core.types import Offset
 
 TIMEOUT_MS: Final = 10_000
 """How long a command keeps trying, through a change of leaders."""

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, DirectoryError
+from kraftbase.types import DirectoryId, NodeId, Offset
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.config.config import NodeConfig
-from raft.core.types import DirectoryId, NodeId, Offset
 from raft.rpc import codec
 
 ANSWER_SECONDS: Final = 3.0

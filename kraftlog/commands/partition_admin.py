@@ -8,14 +8,15 @@ from typing import Any, Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.ids import DAMAGED_DIRECTORY, id_to_text
+from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.admin.client import partition_client
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.config.endpoints import parse_node_id
-from raft.core.types import NO_LEADER
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
-from statemachine.query.partition_descriptions import ElectionType, PartitionOutcome, RemoteSegment, TopicPartition
+from statemachine.query.partition_descriptions import ElectionType, PartitionOutcome, RemoteSegment
 from statemachine.tables.sql_views import MIN_ISR_CONFIG
-from statemachine.words.ids import DAMAGED_DIRECTORY, id_to_text
 from statemachine.words.names import quoted
 from statemachine.words.remote_log_states import segment_state_name
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType

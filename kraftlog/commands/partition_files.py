@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftbase.errors import ApiError, ConfigurationError
+from kraftbase.partition import TopicPartition
 from kraftlog.commands.input_files import read_input_file
 from kraftlog.config.endpoints import NODE_ID_MAX
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.names import check_topic_name, quoted
 
 VERSION: Final = 1

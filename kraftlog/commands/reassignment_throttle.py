@@ -1,7 +1,7 @@
 """The throttle of a reassignment (KIP-73): which configs `execute --throttle` sets, and what takes them back.
 
 As kafka-reassign-partitions does: each broker that sends or copies gets a rate, and each topic a list of the replicas
-that it is for. Brokers enforce both (`kraftlog.broker.replication.throttle`).
+that it is for. Brokers enforce both (`kraftlog.replicas.replication.throttle`).
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kraftbase.partition import TopicPartition
 from kraftlog.admin.client import cluster_client, partition_client
 from kraftlog.admin.client.client import AdminClient
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.config_definitions import (
     FOLLOWER_RATE,
     LEADER_RATE,

@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.partition import TopicPartition
+from kraftbase.types import Offset
 from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.commands.partition_admin import outcome_row
 from kraftlog.commands.reassignment_throttle import move_of, remove_throttles, set_throttle
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer
-from raft.core.types import Offset
 from statemachine.query.descriptions import BrokerDescription, PartitionDescription
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.query.reads import DESCRIBED_TOPICS_MAX
 from statemachine.words.names import quoted
 

@@ -15,12 +15,13 @@ import grpc.aio
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.posix import FILE_MODE, PosixFile, PosixFileSystem
+from kraftbase.types import Epoch, Offset
 from kraftlog.admin.client.connection import connect, first_that_answers
 from kraftlog.admin.client.time_limit import allowed_seconds
 from kraftlog.offline.snapshot_files import reason_of, snapshot_row
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from snapshot.names import SUFFIX, id_of, part_name, snapshot_name
 from snapshot.reader import SnapshotReader, SnapshotSummary
 

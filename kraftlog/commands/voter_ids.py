@@ -8,11 +8,12 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.types import DirectoryId, NodeId
 from kraftbase.uuids import uuid_from_text
 from kraftlog.admin.client.connection import describe_any, describe_node
 from kraftlog.config.endpoints import parse_node_id
 from kraftpb.v1 import common_pb2
-from raft.core.types import DirectoryId, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.rpc import codec
 

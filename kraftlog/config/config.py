@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import NodeId
 from kraftlog.config.endpoints import WILDCARD_HOSTS
 from kraftlog.config.settings import SETTING_BY_KEY, SETTINGS, Setting
 from kraftlog.config.toml_files import flattened, no_setting, read_toml, toml_value
 from kraftlog.controller.controller_config import ControllerConfig
 from raft.core.config import QuorumConfig
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig

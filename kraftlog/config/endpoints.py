@@ -12,8 +12,10 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftbase.sentinels import ZERO_DIRECTORY_ID
+from kraftbase.types import NodeId
 from kraftbase.uuids import uuid_from_text, uuid_to_text
-from raft.core.types import ZERO_DIRECTORY_ID, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 
 PORT_MAX: Final = 65535

@@ -7,10 +7,11 @@ from contextlib import closing
 from kraftbase.errors import ConfigurationError, DirectoryError
 from kraftbase.files.files import join
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import DirectoryId, NodeId
 from kraftbase.uuids import uuid_to_text
 from kraftlog.config.config import NodeConfig
 from kraftlog.config.endpoints import initial_controllers_text
-from raft.core.types import DirectoryId, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import VoterSet
 from raft.storage.directory import META_NAME, DataDirectory, DirectoryIdentity
 from raft.storage.quorum_state import COPY_NAMES

@@ -12,9 +12,9 @@ from typing import cast
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import NodeId
 from kraftlog.config.endpoints import parse_endpoint, parse_reachable_endpoint, parse_voter
 from kraftlog.controller.operations.topics import CreateTopicPolicy
-from raft.core.types import NodeId
 from snapshot.log_start_policy import LogStartPolicy
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import NO_LEADER, UNKNOWN_OFFSET
+from kraftbase.types import Offset
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.full_disks import full_disks
 from kraftlog.controller.operations.brokers import (
@@ -27,7 +29,6 @@ from kraftlog.controller.operations.brokers import (
 from kraftlog.controller.operations.directories import failed_directories, partitions_without_directories
 from kraftlog.controller.operations.heartbeats import Transition, broker_heartbeat, carried_out
 from kraftlog.controller.operations.leader_and_isr import leaders_where_none, partitions_without
-from kraftlog.controller.rules.broker_heartbeats import METADATA_OFFSET_UNKNOWN
 from kraftlog.controller.rules.pages import Pages, PartitionPages, assigned_to, led_by, where
 from kraftpb.v1.admin_pb2 import (
     BrokerHeartbeatRequest,
@@ -37,7 +38,6 @@ from kraftpb.v1.admin_pb2 import (
     UnregisterBrokerRequest,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from raft.core.types import NO_LEADER, Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import counting_on
@@ -75,7 +75,7 @@ def register(
 
 def note_contact(state: MetadataState, request: BrokerHeartbeatRequest, context: DecisionContext) -> None:
     """Note that a broker has sent a heartbeat, even if it cannot be answered now: the broker is not silent."""
-    is_heard = request.current_metadata_offset >= METADATA_OFFSET_UNKNOWN
+    is_heard = request.current_metadata_offset >= UNKNOWN_OFFSET
     if is_heard and _is_unfenced(state, request.broker_id, request.broker_epoch):
         now_ms = context.runtime.now_ms()
         context.heartbeats.touch(request.broker_id, request.current_metadata_offset, now_ms)

@@ -23,7 +23,9 @@ import structlog
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.runtime import Runtime
 from kraftbase.said_once import SaidOnce
+from kraftbase.types import Epoch, Offset
 from kraftlog.controller.broker_control import note_contact
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.dead_brokers import Connect, DeadBrokers
@@ -47,8 +49,7 @@ from kraftlog.controller.rules.quota import MutationQuotas
 from kraftlog.controller.submission import Submission
 from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord
-from raft.core.types import Epoch, LeaderAndEpoch, Offset
-from raft.shell.runtime import Runtime
+from raft.core.types import LeaderAndEpoch
 from statemachine.apply.applied import CommittedMetadata, StateMachine
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import ReplayError

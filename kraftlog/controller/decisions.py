@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
+from kraftbase.runtime import Runtime
+from kraftbase.types import Offset
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.operations.quotas import stored_mutation_limit
 from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats
@@ -16,8 +18,6 @@ from kraftlog.controller.rules.pages import Pages
 from kraftlog.controller.rules.quota import Charge, MutationQuotas
 from kraftpb.v1.admin_pb2 import OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Offset
-from raft.shell.runtime import Runtime
 from statemachine.metadata.state import MetadataState
 from statemachine.words.config_definitions import MIN_ISR
 

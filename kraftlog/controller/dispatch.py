@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.controller import broker_control, config_updates, feature_updates
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.operations.acl_deletion import AclDeletion
@@ -29,7 +30,6 @@ from kraftpb.v1.admin_pb2 import (
     RemoteLogMetadataResponse,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.words.names import check_name_lengths
 

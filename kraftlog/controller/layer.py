@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from statemachine.tables.sorted_rows import SortedRows
 from statemachine.tables.table import Key
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from kraftbase.endpoint import Endpoint
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from kraftbase.types import Epoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.shell.appends import OnSettled
 
 

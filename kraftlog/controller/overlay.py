@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Any, Final, TypeVar, cast
 
 from kraftbase.checks import check
+from kraftbase.types import Offset
 from kraftlog.controller.layer import Layer
 from kraftlog.controller.read_cache import ReadCache
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
-from raft.core.types import Offset
 from statemachine.apply.applied import CommittedMetadata
 from statemachine.replay.replay import replay
 from statemachine.replay.view import merged

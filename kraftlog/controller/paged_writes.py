@@ -15,12 +15,12 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime
+from kraftbase.types import Offset
 from kraftlog.controller.decisions import Decision
 from kraftlog.controller.pending_operations import PendingOperation, PendingOperations, PreparedAppend
 from kraftlog.controller.rules.pages import Pages
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Offset
-from raft.shell.runtime import Runtime
 
 SLICE_MS: Final = 5.0
 """How long operations that came together, or pages, hold the event loop before they yield."""

@@ -24,11 +24,11 @@ from typing import Final
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime, Timer
+from kraftbase.types import Offset
 from kraftlog.controller.metadata_log import MetadataLog
 from kraftpb.v1.admin_pb2 import OperationResult
-from raft.core.types import Offset
 from raft.rpc.codec import leader_to_proto
-from raft.shell.runtime import Runtime, Timer
 from statemachine.apply.applied import StateMachine
 from statemachine.words.limits import NOTHING_WRITTEN
 

@@ -12,6 +12,9 @@ from typing import Final, Protocol
 
 import structlog
 
+from kraftbase.runtime import Timer
+from kraftbase.sentinels import NO_LEADER
+from kraftbase.types import Offset
 from kraftlog.controller.broker_control import fence_silent, resume_unfinished
 from kraftlog.controller.decisions import Decision, DecisionContext
 from kraftlog.controller.full_disks import leaderships_to_room
@@ -20,8 +23,6 @@ from kraftlog.controller.paged_writes import REFUSED_PAUSE_MS
 from kraftlog.controller.rules.hand_over import HandOver
 from kraftlog.controller.rules.pages import PAGE_PARTITIONS, Pages, PartitionPages, led_by, where
 from kraftpb.v1.metadata_pb2 import MetadataRecord, NoOpRecord
-from raft.core.types import NO_LEADER, Offset
-from raft.shell.runtime import Timer
 from statemachine.metadata.state import MetadataState
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 

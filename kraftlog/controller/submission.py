@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from kraftbase.runtime import Runtime
 from kraftlog.controller.paged_writes import SLICE_MS
 from kraftlog.controller.pending_operations import OnResult
 from kraftpb.v1.admin_pb2 import Operation
-from raft.shell.runtime import Runtime
 
 
 class Taking(Protocol):

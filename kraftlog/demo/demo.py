@@ -21,6 +21,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kraftbase.errors import ConfigurationError, DirectoryError
+from kraftbase.sentinels import NO_LEADER
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.analytics.dependencies import require_java, require_pyspark
 from kraftlog.analytics.export import export_from
@@ -34,7 +36,6 @@ from kraftlog.local.cluster import LEADER_TIMEOUT_SECONDS, LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
 from kraftlog.local.status import describe_all, status_table
-from raft.core.types import NO_LEADER, Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from statemachine.query.descriptions import Counts, PartitionDescription

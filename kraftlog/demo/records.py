@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.clients.replica_tables import COLUMNS, replica_rows
@@ -16,8 +18,7 @@ from kraftlog.clients.replicas import Replicas, describe_replicas
 from kraftlog.demo.command import run_command
 from kraftlog.local.brokers import LocalBrokers
 from kraftlog.local.cluster import LocalCluster
-from raft.core.types import NO_LEADER
-from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+from statemachine.query.partition_descriptions import ElectionType
 
 TOPIC: Final = "clicks"
 PARTITIONS: Final = 3

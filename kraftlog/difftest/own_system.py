@@ -10,6 +10,7 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.workload import bench_cluster
 from kraftlog.difftest.kafka_requests import Known
@@ -20,7 +21,7 @@ from kraftlog.difftest.records import Record
 from kraftlog.difftest.steps import Step
 from kraftlog.difftest.system import SESSION_TIMEOUT_MS, Answer, System
 from kraftpb.v1.metadata_pb2 import MetadataBatch
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from raft.observe import watch
 from raft.storage.batch import batch_body
 

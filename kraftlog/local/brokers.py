@@ -15,11 +15,11 @@ from rich.table import Table
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.config.endpoints import PORT_MAX
 from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster import own_environment
-from raft.core.types import NodeId
 from statemachine.query.descriptions import BrokerDescription
 
 FIRST_BROKER_ID: Final = 101

@@ -19,11 +19,11 @@ from typing import Final, TypeVar
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.local.child import ChildProcess, ends
 from kraftlog.local.cluster_directory import ClusterDirectory
 from kraftpb.v1 import log_pb2
-from raft.core.types import NodeId
 
 START_TIMEOUT_SECONDS: Final = 90.0
 """A node takes two seconds of a processor to start, and shares one with others that start. One that ends is told."""

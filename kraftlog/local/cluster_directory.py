@@ -27,12 +27,13 @@ from typing import Any, Final
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError, DirectoryError
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId
 from kraftbase.uuids import random_cluster_id
 from kraftlog.config.config import NodeConfig, load_config, render_config
 from kraftlog.config.endpoints import PORT_MAX, parse_endpoint, parse_node_id
 from kraftlog.config.formatting import format_directory
 from kraftlog.config.setting_values import whole_number
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.directory import LOCK_NAME
 

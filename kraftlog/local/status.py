@@ -16,11 +16,11 @@ from rich.table import Table
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.stop_signals import on_stop_signals
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.local.brokers import FIRST_BROKER_ID, BrokerDied, BrokerState, LocalBrokers, add_broker_rows
 from kraftlog.local.cluster import LocalCluster
 from kraftpb.v1 import log_pb2
-from raft.core.types import NodeId
 
 REFRESH_SECONDS: Final = 1.0
 USUAL_REPLICAS: Final = 3

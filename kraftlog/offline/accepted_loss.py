@@ -13,17 +13,17 @@ from typing import Any, Final
 from kraftbase.errors import ConfigurationError, DirectoryError
 from kraftbase.files.files import read_whole
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.partition import TopicPartition
+from kraftbase.runtime import AsyncioRuntime
 from kraftbase.uuids import random_uuid
-from kraftlog.broker.log.accepted_loss import LostOffsets
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.file_handles import FileHandles
-from kraftlog.broker.log.formats.checkpoints import decode_meta
-from kraftlog.broker.log.formats.names import META_NAME, directory_name, partition_in_name
-from kraftlog.broker.log.log_directory import LogDirectory
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.offline.broker_verification import is_log_directory
-from raft.shell.runtime import AsyncioRuntime
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.accepted_loss import LostOffsets
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.formats.checkpoints import decode_meta
+from kraftlog.storage.formats.names import META_NAME, directory_name, partition_in_name
+from kraftlog.storage.log_directory import LogDirectory
 
 COLUMNS: Final = ("Partition", "LogDir", "LogStartOffset", "LogEndOffset", "FlushedUpTo", "LostOffsets", "Damage")
 

@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Final, TypeVar
 from uuid import UUID
 
-from kraftlog.broker.log.cut_records import CutFile
-from kraftlog.broker.log.formats.checkpoints import (
-    decode_epochs,
-    decode_meta,
-    decode_offsets,
-    decode_partition_metadata,
-)
-from kraftlog.broker.log.formats.inventory import LogEntry
-from kraftlog.broker.log.formats.names import (
+from kraftbase.partition import TopicPartition
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.offline.file_reports import FileReport, FileStatus
+from kraftlog.offline.inventory_verification import FoundInventory, missing_logs, read_inventory, verify_log
+from kraftlog.offline.replay_verification import Progress
+from kraftlog.offline.segment_verification import TAKES_OFFLINE, EpochRun, SegmentVerification
+from kraftlog.storage.cut_records import CutFile
+from kraftlog.storage.formats.checkpoints import decode_epochs, decode_meta, decode_offsets, decode_partition_metadata
+from kraftlog.storage.formats.inventory import LogEntry
+from kraftlog.storage.formats.names import (
     CLEAN_SHUTDOWN_NAME,
     DAMAGED_SUFFIX,
     HIGH_WATERMARKS_NAME,
@@ -35,14 +36,8 @@ from kraftlog.broker.log.formats.names import (
     offset_in_name,
     partition_in_name,
 )
-from kraftlog.broker.log.formats.producer_snapshot import decode_snapshot
-from kraftlog.broker.log.old_log import OLD_SUFFIX, OldFile
-from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.offline.file_reports import FileReport, FileStatus
-from kraftlog.offline.inventory_verification import FoundInventory, missing_logs, read_inventory, verify_log
-from kraftlog.offline.replay_verification import Progress
-from kraftlog.offline.segment_verification import TAKES_OFFLINE, EpochRun, SegmentVerification
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.formats.producer_snapshot import decode_snapshot
+from kraftlog.storage.old_log import OLD_SUFFIX, OldFile
 
 REMOVES: Final = "removes it"
 READS_ALL: Final = "reads all segments"

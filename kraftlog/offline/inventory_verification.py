@@ -9,21 +9,21 @@ from typing import Final
 from uuid import UUID
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.partition import TopicPartition
 from kraftbase.uuids import uuid_to_text
-from kraftlog.broker.log.findings import Known, lost_end, missing_segments
-from kraftlog.broker.log.formats.checkpoints import decode_partition_metadata
-from kraftlog.broker.log.formats.inventory import LogEntry, decode_inventory
-from kraftlog.broker.log.formats.names import (
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.offline.file_reports import FileReport, FileStatus
+from kraftlog.storage.findings import Known, lost_end, missing_segments
+from kraftlog.storage.formats.checkpoints import decode_partition_metadata
+from kraftlog.storage.formats.inventory import LogEntry, decode_inventory
+from kraftlog.storage.formats.names import (
     INVENTORY_NAME,
     LOG_SUFFIX,
     PARTITION_METADATA_NAME,
     directory_name,
     offset_in_name,
 )
-from kraftlog.broker.log.inventory import DirectoryNotes, why_it_does_not_count
-from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.offline.file_reports import FileReport, FileStatus
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.inventory import DirectoryNotes, why_it_does_not_count
 
 REBUILDS: Final = "rebuilds it from the logs and the checkpoints, and misses nothing"
 LEADS_NOT: Final = "takes the partition offline here, and deletes nothing"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from kraftbase.errors import ApiError, StorageError
+from kraftbase.types import Offset
 from kraftlog.offline.record_json import committed_records
-from raft.core.types import Offset
 from raft.storage.directory import LOG_NAME
 from raft.storage.frame import Frame
 from raft.storage.inspection import DamagedStretch, FoundFrame, LogCursor, segment_base_offsets, walk_segment

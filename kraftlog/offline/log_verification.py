@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from kraftbase.errors import StorageError
+from kraftbase.types import Offset
 from kraftlog.offline.file_reports import FileReport, FileStatus, Problem
 from raft.core.epochs import LOG_BEGINNING, EpochCache
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
 from raft.storage.inspection import (

@@ -14,7 +14,7 @@ from typing import Final
 
 from kraftbase.errors import CorruptSnapshot, InvariantViolation
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.listener import CommittedBatch
 from raft.storage.directory import LOG_NAME, SNAPSHOTS_NAME
 from raft.storage.inspection import FoundFrame, LogCursor, segment_base_offsets, walk_segment

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 from kraftbase.errors import ConfigurationError, CorruptSnapshot, DirectoryError, FlushFailed, StorageError
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch
 from kraftbase.uuids import random_uuid
 from kraftlog.config.config import NodeConfig
 from kraftlog.config.formatting import check_voters, own_directory_id
@@ -28,7 +29,7 @@ from kraftlog.offline.adoption.adopted_snapshot import NOBODY, Adopting, Adoptio
 from kraftlog.offline.snapshot_files import open_snapshot
 from raft.core.election_state import ElectionState
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
-from raft.core.types import Epoch, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
 from raft.storage.directory import (

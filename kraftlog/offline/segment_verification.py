@@ -13,17 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.broker.log.damage import DamagedSegment
-from kraftlog.broker.log.formats.batch_header import BatchHeader
-from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY, decode_aborted
-from kraftlog.broker.log.formats.names import (
-    OFFSET_INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-)
-from kraftlog.broker.log.recovery import SegmentScan
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.file_reports import FileReport, FileStatus, Problem
+from kraftlog.storage.damage import DamagedSegment
+from kraftlog.storage.formats.batch_header import BatchHeader
+from kraftlog.storage.formats.indexes import OFFSET_ENTRY, TIME_ENTRY, decode_aborted
+from kraftlog.storage.formats.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from kraftlog.storage.recovery import SegmentScan
 
 MAKES_INDEX: Final = "makes it again from the log"
 USES_INDEX: Final = "may use it as it is: delete it while the broker is stopped, and it is made again"

@@ -14,6 +14,7 @@ from typing import Final
 
 from kraftbase.errors import DirectoryError, StorageError
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Offset
 from kraftlog.broker.directory import HAS_LOG_DIRECTORIES_NAME
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.offline.broker_verification import is_log_directory, verify_log_directory
@@ -22,7 +23,7 @@ from kraftlog.offline.in_use import refuse_if_in_use
 from kraftlog.offline.log_verification import DOES_NOT_START, LogVerdict, verify_log
 from kraftlog.offline.replay_verification import Progress, compare_with_log
 from kraftlog.offline.snapshot_files import snapshot_report
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.directory import (
     LOG_NAME,
     META_NAME,

@@ -15,11 +15,12 @@ import structlog
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId, Offset
 from kraftbase.uuids import random_uuid
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1.admin_pb2 import Operation, RegisterControllerRequest
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
-from raft.core.types import LeaderAndEpoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.query import metadata_queries
 from statemachine.store.store import MetadataStore
 from statemachine.words.features import CONTROLLER_REGISTRATION, SUPPORTED

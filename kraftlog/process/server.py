@@ -16,6 +16,7 @@ import structlog
 
 from kraftbase.files.posix import PosixFileSystem
 from kraftbase.interpreter import keep_what_is_there, take_turns
+from kraftbase.runtime import AsyncioRuntime, awaited
 from kraftbase.stop_signals import on_stop_signals
 from kraftbase.uuids import uuid_to_text
 from kraftlog import __version__
@@ -34,7 +35,6 @@ from raft.host import HostedState, hosted_node
 from raft.listener import Listener
 from raft.node import Node, OnListenerFault, end_by_listener_fault, end_process
 from raft.shell.decision_log import DecisionLog
-from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.shell.starting_voters import starting_voters
 from raft.storage.directory import DataDirectory
 from snapshot.store import SnapshotStore

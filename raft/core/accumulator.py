@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,10 @@ from typing import TypeAlias
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, Offset
 from raft.core.election_state import ElectionState
 from raft.core.messages import LeaderChange, Request, Response
-from raft.core.types import Batch, Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch, RefusedLeader, StateDigest
 
 
 @dataclass(frozen=True, slots=True)

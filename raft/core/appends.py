@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch
 from raft.core.actions import AppendRecords, FailAppend
 from raft.core.environment import Environment
 from raft.core.events import AppendPrepared
@@ -10,7 +11,6 @@ from raft.core.log import LogState
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import Epoch
 
 
 def leader_for(

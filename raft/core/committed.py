@@ -23,11 +23,12 @@ There are two deviations from RF-14, which requires only a log that is up to dat
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from raft.core.actions import ReportRefusedLeader
 from raft.core.messages import FetchResponse, VoteRequest
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
-from raft.core.types import Batch, CommittedGap, LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader
+from raft.core.types import Batch, CommittedGap, LeaderAndEpoch, OffsetAndEpoch, RefusedLeader
 
 
 def find_gap(replica: ReplicaState, response: FetchResponse, *, is_without_room: bool) -> CommittedGap | None:

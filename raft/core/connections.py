@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Epoch
 from raft.core.messages import FetchRequest, FetchSnapshotRequest, Request
-from raft.core.types import Epoch
 
 CONNECTIONS_MAX: Final = 256
 """Above this number idle connections are forgotten: peers name addresses, too."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kraftbase.types import Epoch
 from raft.core.states import Role
-from raft.core.types import Epoch, ReplicaKey
+from raft.core.types import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
 from raft.core.environment import Environment
 from raft.core.messages import DescribeQuorumRequest, DescribeQuorumResponse, ReplicaDescription
 from raft.core.replica_state import ReplicaState
 from raft.core.serving import forget_observers
 from raft.core.states import Leader, ReplicaProgress
-from raft.core.types import UNKNOWN_HIGH_WATERMARK
 from raft.core.validation import refuse_cluster
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from kraftbase.types import Epoch, NodeId
+from raft.core.types import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

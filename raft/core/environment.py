@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from raft.core.config import QuorumConfig
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import VoterSet
 
 if TYPE_CHECKING:

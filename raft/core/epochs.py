@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from kraftbase.checks import check
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import OffsetAndEpoch
 
 LOG_BEGINNING: Final = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
 """The start of a log that has everything."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from kraftbase.types import Epoch, Offset
 from raft.core.messages import Request, Response
-from raft.core.types import Epoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import OffsetAndEpoch, StateDigest
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK
 from raft.core import rebuilding, state_mismatch
 from raft.core.actions import LogRange
 from raft.core.environment import Environment
@@ -15,7 +16,6 @@ from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 """No answer holds more than this and one batch, whatever the request allows."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
+from kraftbase.types import Epoch
 from raft.core import committed, high_watermark, rebuilding, snapshot_fetch, state_mismatch
 from raft.core.actions import AppendBatches, TruncateLog
 from raft.core.environment import Environment
@@ -15,7 +17,7 @@ from raft.core.refusals import asks_only_the_leader
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower, Unattached
 from raft.core.transitions import become_follower, become_prospective, become_unattached
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Batch, CommittedGap, Epoch, OffsetAndEpoch
+from raft.core.types import Batch, CommittedGap, OffsetAndEpoch
 
 
 def poll(environment: Environment, replica: ReplicaState, output: Output, state: Follower | Unattached) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from kraftbase.checks import check
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import Offset
 from raft.core.actions import AdvanceHighWatermark, CompleteAppend
 from raft.core.environment import Environment
 from raft.core.fetch_answers import release_behind
@@ -10,7 +12,6 @@ from raft.core.output import Output
 from raft.core.quorum import majority_end_offset
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import UNKNOWN_OFFSET, Offset
 
 
 def advance(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from enum import Enum, auto
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch
 from raft.core import committed
 from raft.core.actions import ReportRejectedClaim
 from raft.core.decisions import ElectionPutOff
@@ -23,7 +24,7 @@ from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower, Leader, Prospective, Resigned, Unattached
 from raft.core.transitions import become_follower, become_unattached
-from raft.core.types import Epoch, LeaderAndEpoch, ReplicaKey
+from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.core.validation import is_for_this_replica, may_enter_epoch, refuse_voter_request
 
 

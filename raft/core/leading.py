@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch
 from raft.core.connections import Pending
 from raft.core.environment import Environment
 from raft.core.fetch_answers import release_expired
@@ -11,7 +12,7 @@ from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader, Resigned
 from raft.core.transitions import become_resigned, become_unattached, own_key
-from raft.core.types import Epoch, ReplicaKey
+from raft.core.types import ReplicaKey
 
 
 def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> None:

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kraftbase.checks import check
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import EpochCache
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 
 
 def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from kraftbase.types import NodeId
 from raft.core.actions import ReportRejectedClaim
 from raft.core.environment import Environment
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
-from raft.core.types import LeaderAndEpoch, NodeId, ReplicaKey
+from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.core.voters import Voter
 
 

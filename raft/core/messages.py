@@ -11,19 +11,9 @@ from typing import TypeAlias
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
-from raft.core.types import (
-    UNKNOWN_OFFSET,
-    Batch,
-    CommittedGap,
-    DirectoryId,
-    Epoch,
-    LeaderAndEpoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    StateDigest,
-)
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
+from raft.core.types import Batch, CommittedGap, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, StateDigest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Epoch
 from raft.core.actions import Action, FlushLog, LogRange, Reply, Send, SnapshotRange
 from raft.core.connections import Connections
 from raft.core.decisions import Decision
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
-from raft.core.types import Epoch
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from kraftbase.checks import check
-from raft.core.types import NodeId, Offset
+from kraftbase.types import NodeId, Offset
 
 
 def majority_end_offset(end_offsets: Iterable[Offset]) -> Offset:

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, assert_never
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, ZERO_DIRECTORY_ID
+from kraftbase.types import Epoch, Offset
 from raft.core import (
     appends,
     elections,
@@ -107,16 +109,7 @@ from raft.core.states import (
     Unattached,
 )
 from raft.core.transitions import become_resigned, enter
-from raft.core.types import (
-    UNKNOWN_HIGH_WATERMARK,
-    ZERO_DIRECTORY_ID,
-    Epoch,
-    LeaderAndEpoch,
-    Offset,
-    OffsetAndEpoch,
-    RecoveringLog,
-    ReplicaKey,
-)
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RecoveringLog, ReplicaKey
 from raft.core.voters import VoterSet
 
 if TYPE_CHECKING:

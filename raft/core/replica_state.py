@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.election_state import ElectionState
 from raft.core.environment import Environment
 from raft.core.epoch_allowance import EpochAllowance
@@ -13,7 +14,7 @@ from raft.core.log import LogState
 from raft.core.snapshot_fetch_state import SnapshotFetch
 from raft.core.state_digests import StateDigests
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, State, Unattached
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, RecoveringLog, RefusedLeader
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RecoveringLog, RefusedLeader
 
 
 @dataclass(slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Collection, Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
+from kraftbase.types import Epoch, Offset
 from raft.core.appends import leader_for
 from raft.core.config import QuorumConfig
 from raft.core.connections import Pending
@@ -29,15 +31,7 @@ from raft.core.states import (
     Role,
     Unattached,
 )
-from raft.core.types import (
-    UNKNOWN_HIGH_WATERMARK,
-    UNKNOWN_OFFSET,
-    Epoch,
-    LeaderAndEpoch,
-    Offset,
-    OffsetAndEpoch,
-    RefusedLeader,
-)
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RefusedLeader
 from raft.core.voters import VoterSet
 
 

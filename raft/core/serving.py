@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
 from raft.core import high_watermark, leading, rebuilding, state_mismatch
 from raft.core.actions import SnapshotRange
 from raft.core.environment import Environment
@@ -20,7 +21,7 @@ from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader, ReplicaProgress
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.validation import leader_for_request
 
 SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from raft.core.types import Epoch, OffsetAndEpoch
+from kraftbase.types import Epoch
+from raft.core.types import OffsetAndEpoch
 
 
 @dataclass(slots=True)

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from raft.core.types import Offset, StateDigest
+from kraftbase.types import Offset
+from raft.core.types import StateDigest
 
 STATE_DIGESTS_MAX: Final = 8
 """How many checkpoints of a replica are remembered, so that one that applies more slowly can be compared."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kraftbase.types import Offset
 from raft.core import rebuilding
 from raft.core.actions import FenceStateMachine
 from raft.core.environment import Environment
@@ -17,7 +18,7 @@ from raft.core.output import Output
 from raft.core.replica_state import LocalStateMachine, ReplicaState
 from raft.core.state_digests import is_undecided, right_digest
 from raft.core.states import Leader, ReplicaProgress
-from raft.core.types import Offset, ReplicaKey, StateDigest
+from raft.core.types import ReplicaKey, StateDigest
 
 
 def on_state_digest_reported(

@@ -11,22 +11,14 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.accumulator import Accumulator
 from raft.core.election_state import ElectionState
 from raft.core.purgatory import Purgatory
 from raft.core.quorum import VoteTally
 from raft.core.state_digests import StateDigests
-from raft.core.types import (
-    UNKNOWN_HIGH_WATERMARK,
-    UNKNOWN_OFFSET,
-    CommittedGap,
-    Epoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    StateDigest,
-)
+from raft.core.types import CommittedGap, OffsetAndEpoch, ReplicaKey, StateDigest
 
 
 class Role(StrEnum):

@@ -36,6 +36,7 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId
 from raft.core import committed, newcomers, snapshot_fetch
 from raft.core.accumulator import Accumulator
 from raft.core.actions import AnnounceLeader, AppendLeaderChange, FailAppend, PersistElectionState
@@ -61,7 +62,7 @@ from raft.core.states import (
     Unattached,
     durable_state,
 )
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 
 # The states of one replica, and what it may do in each:
 #

@@ -8,28 +8,9 @@ name (`last_offset`, `last_contained_offset`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple, NewType
-from uuid import UUID
+from typing import Final, NamedTuple
 
-NodeId = NewType("NodeId", int)
-Epoch = NewType("Epoch", int)
-Offset = NewType("Offset", int)
-DirectoryId = UUID
-
-NO_LEADER: Final = -1
-"""Of a quorum: its leader is not known. Of a partition: it has no leader. (Kafka's convention.)"""
-
-UNKNOWN_HIGH_WATERMARK: Final = Offset(-1)
-"""The high watermark of a replica that does not know one yet (KIP-1166)."""
-
-UNKNOWN_OFFSET: Final = Offset(-1)
-"""An offset that is not known."""
-
-HIGH_WATERMARK_NOT_SENT: Final = Offset(2**63 - 1)
-"""What the receiver assumes when a Fetch carries no high watermark, as versions below 18 do (KIP-1166)."""
-
-ZERO_DIRECTORY_ID: Final = UUID(int=0)
-"""Stands for "no directory id"; refused as a replica's own (RF-02)."""
+from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

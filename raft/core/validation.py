@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch
 from raft.core.environment import Environment
 from raft.core.membership import may_be_voter
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import Epoch, ReplicaKey
+from raft.core.types import ReplicaKey
 
 EPOCH_END: Final = 2**31 - 1
 """No peer may name this epoch or a higher one: none is left for the elections that follow."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
-from raft.core.types import NodeId, ReplicaKey
+from kraftbase.types import NodeId
+from raft.core.types import ReplicaKey
 
 
 @dataclass(frozen=True, slots=True)

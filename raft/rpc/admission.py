@@ -21,7 +21,8 @@ import grpc.aio
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import NodeId, ReplicaKey
+from kraftbase.types import NodeId
+from raft.core.types import ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import CURRENT_CALL, AnswerBudget, Call

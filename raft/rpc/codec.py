@@ -12,6 +12,8 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT, NO_LEADER, UNKNOWN_OFFSET, ZERO_DIRECTORY_ID
+from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -29,21 +31,7 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import (
-    HIGH_WATERMARK_NOT_SENT,
-    NO_LEADER,
-    UNKNOWN_OFFSET,
-    ZERO_DIRECTORY_ID,
-    CommittedGap,
-    DirectoryId,
-    Epoch,
-    LeaderAndEpoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    StateDigest,
-)
+from raft.core.types import CommittedGap, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.storage.batch import decode_batches
 
 PREFERRED_CANDIDATES_MAX: Final = 1000

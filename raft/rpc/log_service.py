@@ -11,11 +11,13 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import NodeId, Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft.commits import CommitFeed, Snapshots
 from raft.core.messages import LogStartHolder
 from raft.core.replica_view import ReplicaView
-from raft.core.types import UNKNOWN_OFFSET, Batch, NodeId, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.core.voters import VoterSet
 from raft.rpc import codec
 from raft.rpc.calls import answer_room

@@ -13,6 +13,8 @@ import grpc.aio
 from kraftbase.checks import check
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.messages import (
     BeginQuorumEpochResponse,
@@ -24,15 +26,7 @@ from raft.core.messages import (
     Response,
     VoteResponse,
 )
-from raft.core.types import (
-    UNKNOWN_HIGH_WATERMARK,
-    UNKNOWN_OFFSET,
-    Epoch,
-    LeaderAndEpoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-)
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from raft.rpc import codec
 from raft.rpc.calls import answer_room
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import UNKNOWN_OFFSET, Offset
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import Offset
 from raft.rpc.limits import over_limit
 
 NAME_LENGTH_MAX: Final = 64

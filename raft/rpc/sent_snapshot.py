@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode, StorageError
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2
 from raft.commits import Snapshots, opened_latest
-from raft.core.types import Offset
 from raft.rpc import codec
 from raft.rpc.limits import over_limit
 from snapshot.reader import SnapshotReader

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Offset
+from kraftbase.types import Offset
 
 BATCH_OVERHEAD_BYTES: Final = 256
 """Reserved in addition to each body: more than a batch's header takes."""

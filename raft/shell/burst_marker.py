@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from raft.shell.runtime import Runtime, Timer
+from kraftbase.runtime import Runtime, Timer
 from raft.storage.segmented_log import SegmentedLog
 
 MARKER_IDLE_MS: Final = 100

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from raft.shell.runtime import Runtime, Timer
+from kraftbase.runtime import Runtime, Timer
 
 
 class DeadlineTimer:

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import structlog
 
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
 from raft.core.actions import Action, Reply
 from raft.core.decisions import Decision, ElectionBegun, ElectionPutOff, StateEntered, VoteRefused
 from raft.core.events import Event, RequestReceived
 from raft.core.messages import FetchRequest
 from raft.core.replica_view import ReplicaView
-from raft.core.types import HIGH_WATERMARK_NOT_SENT
 
 logger = structlog.get_logger(__name__)
 

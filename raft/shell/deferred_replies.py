@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kraftbase.errors import ErrorCode
+from kraftbase.runtime import Runtime
 from raft.core.actions import LogRange, Reply, SnapshotRange
 from raft.core.messages import (
     DescribeQuorumResponse,
@@ -21,7 +22,6 @@ from raft.core.messages import (
     Response,
 )
 from raft.shell.node_snapshots import NodeSnapshots
-from raft.shell.runtime import Runtime
 from raft.shell.shell_host import ShellHost
 from raft.storage.segmented_log import SegmentedLog
 

@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 import structlog
 
 from kraftbase.errors import OutOfSpace
+from kraftbase.runtime import Runtime, Timer
 from kraftbase.said_once import SaidOnce
+from kraftbase.types import NodeId, Offset
 from raft.core.messages import LogStartHolder
 from raft.core.replica_view import ReplicaView
-from raft.core.types import NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.shell.node_snapshots import NodeSnapshots
-from raft.shell.runtime import Runtime, Timer
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
 

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
+from kraftbase.runtime import Runtime
 from kraftbase.said_once import SaidOnce
+from kraftbase.types import Offset
 from raft.core.actions import AppendLeaderChange, AppendRecords
-from raft.core.types import Batch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.shell.appends import BATCH_OVERHEAD_BYTES, UnwrittenAppends
-from raft.shell.runtime import Runtime
 from raft.storage.batch import batch_timestamp, encode_batch
 from raft.storage.control import encode_leader_change
 from raft.storage.segmented_log import SegmentedLog

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import structlog
 
 from kraftbase.errors import CorruptSnapshot, ErrorCode, StorageError
+from kraftbase.runtime import Runtime
 from raft.core.types import OffsetAndEpoch
-from raft.shell.runtime import Runtime
 from snapshot.format import SnapshotHeader
 from snapshot.incoming import IncomingSnapshot
 from snapshot.log_start_policy import StoredSnapshot, surplus

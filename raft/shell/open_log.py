@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kraftbase.errors import CorruptLog, StorageError
+from kraftbase.types import Epoch, Offset
 from raft.core.election_state import ElectionState
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch, RecoveringLog
 from raft.shell.reconcile import reconcile_log_and_snapshots
 from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory

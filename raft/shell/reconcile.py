@@ -10,8 +10,9 @@ from __future__ import annotations
 import structlog
 
 from kraftbase.errors import CorruptSnapshot, StorageError
+from kraftbase.types import Offset
 from raft.core.log import is_replaced_by
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from raft.shell.runtime import Runtime
+from kraftbase.runtime import Runtime
 
 REPORT_INTERVAL_MS: Final = 10_000
 """At most one log line in this time: a stranger may send thousands of messages a second."""

@@ -19,6 +19,9 @@ from random import Random
 import structlog
 
 from kraftbase.errors import ApiError
+from kraftbase.flusher import Flusher
+from kraftbase.runtime import Runtime
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -63,11 +66,10 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchResponse
 from raft.core.replica import Replica
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.shell.burst_marker import BurstMarker
 from raft.shell.deadline_timer import DeadlineTimer
 from raft.shell.deferred_replies import DeferredReplies
-from raft.shell.flusher import Flusher
 from raft.shell.full_disk import pause_ms, without_records
 from raft.shell.initial_log_state import log_state, recovering_log
 from raft.shell.leader_log import LeaderLog
@@ -76,7 +78,6 @@ from raft.shell.log_writer import LogWriter, check_snapshot_point
 from raft.shell.node_snapshots import NodeSnapshots
 from raft.shell.observer import ShellObserver
 from raft.shell.rejected_claims import RejectedClaims
-from raft.shell.runtime import Runtime
 from raft.shell.shell_host import Identity, ShellHost
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog

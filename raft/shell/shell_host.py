@@ -8,9 +8,10 @@ from typing import Protocol
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftbase.types import NodeId, Offset
 from raft.core.actions import Send
 from raft.core.messages import Response
-from raft.core.types import LeaderAndEpoch, NodeId, Offset, RefusedLeader, ReplicaKey, StateDigest
+from raft.core.types import LeaderAndEpoch, RefusedLeader, ReplicaKey, StateDigest
 from raft.core.voters import VoterSet
 from raft.shell.log_start_keeper import ListenerPosition
 

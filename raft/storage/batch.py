@@ -21,8 +21,9 @@ from google.protobuf.message import DecodeError
 from kraftbase.checks import check
 from kraftbase.checksum import crc32c, extend_crc32c
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.batch_pb2 import BatchBody
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 
 HEADER = Struct(">IIHHqiiqqi")
 """CRC, length, magic, attributes, base offset, epoch, last offset delta, base and max timestamp, record count."""

@@ -14,9 +14,11 @@ from google.protobuf.message import DecodeError
 from kraftbase.checks import check
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.sentinels import ZERO_DIRECTORY_ID
+from kraftbase.types import NodeId
 from kraftpb.v1 import batch_pb2, common_pb2
 from raft.core.messages import LeaderChange
-from raft.core.types import ZERO_DIRECTORY_ID, Batch, NodeId, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import batch_body
 

@@ -20,8 +20,9 @@ from typing import Self
 from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, Lock, join, read_whole, write_new_file
 from kraftbase.files.properties import decode_properties, encode_properties
+from kraftbase.sentinels import ZERO_DIRECTORY_ID
+from kraftbase.types import DirectoryId, NodeId
 from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
-from raft.core.types import ZERO_DIRECTORY_ID, DirectoryId, NodeId
 from raft.storage.advice import REPLACE_THE_DISK
 from raft.storage.new_directory import NEW_DIRECTORY_NAME, write_new_directory
 

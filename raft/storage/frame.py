@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from kraftbase.checksum import crc32c
 from kraftbase.errors import ApiError, StorageError
-from raft.core.types import Batch, Offset
+from kraftbase.types import Offset
+from raft.core.types import Batch
 from raft.storage.batch import CRC_BYTES, HEADER_BYTES, decode_batch
 
 HEAD = Struct(">I4sBBHIIIq")

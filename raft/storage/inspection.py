@@ -15,7 +15,7 @@ from typing import NamedTuple, NoReturn
 from kraftbase.checksum import crc32c
 from kraftbase.errors import ApiError, InvariantViolation, StorageError
 from kraftbase.files.files import Lock, Space, join, parent_directory
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.batch import CRC_BYTES, decode_batch
 from raft.storage.frame import BATCH_KIND, HEAD, HEAD_BYTES, MAGIC, NO_CRC, Frame, decode_frame
 from raft.storage.recovery import RecoveredLog, has_lost_sector, recover

@@ -11,8 +11,9 @@ from typing import Final
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.files.properties import decode_properties, encode_properties
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.copies import mend_copies, read_copies, remove_copies, write_copies
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from kraftbase.errors import StorageError
 from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
 from kraftbase.files.properties import decode_properties, encode_properties
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, RecoveringLog
+from kraftbase.types import Epoch
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, RecoveringLog
 
 NEW_DIRECTORY_NAME = "new-directory"
 FORMAT_VERSION = 1

@@ -17,8 +17,10 @@ from kraftbase.checks import check
 from kraftbase.checksum import crc32c
 from kraftbase.errors import StorageError
 from kraftbase.files.files import File, FileSystem, join, read_whole, write_new_file
+from kraftbase.sentinels import NO_LEADER, ZERO_DIRECTORY_ID
+from kraftbase.types import Epoch, NodeId
 from raft.core.election_state import ElectionState
-from raft.core.types import NO_LEADER, ZERO_DIRECTORY_ID, Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.storage.advice import REPLACE_THE_DISK
 
 COPY_NAMES = ("quorum-state-0", "quorum-state-1")

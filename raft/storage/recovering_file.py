@@ -14,7 +14,8 @@ import contextlib
 from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
 from kraftbase.files.properties import decode_properties, encode_properties
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
+from kraftbase.types import Epoch, Offset
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, RecoveringLog
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.copies import mend_copies, read_copies, remove_copies
 from raft.storage.frame import find_frames

@@ -33,8 +33,9 @@ from typing import NoReturn
 
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.files import SECTOR_BYTES, FileSystem, join
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import EpochCache
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, Batch, OffsetAndEpoch, RecoveringLog
 from raft.storage.advice import NOBODY_TO_FETCH_FROM
 from raft.storage.frame import NO_CRC, Frame, decode_frame, find_frames
 from raft.storage.log_start_file import LOG_START_NAME, LogStartUnknown, mend_log_start, read_log_start

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from kraftbase.checks import check
 from kraftbase.errors import CorruptLog, OutOfSpace
 from kraftbase.files.files import File, FileSystem, join
-from raft.core.types import Batch, Offset
+from kraftbase.types import Offset
+from raft.core.types import Batch
 from raft.storage.frame import HEAD_BYTES, Frame, decode_frame, encode_frames, encode_marker, frame_length
 
 INDEX_INTERVAL_BYTES = 1024

@@ -22,9 +22,10 @@ from dataclasses import dataclass
 from kraftbase.checks import check
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode, InvariantViolation, OutOfSpace
 from kraftbase.files.files import File, FileSystem, join
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import EpochCache
 from raft.core.log import is_replaced_by
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import Batch, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import HEAD_BYTES, MAX_POSITION, NO_CRC, framed_bytes_max
 from raft.storage.log_start_file import write_log_start
 from raft.storage.new_directory import end_founding, read_new_directory, remove_new_directory

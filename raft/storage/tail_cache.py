@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from raft.core.types import Batch, Epoch, Offset
+from kraftbase.types import Epoch, Offset
+from raft.core.types import Batch
 
 OBJECT_BYTES = 256
 """About what a batch in memory takes in addition to its bytes."""

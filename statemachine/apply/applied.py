@@ -6,7 +6,8 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from raft.core.types import LeaderAndEpoch, Offset
+from kraftbase.types import Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.tables.table import Table
 
 

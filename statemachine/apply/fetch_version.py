@@ -12,7 +12,8 @@ from typing import Final
 
 import structlog
 
-from raft.core.types import LeaderAndEpoch, Offset
+from kraftbase.types import Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.apply.applied import CommittedMetadata
 from statemachine.query import metadata_queries
 from statemachine.tables.cluster_tables import FEATURES

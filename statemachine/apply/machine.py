@@ -24,9 +24,10 @@ from typing import Final
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Batch, LeaderAndEpoch, Offset, StateDigest
+from kraftbase.runtime import OnDone, Runtime, Timer
+from kraftbase.types import Offset
+from raft.core.types import Batch, LeaderAndEpoch, StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, Runtime, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.obstacle import Obstacle

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 
+from kraftbase.runtime import AsyncioRuntime, awaited
 from raft.core.types import LeaderAndEpoch
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
-from raft.shell.runtime import AsyncioRuntime, awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.run_writer import OnLoop
 from statemachine.store.store import MetadataStore

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import structlog
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 
 logger = structlog.get_logger(__name__)

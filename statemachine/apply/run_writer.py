@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from raft.core.types import Offset
+from kraftbase.runtime import OnDone, Runtime
+from kraftbase.types import Offset
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, Runtime
 from statemachine.apply.obstacle import Obstacle
 from statemachine.replay.replay import ReplayError
 from statemachine.store.checkpointer import Checkpointer

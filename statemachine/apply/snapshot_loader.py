@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from kraftbase.errors import OutOfSpace
-from raft.shell.runtime import OnDone, Runtime, Timer
+from kraftbase.runtime import OnDone, Runtime, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.apply.obstacle import Obstacle
 from statemachine.store.checkpointer import Checkpointer

@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from typing import Final
 
-from raft.core.types import Offset
-from raft.shell.runtime import OnDone, Runtime, Timer
+from kraftbase.runtime import OnDone, Runtime, Timer
+from kraftbase.types import Offset
 
 GONE_MIN: Final = 100
 """At most this many places of waiters that gave up stay, instead of rebuilding the heap."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, SupportedFeature
 from statemachine.query.descriptions import (
@@ -17,7 +18,6 @@ from statemachine.query.descriptions import (
     TopicDescription,
     TopicListing,
 )
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def broker_to_record(broker: BrokerDescription) -> RegisterBrokerRecord:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any, Final
 
+from kraftbase.ids import ID_BYTES
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from raft.core.types import Offset
 from statemachine.query.descriptions import (
     BrokerDescription,
     BrokerListener,
@@ -22,7 +23,6 @@ from statemachine.query.descriptions import (
 )
 from statemachine.tables.cluster_tables import FEATURES
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_MIN
-from statemachine.words.ids import ID_BYTES
 from statemachine.words.resources import ResourceType
 
 _PARTITION_COLUMNS: Final = (

@@ -18,13 +18,6 @@ class ElectionType(IntEnum):
     """Any replica may lead where there is no leader, though it may lack what was acknowledged."""
 
 
-class TopicPartition(NamedTuple):
-    """A partition by the name of its topic."""
-
-    topic: str
-    partition_id: int
-
-
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
     """The result for one partition of a request."""

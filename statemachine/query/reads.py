@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import ID_BYTES, id_to_text
 from kraftpb.v1 import admin_pb2
 from statemachine.metadata.config_resources import check_describable
 from statemachine.metadata.state import MetadataState
@@ -17,7 +18,6 @@ from statemachine.query.conversions import broker_to_record, topic_listing_to_pr
 from statemachine.query.reassignments import list_reassignments
 from statemachine.replay.changes import Changes
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS
-from statemachine.words.ids import ID_BYTES, id_to_text
 from statemachine.words.names import check_name_lengths, quoted
 
 DESCRIBED_TOPICS_MAX: Final = 2_000

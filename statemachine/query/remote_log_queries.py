@@ -10,9 +10,9 @@ import sqlite3
 from collections.abc import Generator
 from typing import Final
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1.metadata_pb2 import RemoteLogSegmentMetadataRecord
 from statemachine.tables.remote_log_tables import REMOTE_EPOCH_ENDS, REMOTE_SEGMENTS
-from statemachine.words.ids import id_to_bytes, id_to_text
 from statemachine.words.remote_log_states import SegmentState
 
 _OF_PARTITION: Final = "topic_id = ? AND partition_id = ?"

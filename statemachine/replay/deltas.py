@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final, Generic, TypeVar
 
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -24,7 +25,6 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     TopicRecord,
 )
-from raft.core.types import Offset
 from statemachine.replay.changes import Changes
 from statemachine.tables.cluster_tables import (
     ACLS,

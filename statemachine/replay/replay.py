@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.ids import ID_BYTES
 from kraftpb.v1.metadata_pb2 import (
     AccessControlEntryRecord,
     BrokerIds,
@@ -55,7 +56,6 @@ from statemachine.tables.topic_tables import (
     WITH_ELR,
 )
 from statemachine.words.features import SUPPORTED, FeatureRange
-from statemachine.words.ids import ID_BYTES
 from statemachine.words.names import quoted
 from statemachine.words.record_versions import VERSIONS_MAX
 from statemachine.words.resources import ResourceType

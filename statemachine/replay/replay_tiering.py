@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from kraftbase.ids import ID_BYTES
 from kraftpb.v1.metadata_pb2 import (
     RemoteLogEpochEndRecord,
     RemoteLogSegmentMetadataRecord,
@@ -26,7 +27,6 @@ from statemachine.tables.remote_log_tables import (
     REMOTE_SEGMENTS,
     SegmentInEpoch,
 )
-from statemachine.words.ids import ID_BYTES
 from statemachine.words.remote_log_states import (
     PartitionDeleteState,
     SegmentState,

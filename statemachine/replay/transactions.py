@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
-from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.replay.replay import ReplayError
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import structlog
 
+from kraftbase.runtime import OnDone, Runtime, Timer
 from kraftbase.said_once import SaidOnce
-from raft.shell.runtime import OnDone, Runtime, Timer
 from statemachine.store.store_port import StorePort
 from statemachine.store.write_ahead_log import START_OVER_BYTES_MIN, WARN_BYTES
 

@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple
 from google.protobuf.message import DecodeError
 
 from kraftbase.errors import CorruptSnapshot
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import AppliedStateRecord, MetadataBatch, MetadataRecord
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import Batch, OffsetAndEpoch, StateDigest
 from raft.storage.batch import batch_body
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader

@@ -15,9 +15,10 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from kraftbase.errors import KraftlogError
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.epochs import EpochCache
-from raft.core.types import Epoch, Offset, StateDigest
+from raft.core.types import StateDigest
 from raft.listener import CommittedBatch
 from statemachine.replay.changes import Changes, TooManyRows
 from statemachine.replay.deltas import MetadataDelta, delta_of

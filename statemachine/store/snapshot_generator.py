@@ -10,9 +10,10 @@ from typing import Final, Protocol, TypeAlias
 import structlog
 
 from kraftbase.errors import StorageError
+from kraftbase.runtime import Runtime, Timer
 from kraftbase.said_once import SaidOnce
-from raft.core.types import LeaderAndEpoch, Offset
-from raft.shell.runtime import Runtime, Timer
+from kraftbase.types import Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.store.scrub import RottenDatabase
 from statemachine.store.snapshot_worker import TakenSnapshot
 

@@ -8,7 +8,7 @@ from secrets import token_hex
 from subprocess import Popen
 
 from kraftbase.errors import StorageError
-from raft.shell.runtime import Runtime
+from kraftbase.runtime import Runtime
 from snapshot.names import PART_SUFFIX, SUFFIX
 from statemachine.store.background import last_line, start_module
 from statemachine.store.private_copy import DIRECTORY_VARIABLE

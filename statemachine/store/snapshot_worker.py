@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from kraftbase.errors import CorruptSnapshot, KraftlogError, StorageError
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import OffsetAndEpoch
 from snapshot.store import SnapshotStore
 from statemachine.store.image import snapshot_point, write_image
 from statemachine.store.private_copy import open_copy

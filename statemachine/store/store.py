@@ -24,10 +24,11 @@ import structlog
 from sqlite_utils import Database
 
 from kraftbase.errors import StorageError
+from kraftbase.runtime import OnDone, Timer
+from kraftbase.types import Offset
 from kraftpb.v1.admin_pb2 import QueryResponse
-from raft.core.types import Offset, StateDigest
+from raft.core.types import StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.image import load_image

@@ -6,9 +6,10 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from raft.core.types import Offset, StateDigest
+from kraftbase.runtime import OnDone, Timer
+from kraftbase.types import Offset
+from raft.core.types import StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import PreparedRun

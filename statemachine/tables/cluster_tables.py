@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1.metadata_pb2 import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
@@ -27,7 +28,6 @@ from statemachine.tables.columns import (
     ids_to_json,
 )
 from statemachine.tables.table import Key, Row, Table
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def _broker_to_row(record: RegisterBrokerRecord) -> Row:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, SupportedFeature
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def numbers_to_json(numbers: Sequence[int]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1.metadata_pb2 import (
     RemoteLogEpochEndRecord,
     RemoteLogSegmentMetadataRecord,
@@ -12,7 +13,6 @@ from kraftpb.v1.metadata_pb2 import (
     SegmentLeaderEpoch,
 )
 from statemachine.tables.table import Row, Table, key_to_sql
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def _segment_to_row(record: RemoteLogSegmentMetadataRecord) -> Row:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from kraftbase.ids import id_to_text
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.words.ids import id_to_text
 
 R = TypeVar("R")
 Key = tuple[Any, ...]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from kraftbase.ids import id_to_bytes, id_to_text
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from statemachine.tables.columns import ids_from_json, ids_to_json, numbers_from_json, numbers_to_json
 from statemachine.tables.table import Condition, Key, Row, Table
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 
 def _topic_table(key: tuple[str, ...], key_of: Callable[[TopicRecord], Key], is_index: bool) -> Table[TopicRecord]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftbase.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
-from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 
 
 def is_known(log_dir: bytes) -> bool:

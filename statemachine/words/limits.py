@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Offset
+from kraftbase.types import Offset
 
 RECORDS_PER_BATCH_MAX: Final = 10_000
 """An operation that needs more records is refused as a whole (CT-12)."""

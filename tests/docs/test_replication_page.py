@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from kraftlog.broker.apis.replicas import DISK_FULL
-from kraftlog.broker.replication import leading
 from kraftlog.clients.replica_tables import ABOUT_TO_JOIN, ABOUT_TO_LEAVE, COLUMNS, TABLES
+from kraftlog.replicas.replication import leading
 from tests.paths import ROOT
 
 PAGE: Final = (ROOT / "docs" / "operations" / "replication.md").read_text()

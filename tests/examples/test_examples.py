@@ -8,9 +8,9 @@ from pathlib import Path
 from examples.audit import AuditListener
 from examples.counter import count
 from examples.partition_moves import PartitionMoves, follow_metadata
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import metadata_pb2
-from raft.core.types import Offset
 from raft.observe import observe
 from tests.kraftlog.admin.admin_nodes import admin_cluster
 from tests.raft.nodes import running_cluster

@@ -7,8 +7,9 @@ from pathlib import Path
 from uuid import UUID
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.listener import CommittedBatch
 from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME, DataDirectory
 from raft.storage.quorum_state import QuorumStateStore

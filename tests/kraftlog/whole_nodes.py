@@ -8,10 +8,10 @@ from typing import Any
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId
 from kraftbase.uuids import random_cluster_id
 from kraftlog.config.config import NodeConfig
 from kraftlog.process.server import running_node
-from raft.core.types import NodeId
 from raft.node import Node, OnListenerFault, end_by_listener_fault
 from raft.storage.directory import DataDirectory
 from tests.raft.nodes import QUICK, free_port

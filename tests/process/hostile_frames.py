@@ -16,7 +16,7 @@ from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.headers import RequestHeader
 from kraftlog.kafka.layout import Layout
 from kraftlog.kafka.notation import Field, Message, Struct
-from tests.kraftlog.broker.log.builders import batch, with_field
+from tests.kraftlog.storage.builders import batch, with_field
 
 OFFERED: Final = (0, 1, 2, 3, 10, 18, 21, 22, 23, 35, 60, 75)
 """The APIs that a broker answers to clients."""

@@ -16,13 +16,14 @@ from typing import Any, Final
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import NO_LEADER
+from kraftbase.types import NodeId
 from kraftlog.cli.adoption import condition
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.adoption.adopted_snapshot import OFFSET_JUMP, PRODUCER_ID_JUMP
 from kraftlog.offline.adoption.moving import Fate
 from kraftlog.offline.adoption.partition_choice import EPOCH_JUMP
-from raft.core.types import NO_LEADER, NodeId
 from tests.kraftlog.command_line import Run, command, environment, kraftlog
 from tests.paths import ROOT
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess

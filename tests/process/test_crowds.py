@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 from raft.rpc.limits import ServiceLimits
 from raft.rpc.options import REQUEST_BYTES_MAX
 from tests.effort import all_cases

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.failover import Writer, kill_leader, lost
 from kraftlog.bench.workload import create_topic_operation
 from kraftlog.local.cluster import LocalCluster, NodeDied
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.local.consistency_check import node_counts
-from raft.core.types import Offset
 from raft.listener import BatchReader, Listener
 from raft.observe import observe
 from tests.kraftlog.command_line import Run

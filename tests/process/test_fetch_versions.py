@@ -8,12 +8,12 @@ from statistics import median
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.probe import Visibility, probe_command
 from kraftlog.bench.workload import create_topic_operation, execute_once, prepared
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 
 pytestmark = pytest.mark.process
 

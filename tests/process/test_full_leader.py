@@ -13,13 +13,13 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ApiError
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.cluster_client import create_acls
 from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.controller.rules.hand_over import STUCK_MS
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 from statemachine.query.cluster_descriptions import AccessControlEntry
 
 pytestmark = pytest.mark.process

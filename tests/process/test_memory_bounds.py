@@ -10,15 +10,15 @@ from typing import Final
 
 import pytest
 
-from kraftlog.broker.log.batch_records import INFLATION_BYTES_MAX
-from kraftlog.broker.network.limits import Limits
 from kraftlog.broker.settings import QUEUED_BYTES, STATIC_CONFIGS
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kraftlog.local.cluster import LocalCluster
-from tests.kraftlog.broker.log.builders import batch
+from kraftlog.network.limits import Limits
+from kraftlog.storage.batch_records import INFLATION_BYTES_MAX
 from tests.kraftlog.command_line import Run
+from tests.kraftlog.storage.builders import batch
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
 from tests.process.test_large_requests import most_resident_bytes

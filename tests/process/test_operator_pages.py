@@ -18,6 +18,7 @@ from typing import Any, Final
 import pytest
 import typer
 
+from kraftbase.ids import id_to_bytes
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
@@ -40,7 +41,6 @@ from statemachine.words.features import (
     METADATA_VERSION_NAMES,
     TRANSACTIONS,
 )
-from statemachine.words.ids import id_to_bytes
 from statemachine.words.record_versions import (
     METADATA_VERSION_CORDONED_DIRECTORIES,
     METADATA_VERSION_DIRECTORIES,

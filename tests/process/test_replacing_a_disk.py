@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.connection import describe_quorum
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 from raft.storage.directory import SNAPSHOTS_NAME
 from snapshot.names import BOOTSTRAP_NAME
 from tests.kraftlog.command_line import Run

@@ -13,9 +13,9 @@ from typing import Any, Final
 import confluent_kafka
 import pytest
 
-from kraftlog.broker.log.formats.batch_header import read_headers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from kraftlog.storage.formats.batch_header import read_headers
 from tests.effort import all_cases
 from tests.kraftlog.command_line import Run
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess

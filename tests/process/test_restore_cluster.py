@@ -14,13 +14,14 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.config.config import render_config
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import free_endpoints, open_or_create
 from kraftlog.offline.restore import EPOCH_JUMP
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2, quorum_pb2_grpc
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from snapshot.names import snapshot_name
 from tests.kraftlog.command_line import Run, command, environment, kraftlog, running_brokers
 from tests.process.conftest import addresses, running

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 
 pytestmark = pytest.mark.process
 

@@ -14,8 +14,8 @@ import pytest
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.local.cluster import LocalCluster
-from tests.kraftlog.broker.log.builders import batch
 from tests.kraftlog.command_line import Run
+from tests.kraftlog.storage.builders import batch
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
 

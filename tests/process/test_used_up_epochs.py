@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, NodeId
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId
 from raft.storage.quorum_state import COPY_NAMES, QuorumStateStore, decode_copy
 from tests.kraftlog.command_line import Run
 from tests.process.conftest import addresses

@@ -10,10 +10,11 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import NodeId, Offset
 from raft.core.actions import Send
 from raft.core.config import QuorumConfig
 from raft.core.messages import Response
-from raft.core.types import LeaderAndEpoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import LeaderAndEpoch, ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.delivery import ListenerCursor
 from raft.listener import CommittedBatch

@@ -11,12 +11,13 @@ from pathlib import Path
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.files import FileSystem
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId, Offset
 from kraftbase.uuids import random_cluster_id
 from kraftlog.local.cluster_directory import free_endpoints
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.listener import BatchReader, Listener

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.files.files import FileSystem
+from kraftbase.types import Offset
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.listener import BatchReader, LoadSnapshotReader
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from raft.client import resolving
-from raft.core.types import Offset
 from raft.storage.batch import encode_body
 from tests.raft.nodes import Recorder, running_cluster
 from tests.statemachine.waiting import turns, until

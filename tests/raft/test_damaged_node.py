@@ -11,8 +11,9 @@ import pytest
 
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.recovering_file import RECOVERING_NAME
 from raft.storage.segmented_log import LogConfig
 from tests.raft.nodes import Cluster, running_cluster

@@ -12,11 +12,12 @@ import pytest
 
 from kraftbase.errors import InvariantViolation, StorageError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.commits import CommitFeed
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from raft.delivery import READER_BYTES_MAX, Delivery
 from raft.listener import BatchReader, Listener
-from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.reader import SnapshotReader

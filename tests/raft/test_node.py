@@ -17,9 +17,10 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from kraftbase.errors import ApiError, ConfigurationError, DirectoryError, ErrorCode, NotLeaderError, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Offset
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
 from raft.core.messages import DescribeQuorumRequest
-from raft.core.types import Offset, StateDigest
+from raft.core.types import StateDigest
 from raft.observe import observe
 from raft.rpc.errors import ERROR_KEY
 from raft.storage.batch import batch_timestamp

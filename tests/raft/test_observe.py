@@ -14,8 +14,8 @@ import grpc.aio
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
-from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.listener import BatchReader, Listener
 from raft.observe import observe

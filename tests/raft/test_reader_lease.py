@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from raft import reader_lease
-from raft.core.types import Offset
 from raft.known_nodes import KnownNodes
 from raft.observe import observe
 from raft.rpc.errors import ERROR_KEY

@@ -17,9 +17,10 @@ import pytest
 
 from kraftbase.errors import InvariantViolation
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from kraftlog.commands import quorum
 from kraftpb.v1 import log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.segment import segment_name
 from tests.raft.nodes import Cluster
 from tests.raft.snapshot_nodes import (

@@ -18,10 +18,11 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftbase.uuids import random_cluster_id, random_uuid
 from kraftpb.v1 import common_pb2, quorum_pb2, quorum_pb2_grpc
 from raft.core.config import QuorumConfig
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.host import hosted_node
 from raft.node import Node

@@ -12,8 +12,9 @@ from kraftbase.checksum import crc32c
 from kraftbase.errors import CorruptSnapshot
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1 import batch_pb2
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.batch import CONTROL_ATTRIBUTE, HEADER, HEADER_BYTES, MAGIC, encode_batch, encode_body
 from snapshot.format import SnapshotHeader
 from snapshot.names import snapshot_name

@@ -10,7 +10,8 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import StorageError
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import NodeId, ReplicaKey
+from kraftbase.types import NodeId
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.storage.batch import encode_body
 from snapshot.bootstrap import read_bootstrap, write_bootstrap

@@ -12,7 +12,8 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ConfigurationError
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import OffsetAndEpoch
 from snapshot.log_start_policy import (
     Holder,
     LogStartConfig,

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.errors import StorageError
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import OffsetAndEpoch
 from snapshot.names import BOOTSTRAP_NAME, id_of, is_leftover, parse_snapshot_name, part_name, snapshot_name
 from tests.snapshot.builders import an_id
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from snapshot.log_start_policy import SNAPSHOTS_KEPT_MAX, surplus
 from tests.snapshot.builders import an_id
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
@@ -18,7 +19,6 @@ from kraftpb.v1.metadata_pb2 import (
     SupportedFeature,
     TopicRecord,
 )
-from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.words.features import SUPPORTED

@@ -15,12 +15,12 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ErrorCode
+from kraftbase.runtime import AsyncioRuntime, Runtime, awaited
+from kraftbase.types import Offset
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.dead_brokers import Connect
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
-from raft.core.types import Offset
-from raft.shell.runtime import AsyncioRuntime, Runtime, awaited
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore

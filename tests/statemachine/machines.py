@@ -5,9 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from raft.core.types import Offset
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import Offset
 from raft.listener import CommittedBatch
-from raft.shell.runtime import AsyncioRuntime, awaited
 from snapshot.reader import SnapshotReader
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.run_writer import OnLoop

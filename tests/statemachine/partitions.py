@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kraftbase.sentinels import NO_LEADER
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION_LATEST
 from tests.statemachine.builders import an_id, broker, config, topic
 from tests.statemachine.states import Metadata, metadata

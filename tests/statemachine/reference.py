@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from kraftbase.ids import id_to_bytes
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.query import metadata_queries
 from statemachine.store.store import MetadataStore
-from statemachine.words.ids import id_to_bytes
 from tests.statemachine.builders import TOPIC
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.runtime import awaited
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
-from raft.shell.runtime import awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.store.image import snapshot_point, write_image

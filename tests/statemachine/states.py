@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kraftbase.types import Offset
 from kraftlog.controller.overlay import Overlay
 from kraftlog.sim.tables_in_memory import connect, empty_image
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
-from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.changes import Changes
 from statemachine.tables.database import open_database

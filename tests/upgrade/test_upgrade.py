@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient, Alteration
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.consistency_check import node_counts
-from raft.core.types import NodeId
 from tests.kraftlog.command_line import Run, run
 from tests.paths import ROOT
 from tests.statemachine.builders import TOPIC

@@ -19,6 +19,7 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import id_to_bytes
 from kraftbase.uuids import random_uuid
 from kraftlog.admin.client.node_reader import READ_BYTES_MAX, NodeReader, Request, Response, Select, query
 from kraftlog.admin.client.operation_sender import OperationSender
@@ -48,7 +49,6 @@ from statemachine.query.descriptions import (
     QueryAnswer,
 )
 from statemachine.words.features import SUPPORTED
-from statemachine.words.ids import id_to_bytes
 
 __all__ = ["AdminClient", "Alteration", "BrokerListener", "NewTopic", "NotSent", "OutcomeUnknown"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import id_to_text
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, QuotaEntity
@@ -31,7 +32,6 @@ from statemachine.query.cluster_descriptions import (
 )
 from statemachine.query.conversions import new_topic_to_proto
 from statemachine.query.descriptions import NewTopic
-from statemachine.words.ids import id_to_text
 from statemachine.words.names import quoted
 from statemachine.words.resources import ResourceType
 

@@ -11,10 +11,10 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.operation_stream import NotSent
 from kraftpb.v1 import common_pb2, log_pb2, log_pb2_grpc
-from raft.core.types import Epoch
 from raft.rpc import codec
 
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kraftbase.errors import ApiError
+from kraftbase.ids import id_to_bytes, id_to_text
+from kraftbase.partition import TopicPartition
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerIds, RemoteLogSegmentMetadataRecord
@@ -27,9 +29,7 @@ from statemachine.query.partition_descriptions import (
     OngoingReassignment,
     PartitionOutcome,
     RemoteSegment,
-    TopicPartition,
 )
-from statemachine.words.ids import id_to_bytes, id_to_text
 
 # --- changes ----------------------------------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ import grpc.aio
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import awaited
+from kraftbase.types import Offset
 from kraftlog.admin.server.operation_stream_server import LARGE_BATCHES_MAX, OperationStreamServer
 from kraftlog.controller.controller import Controller
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
-from raft.core.types import Offset
 from raft.rpc.calls import charge_call, hold_answer
-from raft.shell.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.query import metadata_queries, reads
 from statemachine.store.store import MetadataStore

@@ -11,12 +11,13 @@ from typing import Any, Final
 import grpc.aio
 
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, StorageError
+from kraftbase.runtime import awaited
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.rpc.errors import abort
 from raft.rpc.limits import ServiceLimits, over_limit
-from raft.shell.runtime import awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine

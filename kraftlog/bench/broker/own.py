@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import ClassVar, Final
 
+from kraftbase.partition import TopicPartition
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.bench.broker.system import System
@@ -15,7 +16,7 @@ from kraftlog.bench.broker.topics import Topics
 from kraftlog.local.brokers import LocalBrokers, Places
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
-from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+from statemachine.query.partition_descriptions import ElectionType
 
 LABEL: Final = "kraftlog"
 QUICK_DELETION: Final = {"log.retention.check.interval.ms": "1000"}

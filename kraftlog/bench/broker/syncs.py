@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.local.brokers import HOST
 from kraftlog.local.cluster_directory import free_endpoints
-from raft.core.types import NodeId
 
 _SYNC: Final = re.compile(r"\b(?:fsync|fdatasync)\(\d+<([^>]*)>")
 

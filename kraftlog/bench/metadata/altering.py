@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import id_to_bytes
 from kraftlog.bench.creation import create_all, operations, shared_topics
 from kraftlog.bench.figures import summary
 from kraftlog.bench.metadata.stage import LivingBroker, Measured, Stage
 from kraftlog.bench.targets import Target
 from kraftpb.v1 import admin_pb2
-from statemachine.words.ids import id_to_bytes
 
 TOPICS: Final = 30
 PARTITIONS_PER_TOPIC: Final = 100

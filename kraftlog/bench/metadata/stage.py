@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.targets import Target
 from kraftlog.bench.workload import BROKER_IDS, VOTERS, bench_cluster
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.local.cluster import Command, LocalCluster, start_command
-from raft.core.types import NodeId
 
 TIMEOUT_SECONDS: Final = 300.0
 

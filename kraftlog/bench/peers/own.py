@@ -7,11 +7,11 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.bench.peers.system import System, Watch, WhenVisible
 from kraftlog.bench.throughput import single_operation
 from kraftlog.bench.workload import bench_cluster, execute_once, prepared
-from raft.core.types import Offset
 from raft.observe import watch
 
 

@@ -16,13 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.log.slices import run_at_once
+from kraftbase.partition import TopicPartition
+from kraftbase.runtime import AsyncioRuntime
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
-from raft.shell.runtime import AsyncioRuntime
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.log_manager import LogManager
+from kraftlog.storage.slices import run_at_once
 
 CLUSTER_ID = "kraftlogBenchStartsAAA"
 BATCHES = 10

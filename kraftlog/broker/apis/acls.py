@@ -11,7 +11,6 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kraftlog.kafka.messages.delete_acls import (
     DeleteAclsFilter,
@@ -26,6 +25,7 @@ from kraftlog.kafka.messages.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord
 from statemachine.query.acls import describe_acls

@@ -8,7 +8,6 @@ from typing import Final, cast
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.apis import OWN_NAMES, OWN_SOFTWARE
 from kraftlog.kafka.messages.api_versions import (
     ApiVersion,
@@ -18,6 +17,7 @@ from kraftlog.kafka.messages.api_versions import (
     SupportedFeatureKey,
 )
 from kraftlog.kafka.notation import Versions
+from kraftlog.network.requests import ClientRequest, Reply
 from statemachine.words.features import SUPPORTED
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3

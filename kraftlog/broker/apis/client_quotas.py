@@ -9,7 +9,6 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages import alter_client_quotas, describe_client_quotas
 from kraftlog.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -22,6 +21,7 @@ from kraftlog.kafka.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
     ValueData,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import QuotaEntity
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS

@@ -7,7 +7,6 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraftlog.kafka.messages.update_features import (
     FeatureUpdateKey,
@@ -15,6 +14,7 @@ from kraftlog.kafka.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 
 FIRST_VERSION_WITH_UPGRADE_TYPE: Final = 1

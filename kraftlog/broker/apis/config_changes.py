@@ -17,13 +17,13 @@ from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages import alter_configs, incremental_alter_configs
 from kraftlog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraftlog.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 from statemachine.metadata.config_resources import check_resource
 from statemachine.query.reads import state_of

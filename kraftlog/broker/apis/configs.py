@@ -13,7 +13,6 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import text_of
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.configs_in_effect import ConfigInEffect, ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -22,6 +21,7 @@ from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from statemachine.metadata.config_resources import check_resource_type, parse_broker_name
 from statemachine.words.names import check_topic_name, quoted
 from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, Node
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftbase.sentinels import NO_LEADER, UNKNOWN_OFFSET
+from kraftlog.broker.metadata.cluster_view import ClusterView, Node
 from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraftlog.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -27,6 +27,7 @@ from kraftlog.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 
 OF_GROUPS: Final = 0
 OF_TRANSACTIONS: Final = 1
@@ -42,7 +43,6 @@ FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
 
 NO_TRANSACTIONS: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 """What a transactional producer is told: an error that every client takes for final, unlike those of coordinators."""
-NO_OFFSET: Final = -1
 NO_METADATA: Final = ""
 
 
@@ -142,7 +142,7 @@ def _topic(
     for index in topic.partition_indexes:
         partitions.append(
             OffsetFetchResponsePartitions(
-                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=code
+                partition_index=index, committed_offset=UNKNOWN_OFFSET, metadata=NO_METADATA, error_code=code
             )
         )
         yield
@@ -155,7 +155,7 @@ def _old_topic(topic: OffsetFetchRequestTopic, answers: list[OffsetFetchResponse
     for index in topic.partition_indexes:
         partitions.append(
             OffsetFetchResponsePartition(
-                partition_index=index, committed_offset=NO_OFFSET, metadata=NO_METADATA, error_code=ErrorCode.NONE
+                partition_index=index, committed_offset=UNKNOWN_OFFSET, metadata=NO_METADATA, error_code=ErrorCode.NONE
             )
         )
         yield

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime, Timer
+from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.log.partition_log import HIGH_WATERMARK
-from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from raft.shell.runtime import Runtime, Timer
+from kraftlog.network.requests import ClientRequest, Reply, Steps
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.storage.partition_log import HIGH_WATERMARK
 from statemachine.words.names import INTERNAL_TOPICS
-
-NO_LOW_WATERMARK: Final = -1
 
 
 class DeleteRecordsApi:
@@ -83,7 +82,7 @@ class _Deletion:
     index: int
     partition: Partition | None = None
     wanted: int = 0
-    low_watermark: int = NO_LOW_WATERMARK
+    low_watermark: int = UNKNOWN_OFFSET
     error: ErrorCode = ErrorCode.NONE
 
     @property

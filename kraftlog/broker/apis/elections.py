@@ -7,13 +7,13 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 
 FIRST_VERSION_WITH_CODE: Final = 1

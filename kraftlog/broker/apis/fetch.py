@@ -7,17 +7,11 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
-from kraftlog.broker.partitions.delayed_fetch import FEW_PARTITIONS, DelayedFetch
-from kraftlog.broker.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
-from kraftlog.broker.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
-from kraftlog.broker.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
-from kraftlog.broker.partitions.replica_choice import NO_PREFERENCE, RackAwareChoice
-from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, Reply, Steps, let_go
 from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
@@ -31,7 +25,13 @@ from kraftlog.kafka.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from raft.shell.runtime import Runtime
+from kraftlog.network.requests import ClientRequest, Reply, Steps, let_go
+from kraftlog.replicas.partitions.delayed_fetch import FEW_PARTITIONS, DelayedFetch
+from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
+from kraftlog.replicas.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
+from kraftlog.replicas.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
+from kraftlog.replicas.partitions.replica_choice import NO_PREFERENCE, RackAwareChoice
+from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 
 FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""

@@ -8,16 +8,14 @@ to the request for a block, for a limited time (`RequestBlock`), since mostly th
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, cast
+from typing import cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kraftlog.broker.apis.coordinators import NO_TRANSACTIONS
 from kraftlog.broker.producer_ids import ProducerIds
-from kraftlog.broker.requests import ClientRequest, Reply
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-
-NO_PRODUCER_ID: Final = -1
-NO_PRODUCER_EPOCH: Final = -1
+from kraftlog.network.requests import ClientRequest, Reply
 
 
 class InitProducerIdApi:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Generator
 from typing import NamedTuple, cast
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.log.log_directory import LogDirectory
-from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftbase.partition import TopicPartition
 from kraftlog.kafka.messages.describe_log_dirs import (
     FIRST_VERSION_WITH_TAGS,
     FULL,
@@ -18,7 +16,9 @@ from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.network.requests import ClientRequest, Reply, Steps
+from kraftlog.storage.log_directory import LogDirectory
+from kraftlog.storage.log_manager import LogManager
 
 
 class DiskSpace(NamedTuple):

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.metadata.cluster_view import ClusterView, Node
-from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.kafka.notation import ZERO_UUID
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.replicas.partitions.partitions import Partitions
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 

@@ -12,10 +12,10 @@ from itertools import islice
 from typing import Final, Protocol, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraftlog.broker.apis.old_metadata import as_before_version_6
-from kraftlog.broker.metadata.cluster_view import NO_LEADER, ClusterView, TopicView
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftlog.broker.metadata.cluster_view import ClusterView, TopicView
 from kraftlog.kafka.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -24,6 +24,7 @@ from kraftlog.kafka.messages.metadata import (
     MetadataResponseTopic,
 )
 from kraftlog.kafka.notation import ZERO_UUID
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.words.names import INTERNAL_TOPICS, METADATA_TOPIC, check_topic_name
 

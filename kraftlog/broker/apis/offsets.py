@@ -7,11 +7,8 @@ from collections.abc import Generator
 from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftbase.sentinels import NO_TIMESTAMP, UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.timestamps import FoundRecord
-from kraftlog.broker.partitions.reading import Isolation, readable_end
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -25,6 +22,10 @@ from kraftlog.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
+from kraftlog.replicas.partitions.reading import Isolation, readable_end
+from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.timestamps import FoundRecord
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -40,9 +41,6 @@ FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
 """Before it, LEADER_NOT_AVAILABLE says the same: try again."""
 
-NO_TIMESTAMP: Final = -1
-NO_OFFSET: Final = -1
-NO_EPOCH: Final = -1
 CONSUMER: Final = -1
 """As the replica of ListOffsets. Others, which are brokers and debuggers, are told of all that the log has."""
 DEBUGGING_CONSUMER: Final = -2
@@ -53,8 +51,8 @@ class FoundOffset(NamedTuple):
     """An answer; everything -1 if there is no such record."""
 
     timestamp_ms: int = NO_TIMESTAMP
-    offset: int = NO_OFFSET
-    leader_epoch: int = NO_EPOCH
+    offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = UNKNOWN_EPOCH
 
 
 class ListOffsetsApi:
@@ -103,7 +101,7 @@ class ListOffsetsApi:
             partition_index=asked.partition_index,
             timestamp=found.timestamp_ms,
             offset=found.offset,
-            leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else NO_EPOCH,
+            leader_epoch=found.leader_epoch if version >= FIRST_VERSION_WITH_EPOCH else UNKNOWN_EPOCH,
         )
 
     def _find(self, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition) -> OffsetSearch:

@@ -18,17 +18,14 @@ from functools import partial
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime, Timer
+from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.apis.refused_records import RefusedRecords
-from kraftlog.broker.log.appends import Appended
-from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.log.produced_records import NotReadYet, ProducedRecords, RecordsRefused
-from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
-from kraftlog.broker.requests import ClientRequest, ConnectionRefused, Reply, Steps, let_go
 from kraftlog.kafka.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -41,7 +38,11 @@ from kraftlog.kafka.messages.produce import (
 )
 from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_scan import ScanBudget
-from raft.shell.runtime import Runtime, Timer
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply, Steps, let_go
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.storage.appends import Appended
+from kraftlog.storage.log_manager import LogManager
+from kraftlog.storage.produced_records import NotReadYet, ProducedRecords, RecordsRefused
 from statemachine.words.names import INTERNAL_TOPICS
 
 ACKS_NONE: Final = 0
@@ -53,7 +54,6 @@ FIRST_VERSION_WITH_LEADERS: Final = 10
 ADMINISTRATOR: Final = "__admin_client"
 """The client id with which Kafka lets everybody write to internal topics."""
 
-NO_OFFSET: Final = -1
 WITHOUT_LOG_START: Final = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -321,7 +321,7 @@ class ProduceApi:
             current_leader = self._current_leader(request, topic, part.index, leaders)
         refused = error.record_errors if isinstance(error, RecordsRefused) else ()
         return PartitionProduceResponse(
-            index=part.index, error_code=code, base_offset=NO_OFFSET, error_message=str(error),
+            index=part.index, error_code=code, base_offset=UNKNOWN_OFFSET, error_message=str(error),
             record_errors=tuple(
                 BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
                 for one in refused
@@ -482,5 +482,5 @@ class _PendingProduce:
 def _start_of(partition: Partition | None, code: int) -> int:
     """What the answer says after an error of where the log starts."""
     if partition is None or partition.log is None or code in WITHOUT_LOG_START:
-        return NO_OFFSET
+        return UNKNOWN_OFFSET
     return partition.log.log_start_offset

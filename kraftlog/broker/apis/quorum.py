@@ -8,7 +8,6 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import text_of
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -19,6 +18,7 @@ from kraftlog.kafka.messages.describe_quorum import (
     ResponseTopicData,
 )
 from kraftlog.kafka.notation import ZERO_UUID
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import quorum_pb2
 from statemachine.words.names import METADATA_TOPIC, quoted
 

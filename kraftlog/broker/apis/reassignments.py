@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -23,9 +23,9 @@ from kraftlog.kafka.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerIds, PartitionRecord
-from raft.shell.runtime import Runtime
 from statemachine.query.reassignments import is_reassigning
 from statemachine.tables.table import Key
 from statemachine.tables.topic_tables import PARTITIONS, REASSIGNING

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.requests import Reply
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Reply
 
 QUOTA_THROTTLE_MS: Final = 1_000
 """How long a client that changes too much is to wait (KIP-599); the controller says only that it is too much."""

@@ -8,10 +8,10 @@ from typing import Any, Final
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.line_rate import TEXT_CHARACTERS_MAX, LineRate
-from kraftlog.broker.log.produced_records import RecordsRefused
-from kraftlog.broker.requests import ClientRequest
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftbase.line_rate import TEXT_CHARACTERS_MAX, LineRate
+from kraftbase.partition import TopicPartition
+from kraftlog.network.requests import ClientRequest
+from kraftlog.storage.produced_records import RecordsRefused
 
 LOGGED: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE})
 """What a producer has done wrong, or the network; other errors are common, and say themselves what they are."""

@@ -9,9 +9,6 @@ from typing import Final, cast
 from kraftbase.errors import ApiError
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.partitions.partitions import Partitions
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_replicas import (
     DescribedPartition,
     DescribedReplica,
@@ -20,6 +17,9 @@ from kraftlog.kafka.messages.describe_replicas import (
     DescribeReplicasResponse,
     DescribeReplicasTopic,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.replicas.partitions.partitions import Partitions
 
 
 def _named(topics: Iterable[DescribeReplicasTopic]) -> Iterator[tuple[str, Iterable[int]]]:

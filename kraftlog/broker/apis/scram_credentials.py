@@ -9,12 +9,12 @@ from collections import Counter
 from typing import cast
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 
 
 class DescribeUserScramCredentialsApi:

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Final, Protocol, TypeVar, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftbase.runtime import Runtime, Timer
 from kraftlog.broker.apis.guards import check_new_config, check_not_internal
 from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_MAX, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView, Departures
 from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
 from kraftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -32,8 +32,8 @@ from kraftlog.kafka.messages.delete_topics import (
     DeleteTopicState,
 )
 from kraftlog.kafka.notation import ZERO_UUID
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
-from raft.shell.runtime import Runtime, Timer
 
 FIRST_VERSION_WITH_CONFIGS: Final = 5
 """Of CreateTopics: from here on the answer shows the topic (KIP-525)."""

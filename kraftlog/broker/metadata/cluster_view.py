@@ -11,16 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kraftbase.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import BROKERS, FEATURES
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS, TOPICS_BY_NAME
 from statemachine.words.full_log_dirs import is_full
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY, is_reserved
 
 KEPT_PARTITIONS_MAX: Final = 100_000
-NO_LEADER: Final = -1
 
 
 class Node(NamedTuple):

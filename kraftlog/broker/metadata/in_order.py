@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.replay.deltas import MetadataDelta
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import BROKERS
 from statemachine.words.adopted_brokers import is_awaited

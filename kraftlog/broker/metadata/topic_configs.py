@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kraftlog.broker.log.config import PartitionLogConfig
+from kraftbase.types import Offset
 from kraftlog.broker.log_configs import partition_log_config
-from kraftlog.broker.replication.throttle import NONE_THROTTLED, ThrottledReplicas
-from raft.core.types import Offset
+from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ThrottledReplicas
+from kraftlog.storage.config import PartitionLogConfig
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CONFIGS
 from statemachine.tables.database import open_reader

@@ -23,8 +23,8 @@ from collections.abc import Iterable
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, QuotaEntity
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS
 

@@ -10,8 +10,8 @@ import math
 from collections import OrderedDict
 from typing import Final
 
+from kraftbase.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
 from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaClient, QuotaKind
-from kraftlog.broker.quotas.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
 
 CLIENTS_MAX: Final = 10_000
 IDLE_MAX_MS: Final = 3_600_000

@@ -10,11 +10,11 @@ from __future__ import annotations
 from copy import copy
 from typing import Final
 
+from kraftbase.runtime import Runtime
 from kraftlog.broker.quotas.client_quotas import QuotaClient, QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.requests import ClientRequest, Handler, Reply, Slices, Steps
 from kraftlog.kafka.notation import Message
-from raft.shell.runtime import Runtime
+from kraftlog.network.requests import ClientRequest, Handler, Reply, Slices, Steps
 
 MS_PER_PERCENT: Final = 10
 """How much of a second a percent is."""

@@ -11,12 +11,12 @@ from random import Random
 
 from kraftbase.checks import check
 from kraftbase.errors import ApiError
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.chaos.arena import Arena
 from kraftlog.local.brokers import BrokerDied, LocalBrokers
 from kraftlog.local.cluster import Command, LocalCluster, NodeDied
 from kraftlog.local.cluster_directory import ClusterDirectory
-from raft.core.types import NodeId
 from statemachine.query.descriptions import PartitionDescription
 
 

@@ -9,14 +9,14 @@ from random import Random
 from typing import Final
 
 from kraftbase.checks import check
-from kraftlog.broker.network.listening import BACKLOG
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers.cluster import with_brokers
 from kraftlog.chaos.chronicle import Span
 from kraftlog.chaos.namespaces import Namespaces
 from kraftlog.chaos.nemesis import Nemesis, PauseOne
 from kraftlog.chaos.partitions import SlowLink
-from raft.core.types import NodeId
+from kraftlog.network.listening import BACKLOG
 
 RESETS: Final = 3
 RESET_PAUSE_SECONDS: Final = (0.02, 1.0)

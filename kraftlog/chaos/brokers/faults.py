@@ -7,6 +7,8 @@ from contextlib import suppress
 from typing import Final
 
 from kraftbase.errors import ApiError
+from kraftbase.partition import TopicPartition
+from kraftbase.types import NodeId
 from kraftlog.admin.client.partition_client import alter_partition_reassignments, elect_leaders
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers.cluster import with_brokers
@@ -30,8 +32,7 @@ from kraftlog.chaos.nemesis import (
 )
 from kraftlog.chaos.partitions import FillDisk, Link, Partition, SlowLink, between
 from kraftlog.chaos.schedule import Kind
-from raft.core.types import NodeId
-from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+from statemachine.query.partition_descriptions import ElectionType
 
 
 class KillBroker(Kill):

@@ -13,6 +13,7 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import Alteration
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers.cluster import with_brokers
@@ -22,7 +23,6 @@ from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from raft.core.types import NodeId
 
 CONFIG: Final = "max.message.bytes"
 BASE: Final = 1_048_588

@@ -10,8 +10,9 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftlog.chaos.checks import STORIES_MAX
 
 
@@ -23,10 +24,6 @@ class At(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
-
-
-UNKNOWN_OFFSET: Final = -1
-"""A record was acknowledged as one that is there already: the broker does not say where."""
 
 
 class Ledger:

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers import checks, large_requests
@@ -31,7 +32,6 @@ from kraftlog.chaos.partitions import Partition, SlowLink
 from kraftlog.chaos.schedule import OTHER_REST_SECONDS, PROCESS_REST_SECONDS, Kind
 from kraftlog.local.brokers import FIRST_BROKER_ID, LocalBrokers
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from raft.core.types import NodeId
 
 VOTERS: Final = 3
 BROKERS: Final = 3

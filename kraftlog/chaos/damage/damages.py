@@ -9,9 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Final, NamedTuple
 
-from kraftlog.broker.log.formats.names import LOG_SUFFIX, partition_in_name
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.kafka.record_batch import HEADER_BYTES, read_batches
+from kraftlog.storage.formats.names import LOG_SUFFIX, partition_in_name
 
 BIT: Final = "bit"
 CUT: Final = "cut"

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import KraftlogError
-from kraftlog.broker.log.formats.names import LOG_SUFFIX, is_deleted_directory
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.damages import Files
 from kraftlog.kafka.record_batch import HEADER, read_batches
+from kraftlog.storage.formats.names import LOG_SUFFIX, is_deleted_directory
 
 LOCK: Final = ".lock"
 LOG_PARTS: Final = (LOG_SUFFIX, ".cut")

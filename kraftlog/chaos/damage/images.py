@@ -14,17 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.partition import TopicPartition
 from kraftbase.uuids import uuid_from_text
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.partition_client import elect_leaders
-from kraftlog.broker.log.formats.checkpoints import decode_offsets
-from kraftlog.broker.log.formats.names import (
-    HIGH_WATERMARKS_NAME,
-    LOG_STARTS_NAME,
-    LOG_SUFFIX,
-    RECOVERY_POINTS_NAME,
-    file_name,
-)
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import (
     BROKER_IDS,
@@ -50,8 +43,16 @@ from kraftlog.kafka.messages.delete_records import (
 )
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftlog.kafka.record_batch import read_batches
+from kraftlog.storage.formats.checkpoints import decode_offsets
+from kraftlog.storage.formats.names import (
+    HIGH_WATERMARKS_NAME,
+    LOG_STARTS_NAME,
+    LOG_SUFFIX,
+    RECOVERY_POINTS_NAME,
+    file_name,
+)
 from statemachine.query.descriptions import NewTopic
-from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+from statemachine.query.partition_descriptions import ElectionType
 
 SETTLE_SECONDS: Final = 60.0
 STAGE_BATCHES: Final = 12

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.partition_client import elect_leaders
-from kraftlog.broker.log.formats.names import LOG_SUFFIX
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import BROKER_IDS, FIRST_BROKER, PARTITIONS, replicas_of
 from kraftlog.chaos.damage.damages import SETTINGS, Damage, Setting, draw, make, undamaged
@@ -25,9 +26,9 @@ from kraftlog.chaos.damage.site import POLL_SECONDS, Described, Site, in_sync, u
 from kraftlog.chaos.damage.verdicts import Outcome, Seen, Verdict, judge, named
 from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileStatus
-from statemachine.query.partition_descriptions import ElectionType, TopicPartition
+from kraftlog.storage.formats.names import LOG_SUFFIX
+from statemachine.query.partition_descriptions import ElectionType
 
-NO_LEADER: Final = -1
 PATIENCE_SECONDS: Final = 10.0
 """How long replicas may take to be in sync, and partitions to have a leader, if the broker complains of nothing."""
 LEADER_SECONDS: Final = 2.0

@@ -8,6 +8,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, StorageError
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import connect
 from kraftlog.chaos import nemesis, partitions
@@ -18,7 +19,6 @@ from kraftlog.chaos.nemesis import Nemesis
 from kraftlog.chaos.schedule import Kind
 from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
 from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
-from raft.core.types import NodeId
 from raft.storage.directory import METADATA_DATABASE_NAME
 from statemachine.tables.database import open_reader
 

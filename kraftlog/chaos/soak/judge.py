@@ -7,10 +7,10 @@ from collections import defaultdict
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Reading, Start
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure, measures, own_seconds, start_measure
 from kraftlog.chaos.soak.samples import FileKind, Sample, Written
-from raft.core.types import NodeId
 
 
 @dataclass(frozen=True, slots=True)

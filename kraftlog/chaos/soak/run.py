@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.chaos import checks
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.availability import windows
@@ -26,7 +27,6 @@ from kraftlog.chaos.soak.samples import Sample, take_sample
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
 from kraftlog.sim.registers.history import Outcome
-from raft.core.types import NodeId
 
 SAMPLE_SECONDS: Final = 1.0
 VOTERS: Final = 3

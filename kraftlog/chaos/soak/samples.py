@@ -14,7 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 from raft.storage.directory import LOG_NAME, METADATA_DATABASE_NAME, SNAPSHOTS_NAME
 
 SEGMENT_SUFFIX: Final = ".log"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from kraftbase.errors import ApiError
+from kraftbase.ids import random_id
 from kraftlog.controller.operations.lookups import about
 from kraftpb.v1.admin_pb2 import (
     AclResult,
@@ -23,7 +24,6 @@ from statemachine.tables.table import Key
 from statemachine.words.acls import (
     check_acl,
 )
-from statemachine.words.ids import random_id
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths, quoted
 

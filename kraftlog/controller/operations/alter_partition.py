@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.brokers import check_broker_epoch
 from kraftlog.controller.operations.lookups import find_partition_by_id
 from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING, Target
@@ -20,7 +21,6 @@ from kraftpb.v1.admin_pb2 import (
     IsrMember,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.words.limits import check_record_count

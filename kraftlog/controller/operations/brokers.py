@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import ID_BYTES, id_to_text, is_reserved
+from kraftbase.sentinels import UNKNOWN_EPOCH
+from kraftbase.types import Offset
 from kraftpb.v1.admin_pb2 import (
     FenceBrokerRequest,
     FenceBrokerResponse,
@@ -31,11 +34,9 @@ from kraftpb.v1.metadata_pb2 import (
     SupportedFeature,
     UnregisterBrokerRecord,
 )
-from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.words.adopted_brokers import is_awaited
 from statemachine.words.features import CONTROLLER_REGISTRATION, METADATA_VERSION, METADATA_VERSION_NAMES
-from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved
 from statemachine.words.names import quoted
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES, in_version
 from statemachine.words.repeats import repeats
@@ -147,7 +148,7 @@ def register_broker(
 # it registers first as the incarnation that the metadata has; from then on its directories know that epoch.
 def _check_adopted(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> None:
     """Raise ApiError if a cluster that was restored awaits the broker with other disks than these (CT-39)."""
-    if is_awaited(present.incarnation_id) and max(request.log_dir_epochs, default=NO_EPOCH) < present.broker_epoch:
+    if is_awaited(present.incarnation_id) and max(request.log_dir_epochs, default=UNKNOWN_EPOCH) < present.broker_epoch:
         raise _invalid_registration(
             f"broker {request.broker_id} is not adopted: this cluster was restored from a snapshot, and would cut what"
             " is on the broker's disks. Nothing was changed; see docs/operations/all-voters-are-lost.md. If its disks"
@@ -160,13 +161,9 @@ def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrok
     return request.HasField("previous_broker_epoch") and request.previous_broker_epoch == present.broker_epoch
 
 
-NO_EPOCH: Final = -1
-"""Instead of a broker's epoch: there was none."""
-
-
 def _last_unfenced_epoch(present: RegisterBrokerRecord | None) -> int:
     known = present is not None and present.HasField("last_unfenced_epoch")
-    return present.last_unfenced_epoch if known and present is not None else NO_EPOCH
+    return present.last_unfenced_epoch if known and present is not None else UNKNOWN_EPOCH
 
 
 # Consider broker 1, which was unfenced with epoch 500, and whose directory was copied then. It registers again with
@@ -182,7 +179,7 @@ def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecor
     last_of = {of.id: of.broker_epoch for of in _unfenced_log_dirs(present)}  # nothing is known of any other
     known = set() if present is None or was_unfenced(present) else {*present.older_log_dirs}
     named = zip(request.log_dirs, request.log_dir_epochs, strict=True)
-    known |= {log_dir for log_dir, epoch in named if NO_EPOCH < epoch < last_of.get(log_dir, NO_EPOCH)}
+    known |= {log_dir for log_dir, epoch in named if UNKNOWN_EPOCH < epoch < last_of.get(log_dir, UNKNOWN_EPOCH)}
     return [log_dir for log_dir in request.log_dirs if log_dir in known]
 
 
@@ -205,11 +202,11 @@ def was_unfenced(broker: RegisterBrokerRecord) -> bool:
 
 def _check_log_dir_epochs(request: RegisterBrokerRequest) -> None:
     epochs = request.log_dir_epochs
-    if epochs and (len(epochs) != len(request.log_dirs) or min(epochs) < NO_EPOCH):
+    if epochs and (len(epochs) != len(request.log_dirs) or min(epochs) < UNKNOWN_EPOCH):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"broker {request.broker_id} gives the epochs {[*epochs[:LOG_DIRS_SHOWN]]} for {len(request.log_dirs)} log"
-            f" directories; give one for each, {NO_EPOCH} or more, or none",
+            f" directories; give one for each, {UNKNOWN_EPOCH} or more, or none",
         )
 
 

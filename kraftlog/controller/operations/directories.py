@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import DAMAGED_DIRECTORY, ID_BYTES, LOST_DIRECTORY, is_reserved
 from kraftlog.controller.operations.brokers import check_broker_epoch
 from kraftlog.controller.operations.leader_and_isr import partitions_without
 from kraftlog.controller.operations.lookups import find_partition_by_id
@@ -21,7 +22,6 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import DAMAGED_DIRECTORY, ID_BYTES, LOST_DIRECTORY, is_reserved
 from statemachine.words.limits import check_record_count
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 from statemachine.words.repeats import repeats

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import DAMAGED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.lookups import find_partition_by_name, partition_name
 from kraftlog.controller.rules.disk_space import DiskSpace
 from kraftlog.controller.rules.pages import PartitionPages, led_by, where
@@ -15,12 +17,10 @@ from kraftlog.controller.rules.partition_change import Election, Target, directo
 from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse, PartitionReference, PartitionResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.replay import changed_partition
 from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 from statemachine.words.full_log_dirs import is_full
-from statemachine.words.ids import DAMAGED_DIRECTORY
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
 from statemachine.words.repeats import repeats

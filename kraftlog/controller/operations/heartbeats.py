@@ -10,18 +10,13 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import ID_BYTES
+from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftlog.controller.operations.brokers import LOG_DIRS_MAX, check_broker_epoch, registered_broker
-from kraftlog.controller.rules.broker_heartbeats import (
-    METADATA_OFFSET_UNKNOWN,
-    BrokerHeartbeats,
-    BrokerState,
-    next_state,
-    state_of,
-)
+from kraftlog.controller.rules.broker_heartbeats import BrokerHeartbeats, BrokerState, next_state, state_of
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import ID_BYTES
 
 
 class Transition(Enum):
@@ -122,11 +117,11 @@ def _is_caught_up(broker: RegisterBrokerRecord, metadata_end_offset: int) -> boo
 
 def _check(request: BrokerHeartbeatRequest) -> None:
     who = f"broker {request.broker_id}"
-    if request.current_metadata_offset < METADATA_OFFSET_UNKNOWN:
+    if request.current_metadata_offset < UNKNOWN_OFFSET:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
             f"{who} says that it has applied the metadata below offset {request.current_metadata_offset}; that must be"
-            f" 0 or more, or {METADATA_OFFSET_UNKNOWN} if it does not know",
+            f" 0 or more, or {UNKNOWN_OFFSET} if it does not know",
         )
     if len(request.offline_log_dirs) > LOG_DIRS_MAX:
         raise ApiError(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.rules.partition_change import Target
 from kraftlog.controller.rules.partition_context import PartitionChanges, is_in_older_directory
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from statemachine.metadata.state import MetadataState
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import ID_BYTES, id_to_text
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import ID_BYTES, id_to_text
 from statemachine.words.names import quoted
 
 

@@ -9,10 +9,10 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import UNASSIGNED_DIRECTORY
 from kraftlog.controller.rules.placement import PlacementBroker, ReplicaPlacer, placement_brokers
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from statemachine.words.record_versions import in_version
 

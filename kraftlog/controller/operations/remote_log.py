@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
+from kraftbase.ids import ID_BYTES, id_to_text
 from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RemoteLogSegmentMetadataRecord,
@@ -19,7 +20,6 @@ from kraftpb.v1.metadata_pb2 import (
     SegmentLeaderEpoch,
 )
 from statemachine.metadata.state import MetadataState
-from statemachine.words.ids import ID_BYTES, id_to_text
 from statemachine.words.names import quoted
 from statemachine.words.remote_log_states import (
     PartitionDeleteState,

@@ -11,6 +11,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode, KraftlogError
+from kraftbase.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from kraftlog.controller.operations.lookups import about
 from kraftlog.controller.operations.new_partitions import NewPartitions, invalid_assignment
 from kraftlog.controller.rules.quota import ChargeMutations, no_quota
@@ -41,7 +42,6 @@ from statemachine.words.config_definitions import (
     check_config,
 )
 from statemachine.words.config_kinds import trimmed
-from statemachine.words.ids import ID_BYTES, id_to_text, is_reserved, random_id
 from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths, check_topic_name, collision_key, quoted
 from statemachine.words.remote_log_states import PartitionDeleteState

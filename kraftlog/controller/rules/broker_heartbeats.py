@@ -12,10 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
-
-METADATA_OFFSET_UNKNOWN: Final = -1
-"""For a broker that has not reported its offset: it has reached no offset that other brokers wait for."""
 
 
 class BrokerState(Enum):
@@ -107,7 +105,7 @@ class BrokerHeartbeats:
         self._sessions.clear()
         for broker in brokers:
             if not broker.fenced:
-                self.touch(broker.broker_id, METADATA_OFFSET_UNKNOWN, now_ms)
+                self.touch(broker.broker_id, UNKNOWN_OFFSET, now_ms)
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: float) -> None:
         """An unfenced broker is alive and has applied metadata below that offset; its session begins or continues."""

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
 
+from kraftbase.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftpb.v1.metadata_pb2 import (
     BrokerIds,
     DirectoryIds,
     PartitionChangeRecord,
     PartitionRecord,
 )
-from raft.core.types import NO_LEADER
-from statemachine.words.ids import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_DIRECTORIES
 
 RECOVERED: Final = 0

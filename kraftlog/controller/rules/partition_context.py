@@ -9,12 +9,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kraftbase.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from kraftlog.controller.rules.partition_change import Conditions, Election, Target, change_partition, directory_of
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
 from statemachine.metadata.state import MetadataState
 from statemachine.words.config_definitions import MIN_ISR, MIN_ISR_DEFAULT
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from statemachine.words.record_versions import METADATA_VERSION_ELR, in_version
 
 _UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)

@@ -19,15 +19,17 @@ from uuid import UUID
 
 from kraftbase.errors import ConfigurationError
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.ids import is_reserved
+from kraftbase.partition import TopicPartition
+from kraftbase.types import Epoch, Offset
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
 from kraftlog.offline.adoption.partition_choice import ChosenPartition, choose
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, ProducerIdsRecord, RegisterBrokerRecord
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from snapshot.reader import SnapshotReader
 from snapshot.writer import SnapshotWriter
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.store.image import RECORDS_PER_BATCH_MAX, load_image, write_image
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.cluster_tables import BROKERS, CONTROLLERS, FEATURES, PRODUCER_IDS
@@ -35,7 +37,6 @@ from statemachine.tables.database import open_database
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS
 from statemachine.words.adopted_brokers import LEFT_OUT, adopted_as
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_MIN
-from statemachine.words.ids import is_reserved
 from statemachine.words.record_versions import in_version
 
 OFFSET_JUMP: Final = 1_000_000

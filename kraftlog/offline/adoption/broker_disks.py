@@ -15,12 +15,15 @@ from uuid import UUID
 
 from kraftbase.errors import CorruptLog, DirectoryError
 from kraftbase.files.files import FileSystem, join, read_whole
-from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
-from kraftlog.broker.log.epoch_file import read_epochs
-from kraftlog.broker.log.findings import Known, lost_end, missing_segments
-from kraftlog.broker.log.formats.checkpoints import decode_meta, decode_partition_metadata
-from kraftlog.broker.log.formats.inventory import LogEntry
-from kraftlog.broker.log.formats.names import (
+from kraftbase.partition import TopicPartition
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
+from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.storage.epoch_file import read_epochs
+from kraftlog.storage.findings import Known, lost_end, missing_segments
+from kraftlog.storage.formats.checkpoints import decode_meta, decode_partition_metadata
+from kraftlog.storage.formats.inventory import LogEntry
+from kraftlog.storage.formats.names import (
     DAMAGED_SUFFIX,
     LOCK_NAME,
     LOG_SUFFIX,
@@ -30,15 +33,12 @@ from kraftlog.broker.log.formats.names import (
     file_name,
     partition_in_name,
 )
-from kraftlog.broker.log.inventory import Inventory
-from kraftlog.broker.log.leader_epochs import LeaderEpochs
-from kraftlog.broker.log.loading import segment_offsets
-from kraftlog.broker.log.recovery import SegmentScan
-from kraftlog.broker.log.registered_epoch import registered_epoch
-from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
+from kraftlog.storage.inventory import Inventory
+from kraftlog.storage.leader_epochs import LeaderEpochs
+from kraftlog.storage.loading import segment_offsets
+from kraftlog.storage.recovery import SegmentScan
+from kraftlog.storage.registered_epoch import registered_epoch
 from raft.storage.directory import METADATA_DATABASE_NAME, DataDirectory, DirectoryIdentity
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.tables.database import open_reader
 
 NO_METADATA: Final = (0, 0)

@@ -19,10 +19,10 @@ from uuid import UUID
 from kraftbase.errors import ConfigurationError, DirectoryError, ErrorCode
 from kraftbase.files.files import FileSystem, join, write_new_file
 from kraftlog.broker.adopted_incarnation import adopted_incarnation, leave_adopted_incarnation
-from kraftlog.broker.log.formats.checkpoints import encode_meta as encode_log_meta
-from kraftlog.broker.log.formats.names import META_NAME as LOG_META_NAME
 from kraftlog.offline.adoption.broker_disks import StoppedBroker, read_broker
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
+from kraftlog.storage.formats.checkpoints import encode_meta as encode_log_meta
+from kraftlog.storage.formats.names import META_NAME as LOG_META_NAME
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
 from raft.storage.directory import META_NAME, METADATA_DATABASE_NAME, encode_meta
 from snapshot.reader import SnapshotReader

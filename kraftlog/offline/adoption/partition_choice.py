@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from kraftbase.ids import UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.offline.adoption.broker_report import ReportedLog
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from raft.core.types import NO_LEADER
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 
 EPOCH_JUMP: Final = 10_000
 """How much higher than any known one a leader epoch is: a broker that was not adopted may know of later ones."""

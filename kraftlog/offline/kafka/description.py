@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kraftbase.errors import StorageError
+from kraftbase.ids import id_to_text
 from kraftlog.kafka.control_records import KRaftVersionRecord, VotersRecord, VotersVoter
 from kraftlog.offline.kafka.batch_files import BrokenEnd, control_of, records_of
 from kraftlog.offline.kafka.checkpoints import checkpoint_records, read_header
@@ -20,7 +21,6 @@ from kraftlog.offline.kafka.secrets import shown_fields
 from kraftlog.offline.kafka.small_files import read_epoch_starts
 from kraftlog.offline.snapshot_files import timestamp_text
 from snapshot.names import BOOTSTRAP_NAME
-from statemachine.words.ids import id_to_text
 
 VOTER_COLUMNS: Final = ("VoterId", "DirectoryId", "Endpoints")
 SNAPSHOT_COLUMNS: Final = ("EndOffset", "Epoch", "SizeBytes", "LastContainedLogTimestamp", "Records", "Problem")

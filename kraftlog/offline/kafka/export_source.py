@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.analytics.manifest import latest_manifest
 from kraftlog.analytics.source import LogDescription
 from kraftlog.kafka.notation import Message
@@ -19,7 +20,7 @@ from kraftlog.offline.kafka.directory import KafkaDirectory, Progress, log_batch
 from kraftlog.offline.kafka.log_conversion import batch_of_ours, converted
 from kraftlog.offline.kafka.secrets import without_password
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 
 
 class LogEnds(NamedTuple):

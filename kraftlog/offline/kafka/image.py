@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Final
 
 from kraftbase.errors import StorageError
+from kraftbase.types import Epoch, Offset
 from kraftlog.kafka.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -29,7 +30,7 @@ from kraftlog.offline.kafka.other_features import OtherFeatures
 from kraftlog.offline.kafka.secrets import HIDDEN, is_sensitive
 from kraftlog.offline.kafka.small_files import COPY_AGAIN
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.listener import CommittedBatch
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import DIGEST_BYTES, Applied, AppliedState, MetadataTables

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from kraftbase.errors import CorruptLog
+from kraftbase.types import Epoch, Offset
 from kraftlog.kafka import control_records as kafka
 from kraftlog.kafka.notation import Message
 from kraftlog.offline.kafka.batch_files import control_of, metadata_of, records_of
@@ -15,7 +16,7 @@ from kraftlog.offline.kafka.directory import LogBatch
 from kraftpb.v1.batch_pb2 import ControlBody, ControlRecord, KRaftVersion, LeaderChange, Voters
 from kraftpb.v1.common_pb2 import Endpoint, ReplicaKey
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, NoOpRecord
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import encode_batch
 
 Convert = Callable[[Message, int], MetadataRecord]

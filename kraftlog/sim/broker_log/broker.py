@@ -7,25 +7,25 @@ from typing import Final
 
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.partition import TopicPartition
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi
 from kraftlog.broker.apis.produce import ProduceApi
-from kraftlog.broker.log.log_manager import LogManager
-from kraftlog.broker.log.partition_log import PartitionLog
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.partition import Replication
-from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.partition import Replication
+from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.process import BrokerProcess
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.log_manager import LogManager
+from kraftlog.storage.partition_log import PartitionLog
 from statemachine.replay.deltas import MetadataDelta
 
 OnAnswer = Callable[[Message | None], None]

@@ -14,13 +14,15 @@ from uuid import UUID
 
 from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.formats.checkpoints import (
-    decode_offsets,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
-from kraftlog.broker.log.formats.inventory import LogEntry, decode_inventory
-from kraftlog.broker.log.formats.names import (
+from kraftbase.partition import TopicPartition
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.sim.broker_log.judges.batches import Batch
+from kraftlog.sim.broker_log.judges.log_files import read_log
+from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
+from kraftlog.sim.violation import Violation
+from kraftlog.storage.formats.checkpoints import decode_offsets, decode_partition_metadata, encode_partition_metadata
+from kraftlog.storage.formats.inventory import LogEntry, decode_inventory
+from kraftlog.storage.formats.names import (
     CLEAN_SHUTDOWN_NAME,
     INVENTORY_NAME,
     LOG_STARTS_NAME,
@@ -33,14 +35,8 @@ from kraftlog.broker.log.formats.names import (
     offset_in_name,
     partition_in_name,
 )
-from kraftlog.broker.log.inventory import decode_clean_shutdown
-from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.sim.broker_log.judges.batches import Batch
-from kraftlog.sim.broker_log.judges.log_files import read_log
-from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
-from kraftlog.sim.violation import Violation
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.inventory import decode_clean_shutdown
+from kraftlog.storage.partition_log import PartitionLog
 
 LOG_DELETED: Final = "files: a log's directory is deleted"
 SEGMENT_DELETED: Final = "files: a segment is deleted"

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 from uuid import UUID
 
-from kraftlog.broker.log.config import PartitionLogConfig
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.broker_log.judges.promises import TopicRules
 from kraftlog.sim.broker_log.parameters import TopicParameters
 from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.storage.config import PartitionLogConfig
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.replay.deltas import MetadataDelta

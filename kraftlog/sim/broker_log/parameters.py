@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from kraftlog.broker.log.config import NO_LIMIT
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.worlds.outcome import Overrides
+from kraftlog.storage.config import NO_LIMIT
 
 FAULT_KINDS: Final = (
     "process: shut down",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from kraftbase.runtime import OnDone
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.violation import Violation
@@ -16,7 +17,6 @@ from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.disk import Disk
 from kraftlog.sim.virtual.event_queue import EventQueue, Timer
-from raft.shell.runtime import OnDone
 
 HANGING_US: Final = 20_000
 """A process that does nothing for longer hangs."""
@@ -42,7 +42,7 @@ class Surroundings(Protocol):
 
 
 class BrokerProcess:
-    """A process, and its `raft.shell.runtime.Runtime`."""
+    """A process, and its `kraftbase.runtime.Runtime`."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.has_ended = False

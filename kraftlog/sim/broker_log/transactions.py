@@ -11,8 +11,6 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError
-from kraftlog.broker.log.appends import Appended
-from kraftlog.broker.log.producer_states import Origin
 from kraftlog.kafka.control_records import EndTxnMarker
 from kraftlog.kafka.record_batch import CONTROL, encode_batch
 from kraftlog.kafka.record_values import ControlType, encode_control_record
@@ -23,6 +21,8 @@ from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.storage.appends import Appended
+from kraftlog.storage.producer_states import Origin
 
 TRANSACTIONAL: Final = 0x10
 BATCHES_MAX: Final = 3

@@ -8,7 +8,6 @@ from typing import Final, cast
 
 from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import join, read_whole
-from kraftlog.broker.log.formats.names import partition_in_name
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -35,6 +34,7 @@ from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.storage.formats.names import partition_in_name
 
 EARLIEST: Final = -2
 NO_ERROR: Final = 0

@@ -9,6 +9,7 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint, Reply
 from kraftbase.errors import FlushFailed, KraftlogError, OutOfSpace
 from kraftbase.files.files import join
+from kraftbase.types import NodeId
 from kraftbase.uuids import uuid_to_text
 from kraftlog.sim.cluster.fault_atlas import FaultAtlas
 from kraftlog.sim.marks import Marks
@@ -29,7 +30,7 @@ from kraftlog.sim.virtual.network import Network
 from kraftlog.sim.wire.messages import Messages
 from raft.core.actions import Send, TruncateFullyAndStartAt
 from raft.core.messages import Response
-from raft.core.types import NodeId, ReplicaKey, StateDigest
+from raft.core.types import ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from raft.storage.directory import SNAPSHOTS_NAME
 from raft.storage.quorum_state import COPY_NAMES

@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from kraftbase.files.files import join
+from kraftbase.types import Offset
 from kraftlog.sim.node.hardware import Hardware
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.virtual.disk import DIRECTORY
-from raft.core.types import Offset
 from raft.storage.directory import LOG_NAME
 from raft.storage.new_directory import NEW_DIRECTORY_NAME
 

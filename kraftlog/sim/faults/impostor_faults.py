@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.faults.fault import any_machine, duration_us, fault, running
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.virtual.crash import Crash
@@ -21,7 +22,7 @@ from raft.core.messages import (
     Request,
     VoteRequest,
 )
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import ReplicaKey, StateDigest
 
 STRANGER_ID: Final = NodeId(77)
 STRANGER_ENDPOINT: Final = Endpoint("stranger", 9090)

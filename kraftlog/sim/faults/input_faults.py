@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.faults.fault import fault, running
 from kraftlog.sim.node.machine import Machine
 from kraftlog.sim.world import World
@@ -17,7 +18,7 @@ from raft.core.messages import (
     VoteRequest,
 )
 from raft.core.states import Role
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 
 FAR_EPOCHS = (Epoch(-1), Epoch(2**31 - 1), Epoch(2_000_000_000))
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftbase.ids import id_to_bytes
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.service import BEGINNING, Answered, Asked
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
-from raft.core.types import Offset
-from statemachine.words.ids import id_to_bytes
 
 LATE_US: Final = 10 * MICROSECONDS_PER_SECOND
 """An operation that was not answered so long after its deadline never will be: clocks drift, and processes pause."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Final
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import NodeView, batches_of
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Epoch, Offset
 
 EVERY_STEPS: Final = 24
 """How often a running node's whole log is read for it, in addition to every start and every cut: in steps that

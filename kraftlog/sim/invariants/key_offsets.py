@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import STATE_MACHINE
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.registers.records import committed_writes
-from raft.core.types import Offset
 
 
 class KeyOffsets(Invariant):

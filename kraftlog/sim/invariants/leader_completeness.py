@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import batches_of
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Epoch
 
 
 class LeaderCompleteness(Invariant):

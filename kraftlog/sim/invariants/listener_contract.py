@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import STATE_MACHINE, NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Delivery, Step
-from raft.core.types import Offset
 
 
 @dataclass(slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.durable_log import DurableLog
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Batch, Epoch
+from raft.core.types import Batch
 
 
 class _Entry(NamedTuple):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import TruncateFullyAndStartAt
 from raft.core.states import Role
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from snapshot.log_start_policy import LogStartPolicy
 
 

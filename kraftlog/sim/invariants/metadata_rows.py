@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from kraftbase.ids import id_to_text
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.model.keys import SegmentKey
 from kraftlog.sim.model.metadata import MetadataModel, Partition
@@ -14,7 +15,6 @@ from kraftlog.sim.model.registrations import Broker, Listener, SupportedLevels
 from kraftlog.sim.model.tiering import Segment, TieringModel
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from statemachine.words.ids import id_to_text
 
 STEPS_BETWEEN_LOOKS: Final = 6
 """Reading all rows takes as long as a step: only one in this number of applies is checked, and the end of the run."""

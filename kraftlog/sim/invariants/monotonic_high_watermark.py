@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Offset
 
 
 class MonotonicHighWatermark(Invariant):

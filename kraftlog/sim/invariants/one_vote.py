@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.messages import VoteRequest, VoteResponse
-from raft.core.types import Epoch, ReplicaKey
+from raft.core.types import ReplicaKey
 
 
 class OneVote(Invariant):

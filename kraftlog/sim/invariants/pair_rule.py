@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Offset
 from raft.storage.batch import decode_batches
 
 

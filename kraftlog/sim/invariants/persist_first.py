@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
@@ -18,7 +19,6 @@ from raft.core.messages import (
     Request,
     VoteRequest,
 )
-from raft.core.types import Epoch
 
 NOTHING: Final = ElectionState(epoch=Epoch(0))
 

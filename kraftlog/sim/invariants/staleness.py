@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.observed import Observed
@@ -11,7 +12,6 @@ from kraftlog.sim.observation.step import Step
 from raft.core.actions import Send
 from raft.core.events import RequestReceived, TimePassed
 from raft.core.messages import FetchRequest
-from raft.core.types import Offset
 
 FETCH_SAYS_HIGH_WATERMARK: Final = 18
 """From this version on (KIP-1166)."""

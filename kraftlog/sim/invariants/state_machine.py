@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import STATE_MACHINE, AppliedState
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Offset
 
 
 class StateMachineSafety(Invariant):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.observed import Observed
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
 from raft.core.states import Role
-from raft.core.types import Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 
 
 class CommittedIsKept(Invariant):

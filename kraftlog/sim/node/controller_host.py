@@ -16,6 +16,7 @@ from unittest import mock
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, Offset
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.dead_brokers import Replies
@@ -32,7 +33,7 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from raft.core.events import FetchVersionAllowed, ResignRequested
-from raft.core.types import Epoch, LeaderAndEpoch, Offset, ReplicaKey
+from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.shell.appends import OnSettled, PendingAppends
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.words.limits import OPERATION_TIMEOUT_MS_DEFAULT

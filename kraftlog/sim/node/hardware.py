@@ -7,12 +7,13 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.files import join
+from kraftbase.types import NodeId
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.database import Database
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.disk import DIRECTORY, Disk
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import VoterSet
 from raft.storage.directory import SNAPSHOTS_NAME, DataDirectory
 from snapshot.bootstrap import write_bootstrap

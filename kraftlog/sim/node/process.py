@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
+from kraftbase.types import Offset
 from kraftlog.sim.marks import edge_taken
 from kraftlog.sim.node.controller_host import ControllerHost
 from kraftlog.sim.node.hardware import Hardware
@@ -32,7 +33,7 @@ from raft.core.events import (
 )
 from raft.core.messages import Request, Response, VoteResponse
 from raft.core.replica_view import ReplicaView
-from raft.core.types import LeaderAndEpoch, Offset, OffsetAndEpoch, RefusedLeader, StateDigest
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RefusedLeader, StateDigest
 from raft.delivery import Delivery
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.open_log import open_log

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from kraftbase.errors import ApiError
+from kraftbase.types import Offset
 from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.observation.service import Answered, Asked
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
-from raft.core.types import Offset
 
 
 class ReadService:

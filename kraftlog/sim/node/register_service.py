@@ -15,6 +15,8 @@ from enum import StrEnum
 from typing import Final
 
 from kraftbase.errors import ApiError
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.node.state_machine import StateMachine
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.node.store import SimulatedStore
@@ -29,7 +31,7 @@ from kraftpb.v1.metadata_pb2 import (
     NoOpRecord,
     TopicRecord,
 )
-from raft.core.types import UNKNOWN_OFFSET, Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.words.resources import ResourceType
 
 

@@ -1,14 +1,14 @@
-"""What a simulated process runs in (`raft.shell.runtime.Runtime`): virtual time, a loop that stalls, a disk thread."""
+"""What a simulated process runs in (`kraftbase.runtime.Runtime`): virtual time, a loop that stalls, a disk thread."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
 
+from kraftbase.runtime import Timer
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
-from raft.shell.runtime import Timer
 
 AFTER_ANSWERS_US_MAX: Final = 2 * MICROSECONDS_PER_MS
 """The longest that answers and requests keep the process from going on with other work."""

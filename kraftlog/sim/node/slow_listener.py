@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from kraftbase.runtime import OnDone
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.observation.step import Delivery
 from raft.core.types import Batch, LeaderAndEpoch
-from raft.shell.runtime import OnDone
 from snapshot.reader import SnapshotReader
 
 SLOW_LISTENER: Final = "slow listener"

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from kraftbase.errors import StorageError
+from kraftbase.runtime import OnDone
+from kraftbase.types import Offset
 from kraftlog.sim.node.database import take_snapshot
 from kraftlog.sim.node.runtime import SimulatedRuntime
 from kraftlog.sim.node.stepped_process import SteppedProcess
@@ -13,8 +15,7 @@ from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.observation.node_view import STATE_MACHINE
 from kraftlog.sim.observation.step import Delivery
 from raft.core.events import StateDigestReported, StateMachineFenced
-from raft.core.types import Batch, LeaderAndEpoch, Offset, StateDigest
-from raft.shell.runtime import OnDone
+from raft.core.types import Batch, LeaderAndEpoch, StateDigest
 from snapshot.reader import SnapshotReader
 from statemachine.apply.applied import Subscriber
 from statemachine.apply.machine import MetadataMachine

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from kraftbase.endpoint import Endpoint, Reply
+from kraftbase.runtime import Runtime
+from kraftbase.types import Epoch
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.hardware import Hardware
 from kraftlog.sim.observation.step import Step
@@ -21,9 +23,8 @@ from kraftlog.sim.virtual.network import Network
 from raft.commits import CommitFeed
 from raft.core.actions import Send
 from raft.core.messages import Response
-from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch, StateDigest
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, StateDigest
 from raft.core.voters import VoterSet
-from raft.shell.runtime import Runtime
 from raft.shell.shell import Shell
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import SegmentedLog

@@ -11,14 +11,15 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final
 
+from kraftbase.runtime import OnDone, Timer
+from kraftbase.types import Offset
 from kraftlog.sim.node.database import Database
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.observation.node_view import AppliedState
 from kraftlog.sim.observation.step import Delivery
 from kraftlog.sim.virtual.crash import ProcessKilled
-from raft.core.types import Batch, Offset, StateDigest
+from raft.core.types import Batch, StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, Timer
 from snapshot.reader import SnapshotReader
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import MetadataTables, PreparedRun, StoreUnavailable

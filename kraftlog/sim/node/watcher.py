@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 
+from kraftbase.ids import id_to_bytes
+from kraftbase.types import Offset
 from kraftlog.sim.node.stepped_process import SteppedProcess
 from kraftlog.sim.observation.service import Watched
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
-from statemachine.words.ids import id_to_bytes
 
 
 class Watcher:

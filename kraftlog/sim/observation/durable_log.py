@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kraftbase.files.memory import DurableFile, MemoryFileSystem
+from kraftbase.types import Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Batch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.frame import NO_CRC, decode_frame
 from raft.storage.log_start_file import LOG_START_NAME, decode_log_start
 from raft.storage.segment import parse_segment_name

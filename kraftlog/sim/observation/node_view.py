@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
 from kraftbase.errors import KraftlogError
+from kraftbase.types import Offset
 from kraftlog.sim.observation.durable_log import DurableLog
 from kraftlog.sim.observation.durable_state import DurableSnapshots
 from kraftlog.sim.observation.service import Watched
 from raft.core.election_state import ElectionState
 from raft.core.replica_view import ReplicaView
-from raft.core.types import Batch, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.storage.segmented_log import SegmentedLog
 
 

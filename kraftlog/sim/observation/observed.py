@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
+from kraftbase.types import Offset
 from kraftlog.sim.model.metadata import Change, MetadataModel, TakenBatch
 from kraftlog.sim.observation.broker_view import BrokerView
 from kraftlog.sim.observation.call import Call
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.registers.history import Operation
 from kraftlog.sim.virtual.remote_storage import RemoteStorage
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from snapshot.log_start_policy import LogStartConfig
 
 

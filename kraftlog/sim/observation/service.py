@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 
 BEGINNING: Final = Offset(0)
 

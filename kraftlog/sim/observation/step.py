@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.observation.node_view import STATE_MACHINE, Ends, NodeView
 from kraftlog.sim.observation.service import Answered, Asked, FencedByEvidence
 from raft.core.actions import Action
 from raft.core.events import Event
 from raft.core.messages import Request, Response
-from raft.core.types import Batch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch
 
 NOTHING: Final = Offset(-1)
 

@@ -6,10 +6,10 @@ from collections import deque
 from hashlib import blake2b
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.observation.node_view import Ends, NodeView
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import Reply, Send
-from raft.core.types import Offset
 
 LINES_KEPT: Final = 200
 

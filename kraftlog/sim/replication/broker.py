@@ -12,28 +12,28 @@ from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.partition import Partition, Replication
-from kraftlog.broker.partitions.partitions import Partitions
-from kraftlog.broker.partitions.replica_choice import RackAwareChoice
-from kraftlog.broker.partitions.sent_to_followers import SentToFollowers
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.replication.isr_changes import Controller, IsrChanges
-from kraftlog.broker.replication.ports import LeaderConnector
-from kraftlog.broker.replication.replica_fetcher import FetchSettings, Follower
-from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.broker.replication.throttle import ReplicationQuota
-from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.partition import Partition, Replication
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
+from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.replicas.replication.isr_changes import Controller, IsrChanges
+from kraftlog.replicas.replication.ports import LeaderConnector
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
+from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
+from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.log_manager import LogManager
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.store.metadata_tables import MetadataTables
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
+from kraftbase.runtime import OnDone
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
@@ -16,7 +17,6 @@ from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.clock import Clock
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
 from kraftpb.v1.admin_pb2 import FeatureUpdate, Operation, OperationResult, UpdateFeaturesRequest
-from raft.shell.runtime import OnDone
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
 
 BALANCE_SECONDS: Final = 7
@@ -24,7 +24,7 @@ UNCLEAN_CHECK_MS: Final = 3_000
 
 
 class ControllerRuntime:
-    """`raft.shell.runtime.Runtime` of a process that is never late."""
+    """`kraftbase.runtime.Runtime` of a process that is never late."""
 
     def __init__(self, event_queue: EventQueue) -> None:
         self._queue = event_queue

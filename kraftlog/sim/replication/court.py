@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
 from kraftbase.files.files import join
-from kraftlog.broker.log.formats.names import directory_name
-from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.partitions.partition import Partition
+from kraftbase.partition import TopicPartition
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse
 from kraftlog.kafka.notation import Message
+from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.rules import SOUND
@@ -30,7 +29,8 @@ from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
 from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.crash import Crash
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.formats.names import directory_name
+from kraftlog.storage.partition_log import PartitionLog
 
 ANY_EPOCH: Final = -1
 

@@ -11,7 +11,7 @@ from functools import partial
 from random import Random
 from typing import Final, Protocol
 
-from kraftlog.broker.log.formats.inventory import LogEntry
+from kraftbase.partition import TopicPartition
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.court import Court
@@ -20,7 +20,7 @@ from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.virtual.crash import Crash
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage.formats.inventory import LogEntry
 
 _RATHER_ALONE: Final = 0.8
 

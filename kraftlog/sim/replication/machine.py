@@ -15,9 +15,9 @@ from uuid import UUID
 from kraftbase.errors import ApiError, FlushFailed, StorageError
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
-from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.kafka.notation import Message
+from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
@@ -76,7 +76,7 @@ class Environment(Protocol):
 
 
 class Connection:
-    """`kraftlog.broker.replication.replica_fetcher.LeaderConnection` over the wire."""
+    """`kraftlog.replicas.replication.replica_fetcher.LeaderConnection` over the wire."""
 
     def __init__(self, machine: Machine, destination: int) -> None:
         self._machine = machine

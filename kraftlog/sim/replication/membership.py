@@ -11,8 +11,8 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.log_dir_space import LogDirRoom
-from kraftlog.broker.partitions.partition import Partition
 from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker

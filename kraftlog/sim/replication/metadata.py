@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kraftbase.ids import DAMAGED_DIRECTORY
 from kraftlog.controller.rules.partition_change import directory_of
 from kraftlog.sim.replication.judges.views import NO_LEADER, PartitionState
 from kraftlog.sim.replication.parameters import TopicParameters
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.replay.deltas import MetadataDelta
-from statemachine.words.ids import DAMAGED_DIRECTORY
 
 
 @dataclass(slots=True)

@@ -13,9 +13,15 @@ from typing import Final, Protocol
 
 from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.formats.batch_header import read_headers
-from kraftlog.broker.log.formats.checkpoints import decode_offsets
-from kraftlog.broker.log.formats.names import (
+from kraftbase.partition import TopicPartition
+from kraftlog.sim.replication.court import Court
+from kraftlog.sim.replication.machine import Machine
+from kraftlog.sim.replication.metadata import Key, Topic
+from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.virtual.crash import Crash
+from kraftlog.storage.formats.batch_header import read_headers
+from kraftlog.storage.formats.checkpoints import decode_offsets
+from kraftlog.storage.formats.names import (
     DAMAGED_SUFFIX,
     LOG_SUFFIX,
     RECOVERY_POINTS_NAME,
@@ -23,12 +29,6 @@ from kraftlog.broker.log.formats.names import (
     is_stray_directory,
     offset_in_name,
 )
-from kraftlog.sim.replication.court import Court
-from kraftlog.sim.replication.machine import Machine
-from kraftlog.sim.replication.metadata import Key, Topic
-from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.virtual.crash import Crash
-from statemachine.query.partition_descriptions import TopicPartition
 
 _BEHIND_BASE_OFFSET_AND_EPOCH: Final = 16
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 from unittest import mock
 
-from kraftlog.broker.replication import replica_fetcher
+from kraftlog.replicas.replication import replica_fetcher
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.administrator import Administrator

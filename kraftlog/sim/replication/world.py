@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from kraftbase.partition import TopicPartition
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.observation.trace import Trace
@@ -23,7 +24,6 @@ from kraftlog.sim.virtual.clock import START_OF_TIME_MS
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.virtual.network import Network, NetworkConditions
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.replay.deltas import MetadataDelta
 
 JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS

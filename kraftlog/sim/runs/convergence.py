@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.cluster.fault_atlas import has_not_joined
 from kraftlog.sim.faults import network_faults
 from kraftlog.sim.node.machine import Machine
@@ -15,7 +16,7 @@ from kraftlog.sim.violation import Violation
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, MICROSECONDS_PER_SECOND
 from kraftlog.sim.world import World
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 
 CONVERGENCE_SECONDS: Final = 120
 """How long a healed cluster may take at most until it agrees on everything again."""

@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.model.metadata import TOPIC
 from kraftlog.sim.node.hardware import endpoint_of
@@ -19,7 +20,6 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, BrokerIds, SupportedFeature
-from raft.core.types import NodeId
 from statemachine.words.features import SUPPORTED
 
 ADMINISTRATOR_ID: Final = 301

@@ -5,9 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from kraftbase.types import Offset
 from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
-from raft.core.types import Offset
 
 INTERVAL_MS: Final = 1_000
 """How long it does nothing, on average."""

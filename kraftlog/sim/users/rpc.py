@@ -6,12 +6,12 @@ from collections.abc import Callable
 from random import Random
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Offset
 from kraftlog.sim.cluster.cluster import Cluster
 from kraftlog.sim.node.process import Process
 from kraftlog.sim.observation.call import Call
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
-from raft.core.types import Offset
 
 OnResult = Callable[[Call, int], None]
 """Called with a call that has its answer, and how far the answering node has applied the log."""

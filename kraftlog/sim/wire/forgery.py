@@ -8,6 +8,7 @@ from typing import Any
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.observation.node_view import NodeView
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -22,7 +23,7 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 
 
 def foreign_answer(request: Request, random: Random) -> Response:

@@ -10,27 +10,27 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError
 from kraftbase.files.files import FileSystem, join
-from kraftlog.broker.log import loading
-from kraftlog.broker.log.directory_checkpoints import DirectoryCheckpoints
-from kraftlog.broker.log.directory_records import DirectoryRecords
-from kraftlog.broker.log.durability import Durability
-from kraftlog.broker.log.findings import Finding, Known
-from kraftlog.broker.log.flushes import PendingFlush
-from kraftlog.broker.log.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
-from kraftlog.broker.log.formats.names import CLEAN_SHUTDOWN_NAME
-from kraftlog.broker.log.inventory import Inventory
-from kraftlog.broker.log.loading import Loader
-from kraftlog.broker.log.log_directory import LogDirectory
-from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.producer_history import ProducerHistory
-from kraftlog.broker.log.producer_states import ProducerState
-from kraftlog.broker.log.recovery import SegmentScan
-from kraftlog.broker.log.retention import RetentionClock
-from kraftlog.broker.log.segment import Segment
-from kraftlog.broker.partitions.partition import Partition
+from kraftbase.partition import TopicPartition
 from kraftlog.kafka.record_heads import RecordHeads
+from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.zoo.mutation import WORLD_OF_BROKER_LOG, instead, mutation
-from statemachine.query.partition_descriptions import TopicPartition
+from kraftlog.storage import loading
+from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.storage.directory_records import DirectoryRecords
+from kraftlog.storage.durability import Durability
+from kraftlog.storage.findings import Finding, Known
+from kraftlog.storage.flushes import PendingFlush
+from kraftlog.storage.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
+from kraftlog.storage.formats.names import CLEAN_SHUTDOWN_NAME
+from kraftlog.storage.inventory import Inventory
+from kraftlog.storage.loading import Loader
+from kraftlog.storage.log_directory import LogDirectory
+from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.producer_history import ProducerHistory
+from kraftlog.storage.producer_states import ProducerState
+from kraftlog.storage.recovery import SegmentScan
+from kraftlog.storage.retention import RetentionClock
+from kraftlog.storage.segment import Segment
 
 LOG: Final = WORLD_OF_BROKER_LOG
 

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import kraftlog.controller.periodic_tasks
 import statemachine.replay.replay
 import statemachine.replay.replay_tiering
+from kraftbase.types import Offset
 from kraftlog.controller import broker_control
 from kraftlog.controller.layer import Layer
 from kraftlog.controller.operations import alter_partition, brokers, reassignments, remote_log, topics
@@ -20,7 +21,6 @@ from kraftlog.controller.rules.partition_change import Conditions, Election, Tar
 from kraftlog.sim.zoo.mutation import instead, mutation
 from kraftpb.v1.admin_pb2 import AlteredPartition, RegisterBrokerRequest
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
-from raft.core.types import Offset
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.changes import Changes
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX

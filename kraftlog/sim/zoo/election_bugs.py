@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import elections, leader_discovery, leading, newcomers, refusals, startup, transitions, vote_refusals
 from raft.core import replica as replica_module
@@ -15,7 +16,7 @@ from raft.core.messages import VoteRequest, VoteResponse
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Candidate, Leader, State, Unattached
-from raft.core.types import Epoch, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import VoterSet
 from raft.storage import quorum_state
 from raft.storage.quorum_state import QuorumStateStore

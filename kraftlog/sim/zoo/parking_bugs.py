@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
+from kraftbase.types import Offset
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import fetch_answers, following, high_watermark, serving
 from raft.core.environment import Environment
@@ -14,7 +16,6 @@ from raft.core.output import Output
 from raft.core.purgatory import ParkedFetch
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 
 
 @mutation("the high watermark releases no fetch", "KAFKA-14145")

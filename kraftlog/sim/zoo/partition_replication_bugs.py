@@ -6,27 +6,28 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import statemachine.replay.replay
-from kraftlog.broker.log.directory_records import DirectoryRecords
-from kraftlog.broker.log.durability import Durability
-from kraftlog.broker.log.leader_epochs import UNDEFINED_EPOCH, EpochEnd, LeaderEpochs
-from kraftlog.broker.log.missing_logs import MissingLogs
-from kraftlog.broker.log.partition_log import PartitionLog
-from kraftlog.broker.log.producer_history import ProducerHistory
-from kraftlog.broker.partitions import delayed_fetch, reading
-from kraftlog.broker.partitions.partition import Partition
-from kraftlog.broker.partitions.reading import Located, Reader, ReadFrom
-from kraftlog.broker.replication import followed_partition, following, leading
-from kraftlog.broker.replication.fetch_session import PartitionKey
-from kraftlog.broker.replication.follower_progress import UNKNOWN_EPOCH, FollowerProgress
-from kraftlog.broker.replication.following import LogView, Phase
-from kraftlog.broker.replication.isr_changes import IsrChanges, LedPartition
-from kraftlog.broker.replication.leading import IsrChange, Leading
-from kraftlog.broker.replication.ports import Followable
-from kraftlog.broker.replication.replica_fetcher import ReplicaFetcher
-from kraftlog.broker.replication.replica_fetchers import ReplicaFetchers
+from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.controller.operations import alter_partition, brokers
 from kraftlog.controller.rules import partition_change
+from kraftlog.replicas.partitions import delayed_fetch, reading
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.replicas.partitions.reading import Located, Reader, ReadFrom
+from kraftlog.replicas.replication import followed_partition, following, leading
+from kraftlog.replicas.replication.fetch_session import PartitionKey
+from kraftlog.replicas.replication.follower_progress import FollowerProgress
+from kraftlog.replicas.replication.following import LogView, Phase
+from kraftlog.replicas.replication.isr_changes import IsrChanges, LedPartition
+from kraftlog.replicas.replication.leading import IsrChange, Leading
+from kraftlog.replicas.replication.ports import Followable
+from kraftlog.replicas.replication.replica_fetcher import ReplicaFetcher
+from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
 from kraftlog.sim.zoo.mutation import WORLD_OF_REPLICATION, instead, mutation
+from kraftlog.storage.directory_records import DirectoryRecords
+from kraftlog.storage.durability import Durability
+from kraftlog.storage.leader_epochs import EpochEnd, LeaderEpochs
+from kraftlog.storage.missing_logs import MissingLogs
+from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.producer_history import ProducerHistory
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
 
@@ -212,7 +213,7 @@ def unknown_epoch_ends_at_the_next() -> list[Any]:
 
     def careless(self: LeaderEpochs, epoch: int, log_end_offset: int) -> EpochEnd:
         found = end_offset_for(self, epoch, log_end_offset)
-        return found if found.epoch == UNDEFINED_EPOCH else found._replace(epoch=epoch)
+        return found if found.epoch == UNKNOWN_EPOCH else found._replace(epoch=epoch)
 
     return [instead(LeaderEpochs, "end_offset_for", careless)]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Offset
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import committed, following, high_watermark, leading, serving
 from raft.core.actions import AdvanceHighWatermark
@@ -16,7 +17,7 @@ from raft.core.log import LogState
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower, Leader, Unattached
-from raft.core.types import Batch, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 
 
 @mutation("records of an older epoch are committed by counting", "logcabin #44")

@@ -12,6 +12,7 @@ import raft.shell.node_snapshots
 import raft.storage.segmented_log
 import snapshot.format
 from kraftbase.checksum import crc32c
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.zoo.mutation import instead, mutation
 from raft.core import appends, snapshot_fetch
 from raft.core.actions import TruncateFullyAndStartAt
@@ -22,7 +23,7 @@ from raft.core.messages import FetchSnapshotRequest
 from raft.core.output import Output
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.delivery import ListenerCursor
 from raft.shell.log_start_keeper import LogStartKeeper
 from raft.storage.batch import CRC_BYTES, decode_batch

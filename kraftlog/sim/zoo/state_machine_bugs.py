@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from kraftbase.errors import ErrorCode
+from kraftbase.runtime import OnDone, Timer
+from kraftbase.types import Offset
 from kraftlog.controller.pending_operations import (
     OperationState,
     PendingOperation,
@@ -18,9 +20,8 @@ from kraftlog.sim.node import database
 from kraftlog.sim.zoo.mutation import instead, mutation
 from kraftpb.v1.admin_pb2 import OperationResult
 from kraftpb.v1.metadata_pb2 import TopicRecord
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.delivery import _Feeding
-from raft.shell.runtime import OnDone, Timer
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.obstacle import Obstacle
 from statemachine.apply.run_writer import RunWriter

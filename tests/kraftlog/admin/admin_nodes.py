@@ -12,6 +12,8 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.runtime import AsyncioRuntime
+from kraftbase.types import NodeId
 from kraftbase.uuids import random_cluster_id
 from kraftlog.admin.server.service import AdminServicer
 from kraftlog.controller.controller import Controller
@@ -19,11 +21,10 @@ from kraftlog.controller.controller_config import ControllerConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from raft.client import RaftClient
 from raft.core.config import QuorumConfig
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.host import HostedState, hosted_node
 from raft.node import Node
-from raft.shell.runtime import AsyncioRuntime
 from raft.storage.directory import DataDirectory
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store.store import MetadataStore

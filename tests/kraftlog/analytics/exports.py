@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from kraftbase.types import Offset
 from kraftlog.analytics.manifest import verify
 from kraftlog.analytics.rows import rows_of
-from raft.core.types import Offset
 from tests.kraftlog.analytics.logs import HandMadeLog
 
 

@@ -13,6 +13,7 @@ import grpc.aio
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.analytics.source import LogDescription
 from kraftpb.v1 import log_pb2, log_pb2_grpc
 from kraftpb.v1.metadata_pb2 import (
@@ -25,7 +26,7 @@ from kraftpb.v1.metadata_pb2 import (
     TopicRecord,
 )
 from raft.core.messages import LeaderChange
-from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.control import encode_leader_change
 

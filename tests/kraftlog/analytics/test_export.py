@@ -6,10 +6,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from kraftbase.errors import ApiError, CorruptLog, DirectoryError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.analytics.export import export, export_from
 from kraftlog.analytics.manifest import read_manifest, verify
 from kraftlog.analytics.schema import arrow_schema
-from raft.core.types import Offset
 from tests.kraftlog.analytics.exports import expected_rows, exported_rows, unlisted_files
 from tests.kraftlog.analytics.logs import CLUSTER_ID, HandMadeLog, LogServicer, MemorySource, no_op, serving, small_log
 

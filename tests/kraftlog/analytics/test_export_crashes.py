@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import DirectoryError, FlushFailed, KraftlogError, OutOfSpace
+from kraftbase.types import Offset
 from kraftlog.analytics.export import export
 from kraftlog.analytics.files import PosixFiles
 from kraftlog.analytics.manifest import latest_manifest
-from raft.core.types import Offset
 from tests.effort import some
 from tests.kraftlog.analytics.disks import CutFiles, FullDisk, PowerCut
 from tests.kraftlog.analytics.exports import expected_rows, exported_rows, unlisted_files

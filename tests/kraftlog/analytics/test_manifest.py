@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import CorruptLog, DirectoryError, KraftlogError
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.files import PosixFiles
 from kraftlog.analytics.manifest import (
     ExportedFile,
@@ -19,7 +20,6 @@ from kraftlog.analytics.manifest import (
     publish_manifest,
     read_manifest,
 )
-from raft.core.types import Epoch, Offset
 
 
 def exported(start: int, end: int, epoch: int) -> ExportedFile:

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.manifest import ExportedFile, Manifest
 from kraftlog.analytics.rendering import BUCKETS_SHOWN_MAX, bar, render
 from kraftlog.analytics.report import BrokerLoad, Counts, Leadership, RecordCount, Report, bucket_for
-from raft.core.types import Epoch, Offset
 
 REPORT = Report(
     cluster_id="cluster",

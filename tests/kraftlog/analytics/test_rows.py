@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 
 from kraftbase.errors import ApiError
+from kraftbase.types import Epoch, Offset
 from kraftlog.analytics.rows import rows_of
 from kraftlog.analytics.schema import COLUMN_NAMES, COLUMNS, arrow_schema
 from kraftpb.v1.batch_pb2 import ControlBody, ControlRecord
-from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch
 from tests.kraftlog.analytics.logs import (
     START_MS,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kraftbase.types import NodeId
 from kraftlog.bench.broker import starts
 from kraftlog.bench.broker.comparison import KAFKA, OWN, targets
 from kraftlog.bench.broker.metadata_changes import STEPS, SYNCED, measures
 from kraftlog.bench.broker.syncs import TracedPlaces
-from raft.core.types import NodeId
 
 TRACE = """\
 101 fsync(7<{logs}/kraftlog-inventory>) = 0

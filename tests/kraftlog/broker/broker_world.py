@@ -10,21 +10,18 @@ from typing import TypeVar
 from uuid import UUID
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.runtime import Timer
+from kraftbase.types import Offset
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.metadata import MetadataApi
 from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
 from kraftlog.broker.apis.produce import ProduceApi
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.partition import Partition, Replication
-from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.requests import Client, ClientRequest, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.messages.fetch import (
@@ -43,6 +40,11 @@ from kraftlog.kafka.messages.produce import (
     TopicProduceData,
 )
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Client, ClientRequest, Handler
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.partition import Partition, Replication
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
     MetadataRecord,
@@ -50,11 +52,9 @@ from kraftpb.v1.metadata_pb2 import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from raft.core.types import Offset
-from raft.shell.runtime import Timer
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
-from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime
+from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
 from tests.statemachine.states import write_new_database

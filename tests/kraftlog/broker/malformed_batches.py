@@ -15,8 +15,8 @@ from backports import zstd
 from kraftbase.errors import ErrorCode
 from kraftlog.kafka.record_batch import HEADER_BYTES, Compression, encode_batch
 from kraftlog.kafka.records import Record
-from tests.kraftlog.broker.log.builders import with_field
 from tests.kraftlog.kafka.test_record_scan import record
+from tests.kraftlog.storage.builders import with_field
 
 PLAIN, COMPACTED = "plain", "compacted"
 

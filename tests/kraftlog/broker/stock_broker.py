@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 from tests.java import JARS
-from tests.kraftlog.broker.log.builders import CLUSTER_ID
+from tests.kraftlog.storage.builders import CLUSTER_ID
 from tests.raft.nodes import free_port
 
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+from kraftbase.ids import LOST_DIRECTORY
+from kraftbase.partition import TopicPartition
 from kraftlog.broker.directory_assignments import DirectoryAssignments
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.query.partition_descriptions import TopicPartition
-from statemachine.words.ids import LOST_DIRECTORY
 
 HERE = UUID(int=77)
 

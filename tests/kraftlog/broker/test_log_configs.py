@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.broker.log.config import NO_LIMIT, PartitionLogConfig
 from kraftlog.broker.log_configs import partition_log_config
+from kraftlog.storage.config import NO_LIMIT, PartitionLogConfig
 from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS, check_config
 from statemachine.words.config_kinds import Flag, Kind, OneOf, SomeOf, Whole
 from statemachine.words.resources import ResourceType

@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.loop_watch import (
@@ -25,12 +26,11 @@ from kraftlog.broker.loop_watch import (
     watch_loop,
 )
 from kraftlog.broker.metadata.own_registration import OwnRegistration
-from kraftlog.broker.requests import ClientRequest, Reply, Steps
+from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 from tests.kraftlog.broker.broker_world import registration
-from tests.kraftlog.broker.network.clients import RawClient, ask, named, network, produce
+from tests.kraftlog.network.clients import RawClient, ask, named, network, produce
 from tests.statemachine.waiting import until
 
 

@@ -11,11 +11,11 @@ from uuid import UUID
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.partition import TopicPartition
 from kraftlog.broker import running
-from kraftlog.broker.log.config import DAY_MS, PartitionLogConfig
-from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.log.builders import TOPIC_ID, StepRuntime, append, delete_log, produced
-from tests.kraftlog.broker.log.test_log_directory import GONE, open_manager
+from kraftlog.storage.config import DAY_MS, PartitionLogConfig
+from tests.kraftlog.storage.builders import TOPIC_ID, StepRuntime, append, delete_log, produced
+from tests.kraftlog.storage.test_log_directory import GONE, open_manager
 
 LOGS = 20
 

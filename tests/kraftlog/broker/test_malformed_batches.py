@@ -11,14 +11,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.endpoint import Endpoint
-from kraftlog.broker.line_rate import INTERVAL_SECONDS, LINES_MAX
+from kraftbase.line_rate import INTERVAL_SECONDS, LINES_MAX
 from kraftlog.clients.broker_connection import BrokerConnection
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from tests.java import needs_kafka
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import NOW_MS
 from tests.kraftlog.broker.malformed_batches import BAD, COMPACTED, PLAIN, Malformed, malformed_batches
 from tests.kraftlog.broker.stock_broker import StockBroker
+from tests.kraftlog.storage.builders import NOW_MS
 from tests.statemachine.builders import config
 
 CASES = malformed_batches()

@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log import registered_epoch
+from kraftbase.runtime import AsyncioRuntime
 from kraftlog.broker.registered_epochs import RegisteredEpochs
-from raft.shell.runtime import AsyncioRuntime
+from kraftlog.storage import registered_epoch
 
 A, B = UUID(int=2**100 + 1), UUID(int=2**100 + 2)
 

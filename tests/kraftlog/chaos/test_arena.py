@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.chaos import nemesis, partitions
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.schedule import OTHER_KINDS, PROCESS_KINDS
 from kraftlog.local.cluster import NodeDied
-from raft.core.types import NodeId
 
 VOTERS = [NodeId(1), NodeId(2), NodeId(3)]
 OBSERVER = NodeId(4)

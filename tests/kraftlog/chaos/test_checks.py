@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.chaos.availability import Window
 from kraftlog.chaos.checks import answers_agree, linearizable, nothing_lost, windows_served
 from kraftlog.chaos.committed import CommittedLog
 from kraftlog.sim.registers.history import History, Kind
 from kraftlog.sim.registers.linearizability import Verdict
 from kraftlog.sim.registers.oracle import CommittedWrite
-from raft.core.types import Offset
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.chronicle import Chronicle, Span
-from raft.core.types import NodeId
 
 ONE, OTHER = NodeId(1), NodeId(2)
 

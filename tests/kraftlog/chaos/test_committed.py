@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.chaos.committed import CommittedLog
 from kraftlog.sim.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, NoOpRecord
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 from raft.listener import BatchReader
 from raft.storage.batch import encode_batch, encode_body
 

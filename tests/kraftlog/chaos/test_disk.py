@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.disk import SIZE_MEGABYTES, DiskUnavailable, SmallDisk
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from raft.core.types import NodeId
 
 ONE = NodeId(1)
 

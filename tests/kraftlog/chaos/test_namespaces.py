@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.namespaces import Namespaces, NamespacesUnavailable
 from kraftlog.chaos.network import choose_network
 from kraftlog.chaos.proxy import ProxyNetwork
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 
 ONE, TWO = NodeId(1), NodeId(2)
 SEND = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', (sys.argv[1], 9))"

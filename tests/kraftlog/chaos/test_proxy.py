@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.chaos.proxy import Links, ProxyNetwork
 from kraftlog.chaos.socket_owners import SocketOwners, read_owners
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from raft.core.types import NodeId
 
 ONE, TWO = NodeId(1), NodeId(2)
 

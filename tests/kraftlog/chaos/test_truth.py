@@ -6,8 +6,8 @@ from itertools import permutations
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.truth import Truth
-from raft.core.types import NodeId
 
 ONE, TWO, THREE, OBSERVER = map(NodeId, (1, 2, 3, 4))
 

@@ -12,9 +12,9 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.cli.log import _watch
 from kraftpb.v1 import common_pb2, log_pb2
-from raft.core.types import NO_LEADER
 from tests.kraftlog.analytics.logs import LogServicer, serving, small_log
 from tests.kraftlog.command_line import Finished, Run, kraftlog
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
+from kraftbase.ids import id_to_bytes, id_to_text
+from kraftbase.partition import TopicPartition
 from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient, Alteration, NewTopic
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
@@ -28,9 +30,7 @@ from statemachine.query.partition_descriptions import (
     LeaderEpochStart,
     PartitionOutcome,
     RemoteSegment,
-    TopicPartition,
 )
-from statemachine.words.ids import id_to_bytes, id_to_text
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.kraftlog.command_line import Finished, Run, kraftlog
 from tests.kraftlog.partitions import a_partition, an_entry, written

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.partition import TopicPartition
 from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import NewTopic
 from kraftlog.commands.partition_files import reassignment_json
-from statemachine.query.partition_descriptions import IsrAlteration, IsrBroker, TopicPartition
+from statemachine.query.partition_descriptions import IsrAlteration, IsrBroker
 from tests.kraftlog.cli.test_partition_commands import Commands, living_cluster
 from tests.kraftlog.partitions import written
 

@@ -19,11 +19,11 @@ from types import SimpleNamespace
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.ids import id_to_text
 from kraftlog.cli import main, shell
 from kraftlog.offline.metadata_shell import MetadataShell
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import install
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.cli.shell_sessions import Session, Type, enter, node, session, snapshot
 from tests.kraftlog.command_line import Run, environment
 from tests.kraftlog.node_directories import contents, flip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
+from kraftbase.sentinels import NO_LEADER as NOBODY
 from kraftlog.commands.health import (
     DIRECTORY_OFFLINE,
     DISK_FULL,
@@ -22,7 +23,6 @@ from kraftlog.commands.health import (
 )
 from kraftlog.commands.node_status import Findings
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import NO_LEADER as NOBODY
 from tests.kraftlog.commands.test_node_status import LEADER, answer, endpoint, found
 from tests.statemachine.builders import an_id, broker, config, topic
 from tests.statemachine.partitions import TOPIC, a_partition, leaving

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ConfigurationError, ErrorCode
+from kraftbase.partition import TopicPartition
 from kraftlog.commands.partition_files import read_election, read_reassignment, read_topics, reassignment_json
-from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.command_line import Run
 from tests.kraftlog.partitions import an_entry, written
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from kraftbase.partition import TopicPartition
 from kraftlog.commands.reassignment_throttle import move_of, removals, throttle_changes
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.words.resources import ResourceType
 
 LEADERS, FOLLOWERS = (f"{who}.replication.throttled.replicas" for who in ("leader", "follower"))

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from kraftbase.errors import ApiError
+from kraftbase.partition import TopicPartition
 from kraftlog.commands import reassignments
 from kraftlog.controller.rules.placement import PlacementBroker
-from statemachine.query.partition_descriptions import TopicPartition
 from tests.kraftlog.partitions import a_partition
 
 NOWHERE = "127.0.0.1:1"

@@ -13,11 +13,11 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import NodeId
 from kraftlog.config.config import NodeConfig, load_config, parse_config, render_config
 from kraftlog.config.settings import SETTINGS
 from kraftlog.controller.controller_config import ControllerConfig
 from raft.core.config import QuorumConfig
-from raft.core.types import NodeId
 from raft.rpc.limits import ServiceLimits
 from raft.storage.segmented_log import LogConfig
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy

@@ -11,11 +11,11 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import describe_node
 from kraftlog.config.config import NodeConfig
 from kraftpb.v1 import admin_pb2, admin_pb2_grpc, log_pb2, log_pb2_grpc, quorum_pb2, quorum_pb2_grpc
-from raft.core.types import NodeId
 from raft.rpc.errors import ERROR_KEY
 from tests.kraftlog.whole_nodes import WholeNodes
 

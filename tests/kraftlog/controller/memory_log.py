@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
 from raft.commits import CommitFeed
-from raft.core.types import Batch, DirectoryId, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey
 from raft.delivery import Delivery
 from raft.listener import Listener
 from raft.shell.appends import OnSettled
-from raft.shell.runtime import AsyncioRuntime, awaited
 from raft.storage.batch import encode_batch
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore

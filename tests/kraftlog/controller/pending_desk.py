@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.controller.pending_operations import PendingOperation, PendingOperations, PreparedAppend
 from kraftpb.v1.admin_pb2 import OperationResult
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from statemachine.words.limits import NOTHING_WRITTEN
 from tests.raft.by_hand import HandRuntime
 

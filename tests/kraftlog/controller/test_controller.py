@@ -11,16 +11,17 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.ids import id_to_text
+from kraftbase.runtime import awaited
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.controller import controller
 from kraftlog.controller.decisions import Decision
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from raft.shell.appends import OnSettled
-from raft.shell.runtime import awaited
 from statemachine.query import metadata_queries
-from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import BROKER, alive, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.machines import wait_applied

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
-from raft.core.types import Offset
 from tests.effort import examples
 from tests.statemachine.builders import BROKER, alter, alteration, assigned, creatable, create, delete, register
 from tests.statemachine.conftest import Bench, errors, memory_bench

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from tests.statemachine.builders import creatable, create, delete
 from tests.statemachine.conftest import Bench, errors
 from tests.statemachine.machines import wait_applied

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from kraftlog.controller.layer import Layer
-from raft.core.types import Offset
 from statemachine.tables.table import Key, key_to_sql
 
 KEYS = st.tuples(st.integers(0, 5).map(lambda number: bytes([255 - number]) * 16), st.integers(0, 12))

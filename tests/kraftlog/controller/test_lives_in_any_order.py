@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.rules.partition_change import RECOVERED
 from kraftpb.v1.admin_pb2 import AlteredPartition, AlterPartitionRequest, IsrMember, Operation
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
-from raft.core.types import NO_LEADER
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from tests.effort import examples
 from tests.kraftlog.controller.lives import beat, brokers, fence, pages_held, partitions, quiet, unregister
 from tests.statemachine.builders import (

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch
 from kraftpb.v1.metadata_pb2 import MetadataBatch
-from raft.core.types import Epoch
 from raft.shell.appends import OnSettled
 from statemachine.query import metadata_queries
 from tests.statemachine.builders import alter, alteration, config, create, delete, no_op

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from kraftlog.controller.overlay import Overlay
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataBatch, MetadataRecord
-from raft.core.types import Offset
 from raft.storage.batch import encode_batch
 from statemachine.metadata.state import MetadataState
 from statemachine.store.store import MetadataStore

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from kraftlog.controller.overlay import Overlay
 from kraftlog.controller.read_cache import ReadCache
 from kraftpb.v1.metadata_pb2 import (
@@ -33,7 +34,6 @@ from kraftpb.v1.metadata_pb2 import (
     RemoveAccessControlEntryRecord,
     UnregisterBrokerRecord,
 )
-from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.paged_writes import PAGES_IN_FLIGHT_MAX, REFUSED_PAUSE_MS
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
-from raft.core.types import Epoch, LeaderAndEpoch
+from raft.core.types import LeaderAndEpoch
 from statemachine.words.features import METADATA_VERSION
 from tests.kraftlog.controller.lives import (
     appended_records,

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.controller.pending_operations import PendingOperation, PreparedAppend
 from kraftpb.v1.admin_pb2 import OperationResult
-from raft.core.types import Offset
 from tests.effort import examples
 from tests.kraftlog.controller.pending_desk import LOST, Desk
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.types import Offset
 from kraftlog.controller.pending_operations import OperationState, PendingOperation, PreparedAppend
-from raft.core.types import Offset
 from tests.kraftlog.controller.pending_desk import LOST, Desk, say
 
 END = Offset(104)

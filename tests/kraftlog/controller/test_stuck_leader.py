@@ -9,9 +9,9 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.controller.periodic_tasks import ROOM_CHECK_INTERVAL_MS
 from kraftlog.controller.rules.hand_over import STUCK_MS
-from raft.core.types import NodeId
 from tests.kraftlog.controller.lives import quiet
 from tests.statemachine.builders import register
 from tests.statemachine.conftest import Bench, errors, memory_bench

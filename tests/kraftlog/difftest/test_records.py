@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kraftbase.ids import UNASSIGNED_DIRECTORY
 from kraftlog.difftest.kafka_records import from_kafka
 from kraftlog.difftest.own_records import from_own
 from kraftlog.difftest.records import LOST, Names, Record, directory_id, incarnation_id
@@ -14,7 +15,6 @@ from kraftlog.kafka import metadata_records as kafka
 from kraftlog.kafka.notation import Message
 from kraftpb.v1 import metadata_pb2 as own
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 
 KAFKAS_TOPIC = b"kafkas topic id."
 OUR_TOPIC = b"our id of topic."

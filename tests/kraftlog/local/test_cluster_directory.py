@@ -12,9 +12,9 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError, DirectoryError
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId
 from kraftlog.local import cluster_directory
 from kraftlog.local.cluster_directory import free_endpoints, open_or_create
-from raft.core.types import NodeId
 from raft.storage.directory import DataDirectory
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from kraftbase.errors import KraftlogError
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.types import NodeId
+from kraftbase.types import NodeId
 from raft.storage.advice import NOBODY_TO_FETCH_FROM, REPLACE_THE_DISK
 from raft.storage.directory import DataDirectory
 from snapshot.log_start_policy import LogStartConfig

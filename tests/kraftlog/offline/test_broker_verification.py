@@ -14,17 +14,18 @@ from typer.testing import CliRunner
 
 from kraftbase.errors import DirectoryError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.formats.checkpoints import encode_epochs, encode_offsets, encode_partition_metadata
+from kraftbase.partition import TopicPartition
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.cli.main import app
 from kraftlog.offline.broker_verification import verify_log_directory
 from kraftlog.offline.file_reports import FileReport, FileStatus, is_sound
 from kraftlog.offline.in_use import LOCKS
 from kraftlog.offline.verification import verify_directory
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.formats.checkpoints import encode_epochs, encode_offsets, encode_partition_metadata
 from raft.storage.directory import LOCK_NAME
-from statemachine.query.partition_descriptions import TopicPartition
-from tests.kraftlog.broker.log.builders import (
+from tests.kraftlog.command_line import Run
+from tests.kraftlog.storage.builders import (
     CLICKS,
     NOW_MS,
     TOPIC_ID,
@@ -35,7 +36,6 @@ from tests.kraftlog.broker.log.builders import (
     open_directory,
     produced,
 )
-from tests.kraftlog.command_line import Run
 
 CONFIG = PartitionLogConfig(segment_bytes=700, index_interval_bytes=0)
 FIRST = "clicks-0/00000000000000000000"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
-from raft.core.types import Epoch, Offset
+from kraftbase.types import Epoch, Offset
 from raft.storage.batch import encode_batch
 from raft.storage.frame import encode_frames
 from tests.kraftlog.analytics.logs import small_log

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.ids import id_to_text
 from kraftlog.offline.metadata_tree import File, Node, Path, decode_name, encode_name, printable, root, walk
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import create_in
-from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import BROKER, CLUSTER_ID, an_id, batch, broker, config, log_of, partition, topic
 from tests.statemachine.snapshots import filled
 

@@ -13,6 +13,7 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId
 from kraftbase.uuids import random_cluster_id
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.admin.client.connection import describe_quorum
@@ -21,7 +22,6 @@ from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands.quorum import replication
 from kraftlog.config.config import NodeConfig
 from kraftlog.process.server import running_node
-from raft.core.types import NodeId
 from raft.listener import CommittedBatch
 from raft.storage.directory import DataDirectory
 from statemachine.store.metadata_tables import STATE_DIGEST_INTERVAL_OFFSETS, MetadataTables, PreparedRun

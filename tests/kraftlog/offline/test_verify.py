@@ -17,8 +17,9 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Epoch, Offset
 from raft.core.election_state import ElectionState
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch, RecoveringLog
 from raft.storage.frame import MAGIC
 from raft.storage.quorum_state import encode_copy
 from raft.storage.recovering_file import RECOVERING_NAME, encode_recovering

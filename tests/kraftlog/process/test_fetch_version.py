@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
+from kraftbase.types import Offset
 from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from raft.core.messages import FetchRequest, Request, Response
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 from raft.node import Node
 from statemachine.query.cluster_descriptions import FeatureChange, UpgradeType
 from statemachine.words.features import FETCH_VERSION_18, METADATA_VERSION

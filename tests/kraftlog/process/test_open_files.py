@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.local.cluster import LocalCluster, start_command
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 
 SOFT_LIMIT = 256
 

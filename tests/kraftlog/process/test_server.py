@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, CorruptLog, ErrorCode
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId, Offset
 from kraftbase.uuids import random_cluster_id
 from kraftlog import __version__
 from kraftlog.admin.client.client import AdminClient
@@ -25,7 +26,6 @@ from kraftlog.process.server import running_node
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RemoveTopicRecord
 from raft.client import RaftClient
-from raft.core.types import NodeId, Offset
 from raft.storage.directory import DataDirectory
 from statemachine.replay.deltas import MetadataDelta
 from tests.kraftlog.process.test_controller_registration import registered

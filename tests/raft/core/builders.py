@@ -14,6 +14,8 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.actions import Action, FlushLog, LogRange, Reply, Send, SnapshotRange
 from raft.core.config import QuorumConfig
 from raft.core.election_state import ElectionState
@@ -37,17 +39,7 @@ from raft.core.output import Output
 from raft.core.replica import Replica
 from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader, Role, State
-from raft.core.types import (
-    UNKNOWN_HIGH_WATERMARK,
-    Batch,
-    Epoch,
-    LeaderAndEpoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    RecoveringLog,
-    ReplicaKey,
-)
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch, RecoveringLog, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 
 CLUSTER_ID = "cluster"

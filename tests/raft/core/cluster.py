@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import count
 from random import Random
 
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -43,7 +44,7 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
 from raft.core.replica import Replica
-from raft.core.types import Batch, Epoch, Offset, RecoveringLog
+from raft.core.types import Batch, RecoveringLog
 from tests.raft.core.builders import CLUSTER_ID, CONFIG, configured, endpoint, key, voters
 from tests.raft.core.processes import Disk, Server, Waiting
 from tests.raft.core.safety import Safety

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Action, LogRange, Reply, Send, SnapshotRange
 from raft.core.events import AppendPrepared, AppendsScheduled
 from raft.core.messages import FetchRequest, FetchResponse
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.core.builders import Harness, fetch, of_type, replica
 
 EPOCH = 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kraftbase.types import Offset
 from raft.core.events import LogStartAdvanced
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.shell.log_start_keeper import ListenerPosition, LogStartKeeper
 from snapshot.log_start_policy import LogStartConfig, StoredSnapshot
 from tests.raft.core import wording

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from kraftbase.types import Offset
 from raft.core.actions import Action, LogRange
 from raft.core.election_state import ElectionState
 from raft.core.epochs import EpochCache
 from raft.core.log import LogState
 from raft.core.messages import Request, Response
 from raft.core.replica import Replica
-from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import Batch, OffsetAndEpoch, RecoveringLog
 
 
 class Disk:

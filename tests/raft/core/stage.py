@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kraftbase.types import Offset
 from raft.core import actions
 from raft.core.actions import Action, Reply, Send, SnapshotRange
 from raft.core.events import (
@@ -25,7 +26,7 @@ from raft.core.events import (
     TimePassed,
 )
 from raft.core.messages import FetchSnapshotResponse, Response
-from raft.core.types import Batch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import Batch, OffsetAndEpoch, RecoveringLog
 from tests.raft.core import wording
 from tests.raft.core.cluster import Cluster
 from tests.raft.core.processes import Server, Waiting

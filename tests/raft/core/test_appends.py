@@ -8,10 +8,10 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, Offset
 from raft.core.accumulator import Accumulator, DrainedBatch
 from raft.core.actions import Action, AppendRecords, CompleteAppend, FailAppend, FlushLog
 from raft.core.events import AppendPrepared, AppendsScheduled, LogFlushed, ResignRequested, TimePassed
-from raft.core.types import Epoch, Offset
 from tests.raft.core.builders import Harness, fetch, of_type, replica, vote
 from tests.raft.core.fetching import END, EPOCH, append, committed_leader, follower, kinds, leader, prepare
 

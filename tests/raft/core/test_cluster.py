@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Epoch
 from raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, VoteRequest
 from raft.core.states import Role
-from raft.core.types import Epoch
 from tests.raft.core.builders import election_state, key
 from tests.raft.core.cluster import Cluster
 

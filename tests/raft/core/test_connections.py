@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kraftbase.types import Epoch
 from raft.core.connections import CONNECTIONS_MAX, Connections
 from raft.core.messages import Request
-from raft.core.types import Epoch
 from tests.raft.core.builders import endpoint, fetch, vote
 
 PEER, OTHER = endpoint(2), endpoint(3)

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from raft.core.decisions import ElectionBegun, ElectionPutOff, StateEntered, VoteRefused
 from raft.core.events import TimePassed
 from raft.core.messages import VoteRequest
 from raft.core.states import Role
-from raft.core.types import Epoch, Offset, RecoveringLog
+from raft.core.types import RecoveringLog
 from tests.raft.core.builders import Harness, key, replica, vote, vote_response
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
+from kraftbase.types import NodeId, Offset
 from raft.core.messages import DescribeQuorumRequest, ReplicaDescription
 from raft.core.serving import OBSERVERS_MAX
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, NodeId, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 from tests.raft.core.builders import CLUSTER_ID, Harness, endpoint, fetch, key, leader_and_epoch, replica
 from tests.raft.core.fetching import END, EPOCH, append, committed_leader, follower, leader
 

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET
 from raft.core.actions import Reply, SnapshotRange
 from raft.core.events import ShutdownRequested
 from raft.core.messages import DescribeQuorumRequest, FetchSnapshotResponse
 from raft.core.serving import SNAPSHOT_BYTES_MAX
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, UNKNOWN_OFFSET, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.core.builders import (
     OBSERVER_ID,
     Harness,

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
+from kraftbase.types import Offset
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, Send
 from raft.core.events import FetchVersionAllowed, LogFlushed, TimePassed
 from raft.core.messages import FetchRequest, FetchSnapshotResponse
 from raft.core.states import Role
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,

@@ -8,10 +8,12 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.actions import AdvanceHighWatermark, AppendLeaderChange, CompleteAppend, FlushLog, PersistElectionState
 from raft.core.events import LogFlushed
 from raft.core.messages import LeaderChange
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 from tests.raft.core.builders import (
     Harness,
     batch,

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from raft.core.actions import Action, AppendBatches, LogRange, TruncateLog
 from raft.core.messages import FetchResponse
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from tests.effort import examples
 from tests.raft.core.builders import Harness, batch, election_state, endpoint, leader_and_epoch, of_type, replica
 from tests.raft.core.fetching import the_fetch

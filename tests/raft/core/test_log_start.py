@@ -9,12 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Send
 from raft.core.epochs import LOG_BEGINNING, EpochCache
 from raft.core.log import LogState
 from raft.core.messages import VoteRequest
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.core.builders import batch, election_state, log_state, of_type, replica, vote
 from tests.raft.core.fetching import point
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.types import Epoch, Offset
 from raft.core.log import LogState
-from raft.core.types import Epoch, Offset
 from tests.raft.core.builders import batch, log_state
 from tests.raft.core.fetching import point
 

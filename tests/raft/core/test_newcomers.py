@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Epoch
 from raft.core.actions import EndFounding, EndRecovering, Send
 from raft.core.messages import FetchRequest, VoteRequest
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,

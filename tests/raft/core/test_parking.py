@@ -8,10 +8,11 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Offset
 from raft.core.actions import AdvanceHighWatermark, AppendRecords, CompleteAppend, FailAppend, FlushLog, LogRange, Reply
 from raft.core.events import LogFlushed, RequestCancelled, ResignRequested
 from raft.core.messages import FetchResponse
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, UNKNOWN_HIGH_WATERMARK, Offset
 from tests.raft.core.builders import Harness, fetch, of_type, vote
 from tests.raft.core.fetching import (
     END,

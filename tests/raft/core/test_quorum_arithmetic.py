@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.epochs import EpochCache
 from raft.core.quorum import VoteTally, majority_end_offset
-from raft.core.types import Epoch, NodeId, Offset
 from tests.raft.core.fetching import point
 
 # --- majorities -------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from raft.core.actions import Action, RebuildStateMachine
 from raft.core.events import StateMachineFenced
 from raft.core.messages import DescribeQuorumRequest, FetchResponse
 from raft.core.rebuilding import REBUILD_LEASE_MS, REBUILD_WAIT_MS
 from raft.core.states import Role
-from raft.core.types import Offset, StateDigest
+from raft.core.types import StateDigest
 from tests.raft.core.builders import OBSERVER_ID, Harness, fetch, fetch_response, of_type, replica
 from tests.raft.core.fetching import END, EPOCH, fetch_request, follower, leader, the_fetch
 

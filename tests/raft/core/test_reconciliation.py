@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Offset
 from raft.core.actions import Action, AdvanceHighWatermark, AppendBatches, FlushLog, LogRange, Send, TruncateLog
 from raft.core.states import Follower
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from tests.raft.core.builders import Harness, batch, endpoint, fetch, fetch_response, log_state, of_type, replica
 from tests.raft.core.fetching import fetch_request, follower, kinds, point, the_fetch
 

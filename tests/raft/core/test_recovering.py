@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import EndRecovering, Reply
 from raft.core.messages import DescribeQuorumRequest, VoteResponse
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,

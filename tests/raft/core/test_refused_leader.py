@@ -6,17 +6,11 @@ from typing import Any
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Action, EndRecovering, ReportRefusedLeader, Send, TruncateFullyAndStartAt, TruncateLog
 from raft.core.messages import DescribeQuorumRequest, FetchRequest
 from raft.core.states import Role
-from raft.core.types import (
-    UNKNOWN_UNTIL_OFFSET,
-    CommittedGap,
-    Epoch,
-    Offset,
-    OffsetAndEpoch,
-    RecoveringLog,
-)
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, CommittedGap, OffsetAndEpoch, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
 from raft.core.messages import FetchRequest
-from raft.core.types import UNKNOWN_HIGH_WATERMARK
 from tests.raft.core.builders import batch, fetch, fetch_response, replica
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.actions import Reply
 from raft.core.events import ShutdownRequested
 from raft.core.messages import DescribeQuorumRequest, FetchSnapshotRequest, Request
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId
 from raft.core.actions import FailAppend, Reply, Send
 from raft.core.events import AppendPrepared, ResignRequested
 from raft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse
 from raft.core.states import Follower, Role
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from tests.raft.core.builders import (
     Harness,
     election_state,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Send
 from raft.core.events import ShutdownRequested
 from raft.core.messages import EndQuorumEpochRequest, EndQuorumEpochResponse, FetchSnapshotRequest, VoteRequest
 from raft.core.states import Resigned, Role
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch
 from raft.core.actions import (
     Action,
     AppendBatches,
@@ -37,7 +38,7 @@ from raft.core.events import (
     SnapshotsChanged,
 )
 from raft.core.messages import FetchResponse, FetchSnapshotResponse, Response
-from raft.core.types import Batch, Epoch, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from tests.effort import examples
 from tests.raft.core.builders import batch, begin_quorum_epoch, election_state, endpoint, replica
 from tests.raft.core.test_log_convergence import Histories, batches_of, histories

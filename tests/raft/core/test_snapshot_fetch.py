@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, Offset
 from raft.core import snapshot_fetch
 from raft.core.actions import (
     AdvanceHighWatermark,
@@ -29,11 +30,7 @@ from raft.core.events import (
 )
 from raft.core.messages import FetchRequest, FetchSnapshotRequest
 from raft.core.states import Role
-from raft.core.types import (
-    Epoch,
-    LeaderAndEpoch,
-    Offset,
-)
+from raft.core.types import LeaderAndEpoch
 from tests.raft.core.builders import (
     CONFIG,
     Harness,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ErrorCode, InvariantViolation
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import (
     Action,
     AdvanceHighWatermark,
@@ -35,13 +36,7 @@ from raft.core.messages import (
 )
 from raft.core.snapshot_fetch_state import SnapshotFetch
 from raft.core.states import Role
-from raft.core.types import (
-    UNKNOWN_UNTIL_OFFSET,
-    Epoch,
-    Offset,
-    OffsetAndEpoch,
-    RecoveringLog,
-)
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch, RecoveringLog
 from tests.raft.core.builders import (
     Harness,
     batch,

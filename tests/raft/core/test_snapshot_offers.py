@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode, InvariantViolation
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Offset
 from raft.core.actions import Action, FlushLog, LogRange, Reply
 from raft.core.events import LogStartAdvanced, SnapshotsChanged
 from raft.core.messages import DescribeQuorumRequest, FetchResponse
 from raft.core.states import Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.core.builders import (
     OBSERVER_ID,
     Harness,

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ConfigurationError
+from kraftbase.sentinels import ZERO_DIRECTORY_ID
+from kraftbase.types import NodeId
 from raft.core.actions import AppendLeaderChange, FlushLog, PersistElectionState, Send
 from raft.core.election_state import ElectionState
 from raft.core.messages import EndQuorumEpochRequest, FetchRequest, VoteRequest
 from raft.core.replica import Replica
 from raft.core.states import Follower, Resigned, Role, Unattached
-from raft.core.types import ZERO_DIRECTORY_ID, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from tests.raft.core.builders import (
     CLUSTER_ID,

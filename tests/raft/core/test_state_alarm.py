@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Offset
 from raft.core.messages import DescribeQuorumRequest
 from raft.core.states import Role
-from raft.core.types import Offset
 from tests.raft.core.builders import Harness, replica
 from tests.raft.core.test_state_mismatch import report, tell
 

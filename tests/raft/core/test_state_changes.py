@@ -10,11 +10,12 @@ from collections.abc import Callable
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Action, AnnounceLeader, PersistElectionState, Send
 from raft.core.events import ResignRequested, TimePassed
 from raft.core.messages import VoteRequest
 from raft.core.states import Candidate, Follower, Prospective, Resigned, Role, Unattached
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Epoch, Offset
 from tests.effort import some
 from tests.raft.core.builders import (
     Harness,

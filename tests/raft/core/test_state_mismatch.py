@@ -7,12 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, Offset
 from raft.core.actions import Action, FenceStateMachine, Send
 from raft.core.events import ShutdownRequested, StateDigestReported
 from raft.core.messages import DescribeQuorumRequest, EndQuorumEpochRequest, FetchResponse, VoteRequest
 from raft.core.state_digests import STATE_DIGESTS_MAX
 from raft.core.states import Resigned, Role
-from raft.core.types import Epoch, Offset, RecoveringLog, StateDigest
+from raft.core.types import RecoveringLog, StateDigest
 from tests.effort import examples
 from tests.raft.core.builders import (
     CONFIG,

@@ -14,13 +14,14 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from raft import core
 from raft.core.actions import AppendBatches, FenceStateMachine, PersistElectionState, ReportRejectedClaim, Send
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
 from raft.core.events import AppendPrepared, AppendsScheduled, StateDigestReported
 from raft.core.messages import BeginQuorumEpochRequest, EndQuorumEpochRequest, FetchRequest, Request
 from raft.core.states import Candidate, Role
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey, StateDigest
+from raft.core.types import ReplicaKey, StateDigest
 from raft.core.voters import Voter, VoterSet
 from tests.raft.core.builders import (
     Harness,

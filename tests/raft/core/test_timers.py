@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId
 from raft.core.actions import Send
 from raft.core.messages import BeginQuorumEpochRequest, FetchSnapshotRequest
 from raft.core.states import Role
-from raft.core.types import Epoch, NodeId, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     CLUSTER_ID,
     Harness,

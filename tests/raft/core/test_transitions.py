@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core import transitions
 from raft.core.accumulator import Accumulator
 from raft.core.edge_checks import HIGHER, NEXT, SAME
@@ -20,7 +21,7 @@ from raft.core.replica_state import ReplicaState
 from raft.core.startup import elect_only_voter
 from raft.core.states import ROLES, Candidate, Follower, Leader, Prospective, Resigned, Role, State, Unattached
 from raft.core.transitions import EDGES, transition
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from tests.raft.core.builders import (
     Harness,
     begin_quorum_epoch,

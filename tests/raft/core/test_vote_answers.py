@@ -7,11 +7,12 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ErrorCode, InvariantViolation
+from kraftbase.types import Epoch, NodeId
 from raft.core.actions import AppendLeaderChange, FlushLog, PersistElectionState, Send
 from raft.core.messages import VoteRequest
 from raft.core.quorum import VoteTally
 from raft.core.states import Candidate, Follower, Prospective, Role, Unattached
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from tests.raft.core.builders import (
     CLUSTER_ID,

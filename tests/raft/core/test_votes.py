@@ -12,11 +12,12 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import NodeId
 from raft.core.actions import PersistElectionState, Reply
 from raft.core.events import ShutdownRequested
 from raft.core.messages import VoteResponse
 from raft.core.states import Follower, Prospective, Role, Unattached
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from tests.raft.core.builders import (
     Harness,
     election_state,

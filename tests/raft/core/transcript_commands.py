@@ -38,9 +38,10 @@ import re
 import shlex
 from collections.abc import Callable
 
+from kraftbase.types import Epoch, Offset
 from raft.core.events import FetchVersionAllowed, ResignRequested, SnapshotsChanged, StateDigestReported
 from raft.core.states import Candidate, Follower, Leader, Prospective, Resigned, Unattached
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog, StateDigest
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, RecoveringLog, StateDigest
 from tests.raft.core import wording
 from tests.raft.core.keeping import LogStarts
 from tests.raft.core.stage import Broken, Stage, link

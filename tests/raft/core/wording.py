@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kraftbase.errors import ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
 from raft.core import actions
 from raft.core.actions import Action
 from raft.core.election_state import ElectionState
@@ -27,7 +28,7 @@ from raft.core.messages import (
 )
 from raft.core.replica import Replica
 from raft.core.states import Leader
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Batch, CommittedGap, OffsetAndEpoch, ReplicaKey, StateDigest
+from raft.core.types import Batch, CommittedGap, OffsetAndEpoch, ReplicaKey, StateDigest
 
 
 def point(place: OffsetAndEpoch) -> str:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT, UNKNOWN_OFFSET
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.messages import (
     BeginQuorumEpochRequest,
@@ -28,18 +30,7 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import (
-    HIGH_WATERMARK_NOT_SENT,
-    UNKNOWN_OFFSET,
-    CommittedGap,
-    Epoch,
-    LeaderAndEpoch,
-    NodeId,
-    Offset,
-    OffsetAndEpoch,
-    ReplicaKey,
-    StateDigest,
-)
+from raft.core.types import CommittedGap, LeaderAndEpoch, OffsetAndEpoch, ReplicaKey, StateDigest
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
 

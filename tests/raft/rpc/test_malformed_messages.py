@@ -15,6 +15,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1 import common_pb2, quorum_pb2
 from raft.core.actions import (
     Action,
@@ -44,7 +45,7 @@ from raft.core.messages import (
     VoteRequest,
     VoteResponse,
 )
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.rpc import codec
 from raft.storage.batch import encode_batch, encode_body
 from tests.effort import examples

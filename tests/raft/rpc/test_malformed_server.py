@@ -13,8 +13,9 @@ from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1 import common_pb2, log_pb2, quorum_pb2
-from raft.core.types import LeaderAndEpoch, Offset
+from raft.core.types import LeaderAndEpoch
 from raft.rpc.errors import ERROR_KEY
 from tests.raft.nodes import Cluster, running_cluster
 from tests.raft.rpc.arbitrary_messages import change

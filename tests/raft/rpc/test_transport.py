@@ -13,11 +13,12 @@ import grpc.aio
 import pytest
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import quorum_pb2, quorum_pb2_grpc
 from raft.core.actions import Send
 from raft.core.events import RequestFailed, ResponseReceived
 from raft.core.messages import FetchRequest, Request, VoteRequest
-from raft.core.types import Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.rpc import transport
 from raft.rpc.transport import FAILURES_MAX, Outcome, PeerTransport
 from tests.raft.nodes import free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.shell.appends import PendingAppends
 from tests.raft.by_hand import HandRuntime
 from tests.raft.shell.voter_shell import LeadingShell

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import pytest
 from structlog.testing import capture_logs
 
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.config import QuorumConfig
 from raft.core.events import RequestFailed, RequestReceived, ResponseReceived, StateMachineFenced
 from raft.core.messages import FetchRequest, FetchResponse, Request, VoteRequest
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from raft.shell.decision_log import DecisionLog
 from raft.storage.batch import decode_batches, encode_batch, encode_body
 from tests.raft.core.builders import begin_quorum_epoch, end_quorum_epoch, vote

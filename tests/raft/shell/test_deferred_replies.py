@@ -9,9 +9,10 @@ from typing import Any, TypeAlias, cast
 import pytest
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.actions import LogRange, Reply, SnapshotRange
 from raft.core.messages import FetchSnapshotResponse, Response, VoteResponse
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from raft.shell.deferred_replies import DeferredReplies
 from tests.raft.by_hand import HandRuntime
 from tests.raft.core.builders import fetch_response

@@ -8,7 +8,8 @@ from typing import cast
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from raft.core.types import Epoch, NodeId, Offset, RecoveringLog, ReplicaKey
+from kraftbase.types import Epoch, NodeId, Offset
+from raft.core.types import RecoveringLog, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.shell.initial_log_state import recovering_log
 from raft.shell.shell_host import Identity

@@ -9,8 +9,9 @@ from structlog.testing import capture_logs
 
 from kraftbase.errors import FlushFailed
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.events import LogStartAdvanced
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.shell.log_start_keeper import CHECK_INTERVAL_MS, HELD_REPORTED_MS, ListenerPosition, LogStartKeeper
 from raft.shell.node_snapshots import DELETE_DELAY_MS, NodeSnapshots
 from raft.storage.batch import encode_batch, encode_body

@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from kraftbase.types import Epoch, NodeId
 from raft.core.actions import Action, PersistElectionState, Reply, Send
 from raft.core.events import Event, RequestReceived, ShutdownRequested, TimePassed
 from raft.core.messages import Request, VoteRequest
 from raft.core.replica_view import ReplicaView
 from raft.core.states import Role
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId
+from raft.core.types import LeaderAndEpoch
 from tests.raft.core.builders import begin_quorum_epoch, vote
 from tests.raft.shell.voter_shell import CLUSTER_ID, OBSERVER, VOTERS, Heard, LeadingShell, VoterShell
 

@@ -10,8 +10,9 @@ import pytest
 
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.shell.open_log import open_log
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.directory import DataDirectory

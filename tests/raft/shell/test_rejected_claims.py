@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.events import RequestReceived, ResponseReceived
 from raft.core.messages import FetchRequest, FetchResponse
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from raft.storage.batch import decode_batches, encode_batch, encode_body
 from tests.raft.core.builders import begin_quorum_epoch, vote
 from tests.raft.shell.voter_shell import CLUSTER_ID, VOTERS, VoterShell

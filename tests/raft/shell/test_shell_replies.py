@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch, Offset
 from raft.core.events import RequestReceived, ResponseReceived, ShutdownRequested
 from raft.core.messages import FetchRequest
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import encode_batch, encode_body
 from tests.raft.core.builders import begin_quorum_epoch, fetch_response
 from tests.raft.shell.voter_shell import CLUSTER_ID, OBSERVER, VOTERS, LeadingShell, VoterShell

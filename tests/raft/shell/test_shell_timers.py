@@ -8,9 +8,10 @@ from uuid import UUID
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import NodeId
 from raft.core.config import QuorumConfig
 from raft.core.events import TimePassed
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.shell.observer import ShellObserver
 from raft.shell.shell import Shell

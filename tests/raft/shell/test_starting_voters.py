@@ -9,7 +9,8 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import StorageError
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import NodeId, ReplicaKey
+from kraftbase.types import NodeId
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.shell.starting_voters import VotersSource, starting_voters
 from raft.storage.directory import DataDirectory

@@ -11,12 +11,13 @@ from uuid import UUID
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import NodeId, Offset
 from raft.core.actions import Action, Send
 from raft.core.config import QuorumConfig
 from raft.core.events import Event, RequestReceived, ResponseReceived
 from raft.core.messages import FetchResponse, Response, VoteRequest, VoteResponse
 from raft.core.replica_view import ReplicaView
-from raft.core.types import LeaderAndEpoch, NodeId, Offset, ReplicaKey
+from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from raft.shell.observer import ShellObserver
 from raft.shell.shell import Shell

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from raft.shell.runtime import awaited
+from kraftbase.runtime import awaited
 from tests.raft.snapshot_delivery.world import World, settled
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset
+from kraftbase.types import Epoch, NodeId, Offset
+from raft.core.types import LeaderAndEpoch
 from tests.raft.snapshot_delivery.world import HERE, Loading, Plain, World, register, settled
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import InvariantViolation
+from kraftbase.runtime import awaited
 from raft.listener import LoadSnapshotReader
-from raft.shell.runtime import awaited
 from tests.raft.snapshot_delivery.world import Loading, World, register, settled
 from tests.snapshot.builders import an_id
 

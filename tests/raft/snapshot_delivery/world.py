@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.memory import MemoryFile, MemoryFileSystem
+from kraftbase.runtime import Timer
+from kraftbase.types import Epoch, Offset
 from raft.commits import CommitFeed
-from raft.core.types import Epoch, LeaderAndEpoch, Offset, OffsetAndEpoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from raft.delivery import Delivery
 from raft.listener import BatchReader, Listener, LoadSnapshotReader
 from raft.shell.log_start_keeper import ListenerPosition
 from raft.shell.node_snapshots import NodeSnapshots
-from raft.shell.runtime import Timer
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import SegmentedLog
 from snapshot.store import SnapshotStore

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from kraftbase.files.files import FileSystem
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Batch, Epoch, Offset
+from kraftbase.types import Epoch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 

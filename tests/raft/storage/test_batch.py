@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from kraftbase.checksum import crc32c
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.batch_pb2 import BatchBody
-from raft.core.types import Batch, Epoch, Offset
+from raft.core.types import Batch
 from raft.storage.batch import (
     CONTROL_ATTRIBUTE,
     HEADER,

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1 import batch_pb2, common_pb2
 from raft.core.messages import LeaderChange
-from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.storage.batch import decode_batches, encode_batch
 from raft.storage.control import decode_control_records, encode_leader_change
 

@@ -10,10 +10,11 @@ import pytest
 
 from kraftbase.errors import DirectoryError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftbase.uuids import uuid_to_text
 from raft.core.election_state import ElectionState
 from raft.core.epochs import EpochCache
-from raft.core.types import Batch, Epoch, NodeId, Offset, ReplicaKey
+from raft.core.types import Batch, ReplicaKey
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import LogConfig, SegmentedLog

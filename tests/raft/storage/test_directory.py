@@ -17,8 +17,8 @@ from kraftbase.errors import ConfigurationError, DirectoryError
 from kraftbase.files.files import FileSystem, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import NodeId
 from kraftbase.uuids import uuid_to_text
-from raft.core.types import NodeId
 from raft.storage.directory import DataDirectory, DirectoryIdentity, decode_meta, encode_meta
 from tests.paths import ROOT
 from tests.raft.storage.builders import flip

@@ -7,8 +7,9 @@ from uuid import UUID
 
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId, Offset
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, ReplicaKey
+from raft.core.types import OffsetAndEpoch, ReplicaKey
 from raft.storage.batch import HEADER_BYTES, encode_batch, encode_body
 from raft.storage.directory import DirectoryIdentity, encode_meta
 from raft.storage.frame import HEAD_BYTES

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kraftbase.checksum import crc32c
 from kraftbase.errors import StorageError
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.batch import encode_body
 from raft.storage.frame import (
     HEAD,

@@ -12,7 +12,7 @@ from kraftbase.errors import InvariantViolation, StorageError
 from kraftbase.files.files import SECTOR_BYTES, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.posix import PosixFileSystem
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.frame import HEAD_BYTES, encode_frames, encode_marker
 from raft.storage.inspection import (
     DamagedStretch,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Batch, Offset
+from kraftbase.types import Offset
+from raft.core.types import Batch
 from raft.storage.segmented_log import SegmentedLog
 from tests.raft.storage.builders import all_batches, batches_from, open_log
 from tests.raft.storage.crash_points import stop_everywhere

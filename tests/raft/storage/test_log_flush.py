@@ -9,7 +9,7 @@ import pytest
 from kraftbase.errors import FlushFailed, InvariantViolation
 from kraftbase.files.files import FileSystem
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from tests.raft.storage.builders import BIG, all_batches, batches_from, open_log, segment_paths
 
 

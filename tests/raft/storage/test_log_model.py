@@ -10,8 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import LOG_BEGINNING, EpochCache
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.segmented_log import LogConfig, PendingFlush, SegmentedLog
 from tests.effort import examples
 from tests.raft.storage.builders import all_batches, data_batch, open_log

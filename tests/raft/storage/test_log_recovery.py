@@ -10,7 +10,7 @@ from kraftbase.checksum import crc32c
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Epoch, Offset
+from kraftbase.types import Epoch, Offset
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.frame import HEAD, HEAD_BYTES, MAGIC, encode_frames
 from tests.effort import some

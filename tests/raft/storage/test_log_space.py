@@ -9,7 +9,7 @@ import pytest
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import FileSystem
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.raft.storage.builders import (
     all_batches,

@@ -16,8 +16,9 @@ from kraftbase.checksum import crc32c
 from kraftbase.errors import FlushFailed, InvariantViolation, StorageError
 from kraftbase.files.files import FileSystem, read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.storage.quorum_state import COPY, COPY_NAMES, MAGIC, QuorumStateStore, decode_copy, encode_copy
 from tests.raft.storage.builders import flip, overwrite
 from tests.raft.storage.crash_points import stop_everywhere

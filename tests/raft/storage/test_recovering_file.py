@@ -9,7 +9,8 @@ import pytest
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, Offset, RecoveringLog
+from kraftbase.types import Epoch, Offset
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, RecoveringLog
 from raft.storage.copies import copy_paths
 from raft.storage.recovering_file import (
     DAMAGED_SUFFIX,

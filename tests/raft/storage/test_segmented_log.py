@@ -6,7 +6,7 @@ import pytest
 
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode, InvariantViolation
 from kraftbase.files.files import FileSystem
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.batch import decode_batches
 from raft.storage.segmented_log import LogConfig
 from tests.raft.storage.builders import BIG, SMALL, all_batches, batches_from, data_batch, open_log, segment_paths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.storage.segment import INDEX_INTERVAL_BYTES, SparseIndex
 
 FRAME_BYTES = 100

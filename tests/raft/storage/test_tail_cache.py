@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raft.core.types import Batch, Offset
+from kraftbase.types import Offset
+from raft.core.types import Batch
 from raft.storage.tail_cache import OBJECT_BYTES, TailCache
 from tests.raft.storage.builders import batches_from, data_batch
 

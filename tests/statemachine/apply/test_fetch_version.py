@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
-from raft.core.types import Offset
 from statemachine.apply.fetch_version import FetchVersionGate, allowed_fetch_version
 from statemachine.store.store import MetadataStore
 from statemachine.words.features import METADATA_VERSION

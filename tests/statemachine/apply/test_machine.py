@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import TURNS_FOR_ANSWERS, awaited
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -19,9 +21,8 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RemoteLogSegmentMetadataRecord,
 )
-from raft.core.types import Epoch, LeaderAndEpoch, NodeId, Offset, StateDigest
+from raft.core.types import LeaderAndEpoch, StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import TURNS_FOR_ANSWERS, awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.apply.run_writer import REMOVALS_ON_LOOP_MAX, OnLoop
 from statemachine.replay.replay import ReplayError

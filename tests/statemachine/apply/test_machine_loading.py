@@ -15,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, CorruptSnapshot, ErrorCode, OutOfSpace, StorageError
+from kraftbase.runtime import OnDone, awaited
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
+from raft.core.types import LeaderAndEpoch, StateDigest
 from raft.listener import CommittedBatch
-from raft.shell.runtime import OnDone, awaited
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine

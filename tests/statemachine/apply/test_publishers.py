@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from snapshot.store import SnapshotStore
 from statemachine.apply.machine import MetadataMachine
 from statemachine.replay.deltas import MetadataDelta, delta_of

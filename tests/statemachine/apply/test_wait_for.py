@@ -9,12 +9,13 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import OnDone, Timer
+from kraftbase.types import Offset
 from kraftlog.admin.client import node_reader
 from kraftlog.admin.client.client import AdminClient
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import QuotaEntity
-from raft.core.types import Batch, Offset
-from raft.shell.runtime import OnDone, Timer
+from raft.core.types import Batch
 from statemachine.apply.machine import MetadataMachine
 from statemachine.words.limits import NOTHING_WRITTEN
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.core.types import Offset
-from raft.shell.runtime import AsyncioRuntime, awaited
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import Offset
 from statemachine.apply.waiters import GONE_MIN, OffsetWaiters
 from statemachine.store.store import MetadataStore
 from tests.statemachine.counted import Comparisons

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftpb.v1 import admin_pb2
-from raft.core.types import Offset
 from statemachine.query import metadata_queries, reads
 from statemachine.query.answer_sizes import ANSWER_BYTES_MAX, fitting
 from statemachine.query.conversions import topic_to_proto

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraftbase.ids import id_to_text
 from statemachine.query import metadata_queries
 from statemachine.query.descriptions import BrokerListener, ConfigValue, Counts, TopicListing
 from statemachine.store.store import MetadataStore
-from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import BROKER, TOPIC, an_id, batch, broker, config, partition, topic
 
 

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from kraftbase.ids import id_to_text
 from kraftpb.v1.metadata_pb2 import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
@@ -19,7 +20,6 @@ from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import create_in
-from statemachine.words.ids import id_to_text
 from statemachine.words.record_versions import in_version
 from tests.statemachine.builders import CLUSTER_ID, an_id, batch, broker, topic
 from tests.statemachine.conftest import Query

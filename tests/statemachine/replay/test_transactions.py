@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.controller.controller import Controller
 from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.admin_pb2 import OperationResult
@@ -19,7 +20,7 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataBatch,
     MetadataRecord,
 )
-from raft.core.types import LeaderAndEpoch, Offset
+from raft.core.types import LeaderAndEpoch
 from raft.listener import CommittedBatch
 from statemachine.replay.replay import ReplayError
 from statemachine.replay.transactions import applied_together

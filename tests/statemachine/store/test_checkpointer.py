@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import FlushFailed
-from raft.shell.runtime import awaited
+from kraftbase.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store import write_ahead_log
 from statemachine.store.metadata_tables import StoreUnavailable

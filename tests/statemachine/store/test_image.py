@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import CorruptSnapshot
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,
     AppliedStateRecord,
@@ -26,7 +27,7 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataBatch,
     MetadataRecord,
 )
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import batch_body
 from snapshot.format import SnapshotHeader
 from snapshot.store import SnapshotStore

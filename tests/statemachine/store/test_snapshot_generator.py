@@ -16,8 +16,9 @@ import pytest
 import structlog
 
 from kraftbase.errors import StorageError
-from raft.core.types import Epoch, LeaderAndEpoch, OffsetAndEpoch
-from raft.shell.runtime import AsyncioRuntime, Timer, awaited
+from kraftbase.runtime import AsyncioRuntime, Timer, awaited
+from kraftbase.types import Epoch
+from raft.core.types import LeaderAndEpoch, OffsetAndEpoch
 from snapshot.names import part_name
 from snapshot.store import SnapshotStore
 from statemachine.store.snapshot_generator import OnTaken, SnapshotConfig, SnapshotGenerator, TakeSnapshot

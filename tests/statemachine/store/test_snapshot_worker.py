@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import OutOfSpace, StorageError
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import OffsetAndEpoch
 from snapshot.store import SnapshotStore
 from statemachine.store import snapshot_worker
 from statemachine.store.image import write_image

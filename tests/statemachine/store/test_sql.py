@@ -13,8 +13,8 @@ from typing import Any, Final
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord
-from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.store.sql import VALUE_BYTES_MAX, QueryResult, run_query

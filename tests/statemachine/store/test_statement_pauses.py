@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from raft.shell.runtime import awaited
+from kraftbase.runtime import awaited
 from statemachine.apply.machine import MetadataMachine
 from statemachine.store import statement_lane
 from statemachine.store.query_process import QueryProcess, StatementRun

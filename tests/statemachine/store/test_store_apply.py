@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import id_to_text
+from kraftbase.types import Epoch, Offset
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord, ProducerIdsRecord
-from raft.core.types import Epoch, Offset
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.query.metadata_queries import applied_end_offset
@@ -18,7 +19,6 @@ from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST
-from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import (
     BROKER,
     CLUSTER_ID,

@@ -15,12 +15,12 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 
+from kraftbase.runtime import Timer, awaited
+from kraftbase.types import Offset
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.node.database import Database
 from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Offset
-from raft.shell.runtime import Timer, awaited
 from snapshot.store import SnapshotStore
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import StoreUnavailable

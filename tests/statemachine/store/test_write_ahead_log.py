@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from statemachine.store.lock_holders import processes_reading, shared_locks
 from statemachine.store.store import MetadataStore
 from statemachine.store.write_ahead_log import (

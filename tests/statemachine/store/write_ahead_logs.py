@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.tables.database import open_reader
 from tests.statemachine.builders import batch, config

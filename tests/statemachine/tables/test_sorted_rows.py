@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.controller.layer import Layer
-from raft.core.types import Offset
 from statemachine.replay.changes import Changes
 from statemachine.tables.database import create_in
 from statemachine.tables.remote_log_tables import REMOTE_SEGMENT_EPOCHS, SegmentInEpoch

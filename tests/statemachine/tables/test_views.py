@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import pytest
 
+from kraftbase.ids import id_to_text
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import UnusableDatabase, check_tables
-from statemachine.words.ids import id_to_text
 from tests.paths import ROOT
 from tests.statemachine.builders import BROKER, an_id, batch, broker, config, partition, topic
 from tests.statemachine.remote_logs import copied, segment

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Reading
 from kraftlog.chaos.soak import limits as node_limits
 from kraftlog.chaos.soak.brokers.limits import (
@@ -19,7 +20,6 @@ from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
 from kraftlog.chaos.soak.judge import Worst, keep_worst
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES, Measure
 from kraftlog.chaos.soak.samples import ProcessSample, Sample, Written
-from raft.core.types import NodeId
 
 METADATA_OPERATIONS_PER_SECOND = 10.0
 """Topics that come and go, ISRs that change: what the nodes' logs grow by is far less than in a soak of nodes."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from kraftlog.chaos.brokers.ledger import UNKNOWN_OFFSET, At, Ledger
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftlog.chaos.brokers.ledger import At, Ledger
 
 
 class RetainedLedger(Ledger):

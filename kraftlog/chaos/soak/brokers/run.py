@@ -12,6 +12,7 @@ from random import Random
 from typing import Final
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.chaos import nemesis
 from kraftlog.chaos.arena import Arena
@@ -34,7 +35,6 @@ from kraftlog.chaos.soak.run import SAMPLE_SECONDS
 from kraftlog.chaos.soak.samples import Sample, take_sample
 from kraftlog.local.brokers import LocalBrokers
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 
 VOTERS: Final = 3
 BROKERS: Final = 3

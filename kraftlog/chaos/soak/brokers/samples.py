@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kraftlog.broker.log.formats.names import is_any_stray_directory
+from kraftbase.types import NodeId
 from kraftlog.broker.loop_watch import REPORT
 from kraftlog.broker.settings import PARTITIONS_NAME
 from kraftlog.chaos.soak.samples import ProcessSample, files_in, process_sample
-from raft.core.types import NodeId
+from kraftlog.storage.formats.names import is_any_stray_directory
 
 WINDOW_SECONDS: Final = 60.0
 """Lines are counted in each stretch of this length."""

@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftbase.uuids import random_uuid, uuid_to_text
 from kraftlog.admin.client.client import AdminClient, Alteration, BrokerListener, NewTopic
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.overlay import Overlay
 from kraftpb.v1.admin_pb2 import QueryResponse
-from raft.core.types import Offset, StateDigest
+from raft.core.types import StateDigest
 from statemachine.query.descriptions import ConfigValue
 from statemachine.replay.replay import ReplayError
 from statemachine.store.store import MetadataStore

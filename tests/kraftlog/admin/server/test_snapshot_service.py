@@ -17,13 +17,14 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import CorruptSnapshot, ErrorCode, StorageError
+from kraftbase.runtime import AsyncioRuntime, awaited
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.admin.server.snapshot_service import CHUNK_BYTES, SnapshotServicer
 from kraftpb.v1 import snapshot_pb2, snapshot_pb2_grpc
 from kraftpb.v1.common_pb2 import EpochEndOffset
-from raft.core.types import Epoch, NodeId, Offset, OffsetAndEpoch, StateDigest
+from raft.core.types import OffsetAndEpoch, StateDigest
 from raft.rpc.errors import ERROR_KEY
 from raft.rpc.limits import ServiceLimits
-from raft.shell.runtime import AsyncioRuntime, awaited
 from snapshot.format import SnapshotHeader
 from snapshot.reader import SnapshotReader, SnapshotSummary
 from snapshot.store import SnapshotStore

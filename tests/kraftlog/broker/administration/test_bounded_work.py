@@ -21,9 +21,6 @@ import pytest
 from kraftbase.errors import TopicAlreadyExistsError
 from kraftlog import broker, kafka
 from kraftlog.admin.client.client import NewTopic
-from kraftlog.broker.network import connection as connection_module
-from kraftlog.broker.network import large_requests as large_requests_module
-from kraftlog.broker.network import turns as turns_module
 from kraftlog.kafka import apis
 from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE, all_apis, own_apis
 from kraftlog.kafka.codec import encode
@@ -35,6 +32,9 @@ from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from kraftlog.kafka.notation import Message
+from kraftlog.network import connection as connection_module
+from kraftlog.network import large_requests as large_requests_module
+from kraftlog.network import turns as turns_module
 from tests.kraftlog.broker.administration.world import AdministrationWorld
 from tests.kraftlog.broker.largest_requests import SHAPES, TOPIC, request_of
 

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from kraftbase.errors import ApiError
+from kraftbase.runtime import AsyncioRuntime
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.administration import administration
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.requests import Client, ClientRequest, Handler
 from kraftlog.broker.running import running
 from kraftlog.broker.settings import BrokerSettings
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.notation import Message
-from raft.shell.runtime import AsyncioRuntime
+from kraftlog.network.requests import Client, ClientRequest, Handler
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.waiting import until

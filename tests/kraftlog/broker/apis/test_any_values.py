@@ -19,13 +19,13 @@ from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
-from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Struct
+from kraftlog.network.requests import ConnectionRefused
 from tests.effort import examples
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import batch
 from tests.kraftlog.kafka.values import modest_values, values
+from tests.kraftlog.storage.builders import batch
 from tests.statemachine.builders import an_id
 
 NAMES = {"name", "topic", "topic_name"}

@@ -10,7 +10,6 @@ import pytest
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
-from kraftlog.broker.requests import Handler
 from kraftlog.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kraftlog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -21,8 +20,9 @@ from kraftlog.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Handler
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import batch
+from tests.kraftlog.storage.builders import batch
 
 LED, FOLLOWED, UNKNOWN = range(3)
 

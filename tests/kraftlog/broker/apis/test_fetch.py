@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.partitions.partition import Partition
+from kraftbase.types import Offset
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from kraftlog.kafka.notation import ZERO_UUID
+from kraftlog.replicas.partitions.partition import Partition
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint, PartitionRecord, RegisterBrokerRecord, TopicRecord
-from raft.core.types import Offset
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.topic_tables import PARTITIONS, TOPICS
 from tests.kraftlog.broker.apis.test_produce_and_fetch import BROKER, TOPIC_ID, World
-from tests.kraftlog.broker.log.builders import NOW_MS, batch
+from tests.kraftlog.storage.builders import NOW_MS, batch
 
 NEWEST = 18
 

@@ -9,10 +9,10 @@ import pytest
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.producer_ids import FEW_IDS, WAITING_MAX, Block, ProducerIds
-from kraftlog.broker.requests import Client, ClientRequest
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Client, ClientRequest
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller answers")
 

@@ -10,7 +10,7 @@ from kraftbase.errors import ErrorCode
 from kraftlog.kafka.messages.fetch import FetchResponse
 from kraftlog.kafka.messages.produce import ProduceResponse
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import batch
+from tests.kraftlog.storage.builders import batch
 
 ZERO = -1_000
 """The number of the topic whose id is zero."""

@@ -10,8 +10,6 @@ from types import FrameType
 import pytest
 
 from kraftlog.broker.apis.offsets import MAX_TIMESTAMP
-from kraftlog.broker.log import timestamps
-from kraftlog.broker.requests import Client, ClientRequest, Steps
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -22,9 +20,11 @@ from kraftlog.kafka.messages.list_offsets import (
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_scan import RECORDS_A_TURN
+from kraftlog.network.requests import Client, ClientRequest, Steps
+from kraftlog.storage import timestamps
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
-from tests.kraftlog.broker.log.builders import NOW_MS, append, batch
 from tests.kraftlog.broker.malformed_batches import compressed, rec
+from tests.kraftlog.storage.builders import NOW_MS, append, batch
 
 pytestmark = pytest.mark.usefixtures("record_loop")
 

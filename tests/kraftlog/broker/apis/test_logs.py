@@ -22,7 +22,7 @@ from kraftlog.kafka.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import batch
+from tests.kraftlog.storage.builders import batch
 from tests.statemachine.builders import config
 
 HIGH_WATERMARK = -1

@@ -22,7 +22,7 @@ from kraftlog.kafka.messages.metadata import (
     MetadataResponsePartition,
 )
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import CLUSTER_ID
+from tests.kraftlog.storage.builders import CLUSTER_ID
 from tests.statemachine.builders import an_id, remove_topic
 
 VERSIONS = range(14)

@@ -22,7 +22,7 @@ from kraftlog.kafka.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
-from tests.kraftlog.broker.log.builders import NOW_MS, TRANSACTIONAL, batch, produced
+from tests.kraftlog.storage.builders import NOW_MS, TRANSACTIONAL, batch, produced
 
 CONSUMER, DEBUGGER, FOLLOWER = -1, -2, 2
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.log.formats.batch_header import has_right_crc
-from kraftlog.broker.requests import ConnectionRefused
 from kraftlog.kafka.record_batch import Compression
+from kraftlog.network.requests import ConnectionRefused
+from kraftlog.storage.formats.batch_header import has_right_crc
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
-from tests.kraftlog.broker.log.builders import (
+from tests.kraftlog.broker.malformed_batches import compressed, rec
+from tests.kraftlog.storage.builders import (
     NOW_MS,
     TRANSACTIONAL,
     batch,
@@ -22,7 +23,6 @@ from tests.kraftlog.broker.log.builders import (
     produced,
     with_field,
 )
-from tests.kraftlog.broker.malformed_batches import compressed, rec
 from tests.statemachine.builders import BROKER, config, remove_topic
 
 ATTRIBUTES_AT, COUNT_AT = 21, 57

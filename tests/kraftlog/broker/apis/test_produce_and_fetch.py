@@ -9,19 +9,15 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Offset
 from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.offsets import ListOffsetsApi
 from kraftlog.broker.apis.produce import ProduceApi
-from kraftlog.broker.log.log_manager import LogManager
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.broker.partitions.partition import Replication
-from kraftlog.broker.partitions.partitions import Partitions
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.list_offsets import (
@@ -32,12 +28,16 @@ from kraftlog.kafka.messages.list_offsets import (
 )
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.kafka.notation import Message
+from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.partition import Replication
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
-from raft.core.types import Offset
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import LAG_MAX_MS
-from tests.kraftlog.broker.log.builders import CLUSTER_ID, StepRuntime, batch
+from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime, batch
 
 TOPIC_ID = bytes(range(16))
 BROKER = 1

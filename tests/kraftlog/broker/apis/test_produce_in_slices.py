@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.log import batch_records
-from kraftlog.broker.requests import Client, ClientRequest, ConnectionRefused, Steps
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.produce import (
     PartitionProduceData,
@@ -22,10 +20,12 @@ from kraftlog.kafka.messages.produce import (
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_scan import PIECES_A_TURN, RECORDS_A_TURN
+from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Steps
+from kraftlog.storage import batch_records
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
-from tests.kraftlog.broker.log.builders import NOW_MS, batch, header_of, produced, with_field
 from tests.kraftlog.broker.malformed_batches import compressed, rec
 from tests.kraftlog.kafka.test_record_scan import record
+from tests.kraftlog.storage.builders import NOW_MS, batch, header_of, produced, with_field
 from tests.statemachine.builders import an_id
 
 pytestmark = pytest.mark.usefixtures("record_loop")

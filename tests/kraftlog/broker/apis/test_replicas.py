@@ -8,15 +8,15 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.replicas import DISK_FULL, DescribeReplicasApi
-from kraftlog.broker.replication.leading import FENCED, NEVER_FETCHED
 from kraftlog.kafka.messages.describe_replicas import (
     DescribedPartition,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     DescribeReplicasTopic,
 )
+from kraftlog.replicas.replication.leading import FENCED, NEVER_FETCHED
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import batch
+from tests.kraftlog.storage.builders import batch
 from tests.statemachine.builders import an_id
 
 

@@ -11,8 +11,8 @@ from kraftlog.kafka.codec import encode
 from kraftlog.kafka.messages.fetch import FetchResponse
 from kraftlog.kafka.messages.produce import ProduceResponse
 from tests.kraftlog.broker.apis.test_fetch import NEWEST, FetchWorld
-from tests.kraftlog.broker.log.builders import batch
 from tests.kraftlog.broker.quotas.test_client_quotas import changed, record, removed
+from tests.kraftlog.storage.builders import batch
 
 REQUEST_BYTES = 100
 """What `World` says is the size of each request."""

@@ -8,13 +8,13 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.types import Offset
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.partitions.partition import Partition
+from kraftlog.replicas.partitions.partition import Partition
 from kraftpb.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord, PartitionRecord
-from raft.core.types import Offset
 from tests.effort import examples
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
-from tests.kraftlog.broker.log.builders import CLUSTER_ID
+from tests.kraftlog.storage.builders import CLUSTER_ID
 from tests.statemachine.builders import an_id, remove_topic
 
 NAMES = ("clicks", "views", "none")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
+from kraftbase.types import Offset
 from kraftlog.broker.metadata.in_order import InOrder
-from raft.core.types import Offset
 from statemachine.replay.deltas import MetadataDelta
 
 

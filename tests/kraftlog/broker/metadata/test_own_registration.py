@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import Offset
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import Offset
 from statemachine.words.adopted_brokers import LEFT_OUT, adopted_as
 from tests.statemachine.builders import broker
 from tests.statemachine.states import metadata

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
 from kraftlog.broker.metadata.topic_configs import last_known_configs
+from kraftlog.storage.config import PartitionLogConfig
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, replicas, topic
-from tests.kraftlog.broker.log.builders import CLUSTER_ID, NOW_MS, batch, open_log
+from tests.kraftlog.storage.builders import CLUSTER_ID, NOW_MS, batch, open_log
 from tests.statemachine.builders import BROKER, config
 from tests.statemachine.builders import batch as metadata_batch
 

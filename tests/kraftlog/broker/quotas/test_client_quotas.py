@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.broker.quotas.client_quotas import LIMIT_MIN, ClientQuotas, Limit, QuotaClient, QuotaKind
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, QuotaEntity
-from raft.core.types import Offset
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS
 from statemachine.tables.database import open_database
-from tests.kraftlog.broker.log.builders import CLUSTER_ID
+from tests.kraftlog.storage.builders import CLUSTER_ID
 
 DEFAULT = None
 """The name of a type's default."""

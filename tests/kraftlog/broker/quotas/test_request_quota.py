@@ -7,12 +7,12 @@ import pytest
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
-from kraftlog.broker.requests import Client, ClientRequest, Reply
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from kraftlog.kafka.notation import Message
-from tests.kraftlog.broker.log.builders import StepRuntime
+from kraftlog.network.requests import Client, ClientRequest, Reply
 from tests.kraftlog.broker.quotas.test_client_quotas import changed, record, removed
+from tests.kraftlog.storage.builders import StepRuntime
 
 ALLOWED_MS = 100
 """What a client with one percent may take at once: 10 ms of each of ten seconds."""

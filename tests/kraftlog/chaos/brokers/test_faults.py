@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.types import NodeId
 from kraftlog.chaos.brokers import faults
 from kraftlog.chaos.brokers.cluster import ClusterWithBrokers
 from kraftlog.chaos.brokers.evidence_faults import ClogBroker, KillAndStart, RestartAtOnce, ShutDownAndStart
 from kraftlog.chaos.brokers.faults import OTHER_KINDS, PROCESS_KINDS
-from raft.core.types import NodeId
 from statemachine.query.descriptions import PartitionDescription
 
 VOTERS = [NodeId(1), NodeId(2), NodeId(3)]

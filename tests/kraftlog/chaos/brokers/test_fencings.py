@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import structlog
 
+from kraftbase.types import NodeId
 from kraftlog.broker.lifecycle import REGISTERED
 from kraftlog.chaos.brokers.fencings import Fencings, Told, read_logs
 from kraftlog.chaos.chronicle import Chronicle, Span
 from kraftlog.controller.dead_brokers import FENCED_BY_EVIDENCE
 from kraftlog.controller.periodic_tasks import FENCED_BY_SESSION
 from kraftlog.process.logs import configure_logging, flush_logging
-from raft.core.types import NodeId
 
 BROKER, VOTER, OTHER = NodeId(101), NodeId(1), NodeId(102)
 SESSION_SECONDS = 2.5

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers import freshness
 from kraftlog.chaos.brokers.freshness import Freshness
 from kraftlog.chaos.network import Loopback
-from raft.core.types import NodeId
 
 VOTERS = [NodeId(1), NodeId(2), NodeId(3)]
 BROKER = NodeId(101)

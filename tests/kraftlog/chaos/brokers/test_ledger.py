@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.chaos.brokers.ledger import UNKNOWN_OFFSET, At, Ledger
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftlog.chaos.brokers.ledger import At, Ledger
 
 AT, OTHER = At("three", 0), At("three", 1)
 

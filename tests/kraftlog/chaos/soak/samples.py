@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.soak.samples import FileKind, ProcessSample, Sample
-from raft.core.types import NodeId
 
 ONE = NodeId(1)
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.network import Loopback
 from kraftlog.chaos.soak.faults import SlowReader, roomy_node
-from raft.core.types import NodeId
 from statemachine.store.store import MetadataStore
 
 ONE, TWO = NodeId(1), NodeId(2)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Start
 from kraftlog.chaos.soak.judge import Judge
 from kraftlog.chaos.soak.limits import MEBIBYTE, RUNAWAY_BYTES, START_SECONDS_MAX, WAL_BYTES_MAX
 from kraftlog.chaos.soak.samples import FileKind
-from raft.core.types import NodeId
 from tests.kraftlog.chaos.soak.samples import ONE, sample
 
 TWO = NodeId(2)

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.arena import Reading, Start
 from kraftlog.chaos.soak import limits
 from kraftlog.chaos.soak.judge import Judge
 from kraftlog.chaos.soak.limits import MEBIBYTE, WAL_BYTES_MAX, measures, start_measure, wal_bytes_max
 from kraftlog.chaos.soak.samples import FileKind, Sample, Written
-from raft.core.types import NodeId
 from tests.kraftlog.chaos.soak.samples import ONE, process, sample
 
 RATE = 500.0

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.soak.samples import FileKind, kind_of, process_sample, take_sample
 from kraftlog.local.cluster_directory import open_or_create
-from raft.core.types import NodeId
 from tests.kraftlog.chaos.soak.samples import ONE
 
 CHECKPOINT = "snapshots/00000000000000000500-0000000003"

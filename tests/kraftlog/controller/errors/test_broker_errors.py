@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ErrorCode
+from kraftbase.ids import id_to_text
 from kraftpb.v1.admin_pb2 import (
     AllocateProducerIdsRequest,
     AssignReplicasToDirsRequest,
@@ -22,7 +23,6 @@ from kraftpb.v1.admin_pb2 import (
 )
 from kraftpb.v1.metadata_pb2 import BrokerEndpoint
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.controller.errors.cases import Case, refused
 from tests.kraftlog.controller.errors.world import World, running_world
 from tests.statemachine.builders import all_features, an_id, feature, heartbeat, registration

@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ErrorCode
+from kraftbase.ids import id_to_text
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import IsrMember, Operation
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.controller.errors.cases import Case, provokes, refused
 from tests.kraftlog.controller.errors.test_topic_errors import reassigning
 from tests.kraftlog.controller.errors.world import World, refusals, running_world

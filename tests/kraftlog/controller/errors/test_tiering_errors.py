@@ -8,13 +8,13 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ErrorCode
+from kraftbase.ids import id_to_text
 from kraftpb.v1.admin_pb2 import Operation
 from kraftpb.v1.metadata_pb2 import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.controller.errors.cases import Case, refused
 from tests.kraftlog.controller.errors.world import World, running_world
 from tests.statemachine.builders import an_id, creatable, create, delete

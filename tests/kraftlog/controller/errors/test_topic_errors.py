@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from kraftbase.errors import ErrorCode
+from kraftbase.ids import id_to_text
 from kraftlog.controller.operations.topics import PolicyViolation, TopicToCreate
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import ConfigEntry, Operation, PartitionAssignment, TopicReference
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.controller.errors.cases import Case, provokes, refused
 from tests.kraftlog.controller.errors.world import QUIET, World, changed, running_world
 from tests.statemachine.builders import an_id, assigned, creatable, create, delete

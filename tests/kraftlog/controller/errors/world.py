@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kraftbase.errors import ErrorCode
+from kraftbase.types import Offset
 from kraftlog.admin.client.channels import open_channel
 from kraftlog.admin.client.operation_stream import OperationStream
 from kraftlog.controller.controller_config import ControllerConfig
@@ -17,7 +18,7 @@ from kraftpb.v1 import admin_pb2, admin_pb2_grpc
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 from kraftpb.v1.metadata_pb2 import MetadataBatch, PartitionRecord
 from raft.client import RaftClient
-from raft.core.types import LeaderAndEpoch, Offset
+from raft.core.types import LeaderAndEpoch
 from raft.listener import BatchReader, Listener
 from statemachine.words.limits import NOTHING_WRITTEN
 from tests.kraftlog.admin.admin_nodes import AdminNode, admin_cluster

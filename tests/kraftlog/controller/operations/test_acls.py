@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import is_reserved
 from kraftlog.controller.operations import acl_deletion
 from kraftlog.controller.operations.acl_deletion import AclDeletion
 from kraftlog.controller.operations.acls import create_acls
@@ -24,7 +25,6 @@ from kraftpb.v1.admin_pb2 import (
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord
 from statemachine.metadata.state import MetadataState
 from statemachine.query.acls import describe_acls, matching_acls
-from statemachine.words.ids import is_reserved
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from tests.effort import examples
 from tests.statemachine.builders import an_id

@@ -7,9 +7,10 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.controller.operations.brokers import NO_EPOCH, Registration, register_broker
+from kraftbase.sentinels import UNKNOWN_EPOCH
+from kraftbase.types import Offset
+from kraftlog.controller.operations.brokers import Registration, register_broker
 from kraftpb.v1.admin_pb2 import RegisterBrokerRequest
-from raft.core.types import Offset
 from statemachine.words.adopted_brokers import LEFT_OUT, adopted_as, is_awaited
 from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration
 from tests.statemachine.states import Metadata, metadata
@@ -52,13 +53,13 @@ def test_ct39_its_next_process_is_known_by_what_its_directories_have() -> None:
     """As one may end before it has forgotten as whom it was adopted, and after."""
     state = restored(ADOPTED)
     registered(state, request(ADOPTED, 300))
-    again = registered(state, request(an_id(7), EPOCH, NO_EPOCH))
+    again = registered(state, request(an_id(7), EPOCH, UNKNOWN_EPOCH))
     assert again.response.broker_epoch == EPOCH + 500
     registered(state, request(an_id(8), EPOCH, EPOCH + 500))
 
 
 @pytest.mark.parametrize("awaited", [ADOPTED, LEFT_OUT])
-@pytest.mark.parametrize("epochs", [(300,), (NO_EPOCH,), (EPOCH - 1, 300), ()])
+@pytest.mark.parametrize("epochs", [(300,), (UNKNOWN_EPOCH,), (EPOCH - 1, 300), ()])
 def test_ct39_other_disks_are_refused_until_the_broker_is_given_up(awaited: bytes, epochs: tuple[int, ...]) -> None:
     asked = request(an_id(7), *epochs)
     if not epochs:

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import UNASSIGNED_DIRECTORY
 from kraftlog.controller.operations.topics import CreateTopicPolicy, PolicyViolation, TopicToCreate, create_topics
 from kraftlog.controller.rules.quota import Charge, ChargeMutations, MutationLimit, MutationQuota, no_quota
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.admin_pb2 import CreateTopicsResponse
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord
 from statemachine.words.features import METADATA_VERSION_LATEST
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from statemachine.words.resources import ResourceType
 from tests.statemachine.builders import BROKER, an_id, assigned, broker, config, creatable, topic

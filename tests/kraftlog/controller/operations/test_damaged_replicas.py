@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.directories import assign_replicas_to_dirs
 from kraftlog.controller.operations.elections import elect_leaders, elect_unclean_where_allowed
 from kraftlog.controller.operations.leader_and_isr import leaders_where_none
@@ -15,8 +17,6 @@ from kraftpb.v1.admin_pb2 import (
     PartitionReferences,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RegisterBrokerRecord
-from raft.core.types import NO_LEADER
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.directories import (
     assign_replicas_to_dirs,
     failed_directories,
@@ -12,8 +14,6 @@ from kraftlog.controller.operations.directories import (
 )
 from kraftpb.v1.admin_pb2 import AssignReplicasToDirsRequest, DirectoryAssignment, DirectoryAssignmentResult
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import NO_LEADER
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.elections import (
     ElectionPages,
     elect_leaders,
@@ -23,7 +24,6 @@ from kraftpb.v1.admin_pb2 import (
     PartitionResult,
 )
 from kraftpb.v1.metadata_pb2 import MetadataRecord
-from raft.core.types import NO_LEADER
 from statemachine.words.names import NAME_LENGTH_TAKEN_MAX
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import TOPIC, a_cluster, a_partition, the_partition

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import UNASSIGNED_DIRECTORY
 from kraftlog.controller.operations import features
 from kraftlog.controller.operations.features import may_lose_directories, update_features
 from kraftpb.v1.admin_pb2 import FeatureResult, FeatureUpdate, UpdateFeaturesRequest
@@ -29,7 +30,6 @@ from statemachine.words.features import (
     METADATA_VERSION_LATEST,
     METADATA_VERSION_MIN,
 )
-from statemachine.words.ids import UNASSIGNED_DIRECTORY
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
 from statemachine.words.record_versions import in_version
 from tests.effort import examples

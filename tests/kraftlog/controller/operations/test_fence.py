@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import awaited
+from kraftbase.types import Epoch, Offset
 from kraftlog.admin.server.service import AdminServicer
 from kraftpb.v1 import admin_pb2
-from raft.core.types import Epoch, LeaderAndEpoch, Offset, StateDigest
-from raft.shell.runtime import awaited
+from raft.core.types import LeaderAndEpoch, StateDigest
 from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store import MetadataStore
 from tests.statemachine.apply.test_machine import Told, deliver, running

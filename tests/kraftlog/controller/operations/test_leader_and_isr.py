@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.alter_partition import alter_partition
 from kraftlog.controller.operations.elections import elect_leaders
 from kraftlog.controller.operations.leader_and_isr import leaders_where_none, partitions_without
@@ -25,7 +26,6 @@ from kraftpb.v1.admin_pb2 import (
     PartitionReferences,
 )
 from kraftpb.v1.metadata_pb2 import BrokerIds, BrokerRegistrationChangeRecord, MetadataRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from tests.effort import examples
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition

@@ -8,13 +8,10 @@ from typing import Final
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.controller.operations.brokers import (
-    NO_EPOCH,
-    Registration,
-    register_broker,
-    unfence_record,
-    unregister_broker,
-)
+from kraftbase.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER, UNKNOWN_EPOCH
+from kraftbase.types import Offset
+from kraftlog.controller.operations.brokers import Registration, register_broker, unfence_record, unregister_broker
 from kraftlog.controller.operations.elections import elect_leaders
 from kraftlog.controller.operations.leader_and_isr import leaders_where_none, partitions_without
 from kraftpb.v1.admin_pb2 import (
@@ -30,8 +27,6 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RegisterBrokerRecord,
 )
-from raft.core.types import NO_LEADER, Offset
-from statemachine.words.ids import DAMAGED_DIRECTORY, LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.statemachine.builders import CLUSTER_ID, an_id, broker, registration, topic
 from tests.statemachine.partitions import NUMBER, TOPIC, a_cluster, a_partition, the_partition
 from tests.statemachine.states import Metadata, metadata
@@ -67,7 +62,7 @@ def unfenced(state: Metadata) -> int:
 def used_twice() -> tuple[Metadata, int, int]:
     """A broker that was unfenced in two registrations, and their epochs."""
     state = metadata()
-    registered(state, request(1, [NO_EPOCH]))
+    registered(state, request(1, [UNKNOWN_EPOCH]))
     first = unfenced(state)
     registered(state, request(2, [first]))
     return state, first, unfenced(state)
@@ -91,7 +86,7 @@ def test_ct38_the_last_registration_or_a_later_one_proves_nothing(more: int) -> 
 
 def test_ct38_no_epoch_proves_nothing() -> None:
     state, _, _ = used_twice()
-    assert not registered(state, request(3, [NO_EPOCH])).older_log_dirs
+    assert not registered(state, request(3, [UNKNOWN_EPOCH])).older_log_dirs
 
 
 def test_ct38_a_registration_in_which_it_stayed_fenced_is_none_that_a_disk_must_know() -> None:
@@ -118,7 +113,7 @@ def test_ct38_an_unregistered_broker_starts_from_nothing() -> None:
 
 def test_ct38_only_the_directory_that_is_older_is_named() -> None:
     state = metadata()
-    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    registered(state, request(1, [UNKNOWN_EPOCH, UNKNOWN_EPOCH], log_dirs=(A, B)))
     first = unfenced(state)
     registered(state, request(2, [first, first], log_dirs=(A, B)))
     found = registered(state, request(3, [unfenced(state), first], log_dirs=(A, B)))
@@ -133,7 +128,7 @@ def test_ct38_nothing_is_known_of_a_directory_that_the_broker_never_had_or_had_b
 def test_ct38_a_directory_that_has_failed_was_in_use_until_then() -> None:
     """A backup of the disk is from before, though the broker goes on without it; the repaired disk is as it was."""
     state = metadata()
-    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    registered(state, request(1, [UNKNOWN_EPOCH, UNKNOWN_EPOCH], log_dirs=(A, B)))
     first = unfenced(state)
     registered(state, request(2, [first, first], log_dirs=(A, B)))
     second = unfenced(state)
@@ -148,7 +143,7 @@ def test_ct38_a_directory_that_has_failed_was_in_use_until_then() -> None:
 def used_without(directory: int) -> tuple[Metadata, int, int]:
     """A broker that was unfenced with two directories, and then without one of them; both epochs."""
     state = metadata()
-    registered(state, request(1, [NO_EPOCH, NO_EPOCH], log_dirs=(A, B)))
+    registered(state, request(1, [UNKNOWN_EPOCH, UNKNOWN_EPOCH], log_dirs=(A, B)))
     both = unfenced(state)
     registered(state, request(2, [both], log_dirs=[{A, B}.difference([directory]).pop()]))
     return state, both, unfenced(state)
@@ -175,7 +170,7 @@ def test_ct38_as_many_directories_are_remembered_as_a_broker_may_have() -> None:
     state, both, _ = used_without(A)
     for number in range(5):
         several = range(1_000 + 900 * number, 1_900 + 900 * number)
-        registered(state, request(10 + number, [NO_EPOCH] * len(several), log_dirs=several))
+        registered(state, request(10 + number, [UNKNOWN_EPOCH] * len(several), log_dirs=several))
         last = unfenced(state)
         assert len(stored(state).unfenced_log_dirs) <= 1_000
     assert not registered(state, request(20, [both, last], log_dirs=(A, B))).older_log_dirs, "it is forgotten"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.operations.alter_partition import alter_partition
 from kraftlog.controller.operations.reassignments import alter_partition_reassignments
 from kraftlog.controller.rules.partition_change import RECOVERED, RECOVERING
@@ -22,7 +23,6 @@ from kraftpb.v1.admin_pb2 import (
     PartitionResult,
 )
 from kraftpb.v1.metadata_pb2 import BrokerIds, MetadataRecord, PartitionChangeRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from statemachine.query import reassignments
 from statemachine.query.reassignments import list_reassignments
 from statemachine.words.names import NAME_LENGTH_TAKEN_MAX

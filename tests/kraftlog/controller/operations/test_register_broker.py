@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.ids import id_to_text
+from kraftbase.types import Offset
 from kraftlog.controller.operations.brokers import Registration, register_broker
 from kraftpb.v1.admin_pb2 import RegisterBrokerRequest
 from kraftpb.v1.metadata_pb2 import (
@@ -16,11 +18,9 @@ from kraftpb.v1.metadata_pb2 import (
     MetadataRecord,
     RegisterBrokerRecord,
 )
-from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.tables.cluster_tables import FEATURES
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS, METADATA_VERSION, METADATA_VERSION_MIN
-from statemachine.words.ids import id_to_text
 from tests.statemachine.builders import (
     CLUSTER_ID,
     all_features,

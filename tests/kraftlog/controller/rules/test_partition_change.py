@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kraftbase.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.controller.rules.partition_change import (
     RECOVERED,
     RECOVERING,
@@ -20,10 +22,8 @@ from kraftlog.controller.rules.partition_change import (
 )
 from kraftlog.controller.rules.partition_context import PartitionChanges
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
-from raft.core.types import NO_LEADER
 from statemachine.replay.replay import changed_partition
 from statemachine.words.features import METADATA_VERSION_LATEST
-from statemachine.words.ids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from tests.effort import examples
 from tests.statemachine.builders import an_id, broker
 from tests.statemachine.partitions import NUMBER, a_cluster, a_partition

@@ -9,20 +9,20 @@ from uuid import UUID
 
 from kraftbase.files.files import FileSystem
 from kraftbase.files.posix import PosixFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.log_manager import LogManager
+from kraftbase.partition import TopicPartition
+from kraftbase.types import NodeId
 from kraftlog.offline.adoption.broker_disks import read_broker, stopped_broker
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
-from raft.core.types import NodeId
 from raft.listener import CommittedBatch
 from raft.storage.directory import DataDirectory
 from snapshot.store import SnapshotStore
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.store.snapshot_worker import take_snapshot
 from statemachine.store.store import MetadataStore
 from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_LATEST
-from tests.kraftlog.broker.log.builders import StepRuntime, append, batch
+from tests.kraftlog.storage.builders import StepRuntime, append, batch
 from tests.statemachine.builders import CLUSTER_ID, an_id
 from tests.statemachine.builders import batch as batch_of
 

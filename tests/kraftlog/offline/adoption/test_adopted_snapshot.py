@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import ConfigurationError
+from kraftbase.types import Epoch, Offset
 from kraftlog.offline.adoption.adopted_snapshot import (
     OFFSET_JUMP,
     PRODUCER_ID_JUMP,
@@ -22,7 +23,7 @@ from kraftlog.offline.adoption.adopted_snapshot import (
 from kraftlog.offline.adoption.broker_report import BrokerReport
 from kraftlog.offline.snapshot_files import open_snapshot
 from kraftpb.v1.metadata_pb2 import MetadataRecord, ProducerIdsRecord, RegisterBrokerRecord
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.cluster_tables import BROKERS, PRODUCER_IDS

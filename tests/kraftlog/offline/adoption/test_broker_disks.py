@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import DirectoryError
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.registered_epoch import note_registration
+from kraftbase.partition import TopicPartition
 from kraftlog.offline.adoption.broker_disks import stopped_broker
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.registered_epoch import note_registration
 from raft.storage.directory import METADATA_DATABASE_NAME
-from statemachine.query.partition_descriptions import TopicPartition
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.node_directories import contents
 from tests.kraftlog.offline.adoption.builders import FILES, closed, make_broker, opened, read

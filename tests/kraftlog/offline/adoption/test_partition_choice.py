@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from kraftbase.sentinels import NO_LEADER
 from kraftlog.offline.adoption.broker_report import ReportedLog
 from kraftlog.offline.adoption.partition_choice import EPOCH_JUMP, EPOCH_MAX, ChosenPartition, choose
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from raft.core.types import NO_LEADER
 from tests.kraftlog.offline.adoption.builders import log
 from tests.statemachine.builders import an_id
 from tests.statemachine.partitions import a_partition

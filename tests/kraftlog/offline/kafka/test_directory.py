@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import StorageError
+from kraftbase.types import Epoch, Offset
 from kraftlog.kafka.record_batch import LENGTH_END, read_batches
 from kraftlog.offline.kafka.batch_files import BrokenEnd
 from kraftlog.offline.kafka.checkpoints import checkpoint_records, read_header
 from kraftlog.offline.kafka.directory import KafkaDirectory, LogBatch, log_batches, open_directory
 from kraftlog.offline.kafka.small_files import EpochStart, read_epoch_starts, read_quorum_state
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 
 NEWEST = "00000000000000000676-0000000002.checkpoint"
 LAST_SEGMENT = "00000000000000000680.log"

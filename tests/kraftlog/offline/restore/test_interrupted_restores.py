@@ -11,12 +11,12 @@ import pytest
 from kraftbase.errors import CorruptSnapshot, DirectoryError, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import NodeId
 from kraftbase.uuids import random_uuid
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline import restore
 from kraftlog.offline.restore import EPOCH_JUMP, restore_cluster, restore_directory, usable_snapshot
 from raft.core.election_state import ElectionState
-from raft.core.types import NodeId
 from raft.storage.directory import DataDirectory, DirectoryIdentity
 from raft.storage.log_start_file import write_log_start
 from raft.storage.quorum_state import QuorumStateStore

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from kraftbase.types import Epoch, NodeId
 from kraftbase.uuids import uuid_to_text
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.restore import EPOCH_JUMP, EPOCH_MAX
 from kraftlog.offline.verification import verify_directory
 from raft.core.election_state import ElectionState
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
-from raft.core.types import Epoch, NodeId
 from raft.storage.directory import DataDirectory
 from raft.storage.quorum_state import QuorumStateStore
 from raft.storage.segmented_log import SegmentedLog

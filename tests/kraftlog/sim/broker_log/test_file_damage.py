@@ -8,9 +8,6 @@ import pytest
 
 from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.log.config import PartitionLogConfig
-from kraftlog.broker.log.log_directory import LogDirectory
-from kraftlog.broker.log.slices import run_at_once
 from kraftlog.sim.broker_log.file_damage import (
     CHECKPOINT_OLDER,
     DAMAGES,
@@ -23,7 +20,10 @@ from kraftlog.sim.broker_log.file_damage import (
 )
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.violation import Violation
-from tests.kraftlog.broker.log.builders import (
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.log_directory import LogDirectory
+from kraftlog.storage.slices import run_at_once
+from tests.kraftlog.storage.builders import (
     CLICKS,
     NOW_MS,
     TOPIC_ID,

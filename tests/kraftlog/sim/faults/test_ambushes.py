@@ -11,12 +11,12 @@ import pytest
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.faults.ambushes import NEEDS_ROOM, STARTED_OVER_AT_START, SnapshotWork, watching_snapshot_work
 from kraftlog.sim.marks import SNAPSHOTS, Marks
 from kraftlog.sim.node.store import SimulatedStore
 from kraftlog.sim.virtual.crash import ProcessKilled
 from kraftlog.sim.world import World
-from raft.core.types import Epoch, Offset
 from raft.shell import reconcile
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import SegmentedLog

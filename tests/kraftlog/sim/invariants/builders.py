@@ -15,6 +15,8 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.sentinels import UNKNOWN_HIGH_WATERMARK
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.invariants.invariant import Invariant
 from kraftlog.sim.observation.node_view import STATE_MACHINE, AppliedState, NodeView
 from kraftlog.sim.observation.observed import Observed
@@ -27,7 +29,7 @@ from raft.core.epochs import EpochCache
 from raft.core.messages import Request
 from raft.core.replica_view import ReplicaView
 from raft.core.states import ReplicaProgress, Role
-from raft.core.types import UNKNOWN_HIGH_WATERMARK, Batch, Epoch, LeaderAndEpoch, NodeId, Offset, OffsetAndEpoch
+from raft.core.types import Batch, LeaderAndEpoch, OffsetAndEpoch
 from raft.core.voters import VoterSet
 from raft.storage.batch import encode_batch
 from raft.storage.segmented_log import SegmentedLog

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.invariants.metadata_log import MetadataMakesSense
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.users.broker import Broker
@@ -19,7 +20,6 @@ from kraftpb.v1.metadata_pb2 import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from raft.core.types import Epoch, Offset
 from raft.storage.batch import encode_batch
 from tests.kraftlog.sim.invariants.builders import Cluster
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from kraftbase.ids import id_to_text
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.answers import LATE_US, ServiceAnswers, WatchersSeeTheLog
 from kraftlog.sim.observation.node_view import AppliedState
 from kraftlog.sim.observation.service import Answered, Asked, Watched
 from kraftlog.sim.observation.step import Step
-from raft.core.types import Offset
-from statemachine.words.ids import id_to_text
 from tests.kraftlog.sim.invariants.builders import Cluster, violates
 from tests.raft.storage.builders import data_batch
 

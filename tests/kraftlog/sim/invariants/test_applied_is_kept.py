@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.invariants.applied_is_kept import AppliedIsKept
 from kraftlog.sim.observation.node_view import AppliedState
 from raft.core.actions import Action, TruncateFullyAndStartAt, TruncateLog
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, violates
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.bounds import Bounds
 from raft.core.connections import CONNECTIONS_MAX
 from raft.core.events import AppendPrepared
 from raft.core.serving import OBSERVERS_MAX
 from raft.core.states import ReplicaProgress
-from raft.core.types import Epoch
 from tests.kraftlog.sim.invariants.builders import Cluster, violates
 from tests.raft.core.builders import Harness, endpoint, fetch, key, replica
 

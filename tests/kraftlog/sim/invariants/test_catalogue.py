@@ -10,6 +10,7 @@ from typing import Any, cast, get_args
 import pytest
 
 import kraftlog.sim.invariants
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.catalogue import ALL, STEP_FIELDS, Checker
 from kraftlog.sim.invariants.committed_immutable import CommittedImmutable
 from kraftlog.sim.invariants.invariant import Invariant
@@ -18,7 +19,6 @@ from kraftlog.sim.observation.step import Step
 from kraftlog.sim.violation import Violation
 from raft.core.actions import Action, FlushLog, PersistElectionState, Reply
 from raft.core.events import Event, RequestReceived, TimePassed
-from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, send
 from tests.raft.core.builders import election_state, fetch, replica, vote, vote_response
 from tests.raft.storage.builders import data_batch

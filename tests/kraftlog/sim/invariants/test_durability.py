@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.durability import Durability
-from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 
 

@@ -8,11 +8,12 @@ from typing import cast
 
 import pytest
 
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.invariants.epoch_cache import EVERY_STEPS, EpochCache
 from kraftlog.sim.observation.step import Step
 from raft.core.epochs import LOG_BEGINNING
 from raft.core.epochs import EpochCache as Cache
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.segmented_log import SegmentedLog
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.listener_contract import ListenerContract
 from kraftlog.sim.observation.step import Delivery, Step
-from raft.core.types import Batch, Offset
+from raft.core.types import Batch
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, restart, violates
 from tests.raft.core.builders import leader_and_epoch
 from tests.raft.storage.builders import data_batch

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.log_start import LogStart, LogStartWaits
 from kraftlog.sim.observation.step import Step
 from raft.core.states import ReplicaProgress, Role
-from raft.core.types import Offset
 from snapshot.log_start_policy import LogStartPolicy
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 from tests.raft.core.builders import key

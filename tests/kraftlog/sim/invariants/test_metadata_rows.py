@@ -8,6 +8,7 @@ from contextlib import closing
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.metadata_rows import STEPS_BETWEEN_LOOKS, RowsAreTheLog, rows_in
 from kraftlog.sim.observation.node_view import AppliedState
 from kraftlog.sim.observation.step import Delivery, Step
@@ -19,7 +20,6 @@ from kraftpb.v1.metadata_pb2 import (
     RemotePartitionDeleteMetadataRecord,
     SegmentLeaderEpoch,
 )
-from raft.core.types import Offset
 from raft.listener import CommittedBatch
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import create_in

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.one_fetch import OneFetch
-from raft.core.types import Epoch
 from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import Harness, begin_quorum_epoch, endpoint, fetch, fetch_response, replica
 

@@ -8,10 +8,11 @@ from uuid import UUID
 import pytest
 
 from kraftbase.endpoint import Endpoint
+from kraftbase.types import NodeId
 from kraftlog.sim.invariants.only_voters import OnlyVotersCount
 from raft.core.actions import PersistElectionState
 from raft.core.states import Role
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.core.voters import Voter, VoterSet
 from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import OBSERVER_ID, election_state, endpoint, fetch, key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.pair_rule import PairRule
-from raft.core.types import Epoch
 from tests.kraftlog.sim.invariants.builders import Cluster, batches, violates
 from tests.raft.storage.builders import data_batch
 

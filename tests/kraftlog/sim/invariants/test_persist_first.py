@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Epoch, NodeId, Offset
 from kraftlog.sim.invariants.persist_first import PersistFirst
 from raft.core.actions import Action, AppendLeaderChange, PersistElectionState, Reply
 from raft.core.messages import LeaderChange
-from raft.core.types import Epoch, NodeId, Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import (
     begin_quorum_epoch,

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.staleness import StalenessBounded
 from kraftlog.sim.observation.step import Step
 from raft.core.events import TimePassed
 from raft.core.purgatory import ParkedFetch, Purgatory
-from raft.core.types import HIGH_WATERMARK_NOT_SENT, Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, send, violates
 from tests.raft.core.builders import Harness, replica
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.state_machine import AppliedOnce, StateMachineSafety
 from kraftlog.sim.observation.node_view import AppliedState
 from kraftlog.sim.observation.step import Delivery
-from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, restart, violates
 
 LOG = batches(1, 1, 2, 2)

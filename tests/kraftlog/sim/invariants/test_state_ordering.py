@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.state_ordering import StateOrdering
 from kraftlog.sim.observation.node_view import AppliedState
-from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 
 

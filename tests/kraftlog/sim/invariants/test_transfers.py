@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Epoch
 from kraftlog.sim.invariants.transfers import TransfersGoOn
 from kraftlog.sim.observation.step import Step
 from raft.core.actions import Action, AppendSnapshot, DropSnapshot
 from raft.core.events import Event, SnapshotRefused
 from raft.core.messages import FetchSnapshotRequest
-from raft.core.types import Epoch, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.kraftlog.sim.invariants.builders import Cluster, at, send, violates
 from tests.raft.core.builders import CLUSTER_ID, key
 

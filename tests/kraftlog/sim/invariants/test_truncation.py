@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from kraftbase.types import Offset
 from kraftlog.sim.invariants.truncation import CommittedIsKept, LeaderNeverCuts
 from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
 from raft.core.states import Role
-from raft.core.types import Offset
 from tests.kraftlog.sim.invariants.builders import Cluster, at, batches, violates
 from tests.raft.storage.builders import segment_paths
 

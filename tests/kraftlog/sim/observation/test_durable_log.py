@@ -7,9 +7,10 @@ from random import Random
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from kraftlog.sim.observation.durable_log import DurableLog
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Epoch, Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.batch import encode_batch, encode_body
 from raft.storage.segmented_log import LogConfig, SegmentedLog
 from tests.effort import some

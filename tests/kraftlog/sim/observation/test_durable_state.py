@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, NodeId
 from kraftlog.sim.observation.durable_state import DurableSnapshots, durable_election_state, snapshot_fault
 from raft.core.election_state import ElectionState
-from raft.core.types import Epoch, NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 from raft.storage.quorum_state import QuorumStateStore
 from tests.kraftlog.sim.invariants.builders import at
 from tests.snapshot.builders import DIRECTORY, HEADER_OF_TESTS, open_store, snapshot_bytes

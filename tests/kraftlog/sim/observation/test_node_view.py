@@ -6,12 +6,13 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.types import NodeId, Offset
 from kraftlog.sim.observation.node_view import AppliedState, Ends, News, NodeView
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.parameters import Overrides
 from kraftlog.sim.runs.run import run_seed
 from kraftlog.sim.world import World
-from raft.core.types import NodeId, Offset, ReplicaKey
+from raft.core.types import ReplicaKey
 
 
 def a_view() -> NodeView:

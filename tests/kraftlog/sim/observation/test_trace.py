@@ -6,11 +6,12 @@ from uuid import UUID
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.sim.observation import trace
 from kraftlog.sim.observation.node_view import NodeView
 from kraftlog.sim.observation.step import Step
 from kraftlog.sim.observation.trace import Trace
-from raft.core.types import NodeId, ReplicaKey
+from raft.core.types import ReplicaKey
 
 NODE = NodeView(3, ReplicaKey(NodeId(3), UUID(int=7)), is_voter=True)
 

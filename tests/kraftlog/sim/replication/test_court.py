@@ -7,14 +7,14 @@ from typing import cast
 
 import pytest
 
+from kraftbase.ids import DAMAGED_DIRECTORY
+from kraftbase.partition import TopicPartition
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.court import Court, Watched
 from kraftlog.sim.replication.metadata import Topic, state_of
 from kraftlog.sim.replication.parameters import TopicParameters
 from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import PartitionRecord
-from statemachine.query.partition_descriptions import TopicPartition
-from statemachine.words.ids import DAMAGED_DIRECTORY
 
 PARAMETERS = TopicParameters(
     flush_before_ack=False, min_insync_replicas=1, replication_factor=2, partitions=1, has_unclean_elections=True

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from kraftlog.broker.replication import isr_changes
+from kraftlog.replicas.replication import isr_changes
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from kraftlog.broker.replication import replica_fetcher
-from kraftlog.broker.replication.following import Append
+from kraftlog.replicas.replication import replica_fetcher
+from kraftlog.replicas.replication.following import Append
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.replication.events import REQUIRED, missing_events
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT, draw

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kraftbase.types import Offset
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import hunt
 from kraftlog.sim.zoo.mutation import MUTATIONS
 from raft.core import high_watermark, vote_refusals
 from raft.core.quorum import majority_end_offset
-from raft.core.types import Offset
 
 QUICK = [
     "a vote is not made durable",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kraftbase.files.files import FileSystem, read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from kraftbase.types import Epoch, Offset
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.log_start_file import write_log_start
 from raft.storage.segment import parse_segment_name
 from raft.storage.segmented_log import LogConfig, SegmentedLog

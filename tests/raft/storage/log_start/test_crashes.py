@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Epoch, Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Batch, Epoch, Offset, OffsetAndEpoch
+from raft.core.types import Batch, OffsetAndEpoch
 from raft.storage.log_start_file import write_log_start
 from raft.storage.recovering_file import begin_anew
 from raft.storage.segmented_log import LogConfig, SegmentedLog

@@ -8,9 +8,10 @@ import pytest
 
 from kraftbase.files.files import FileSystem
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.types import Offset
 from kraftlog.offline.file_reports import FileReport, FileStatus
 from kraftlog.offline.log_verification import FETCHES_ALL, LogVerdict, verify_log
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from raft.storage.copies import copy_paths
 from raft.storage.directory import LOG_NAME
 from raft.storage.inspection import rehearse_recovery

@@ -7,8 +7,9 @@ import pytest
 from kraftbase.errors import ApiError, ErrorCode, InvariantViolation, OutOfSpace
 from kraftbase.files.files import FileSystem, read_whole
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import Offset, OffsetAndEpoch
+from raft.core.types import OffsetAndEpoch
 from tests.raft.storage.builders import batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (
     BATCHES,

@@ -7,8 +7,9 @@ import pytest
 from kraftbase.errors import CorruptLog, StorageError
 from kraftbase.files.files import read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.types import Offset
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Offset, OffsetAndEpoch
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch
 from raft.storage.frame import encode_frames
 from raft.storage.log_start_file import write_log_start
 from raft.storage.recovering_file import DAMAGED_SUFFIX

@@ -6,8 +6,9 @@ import pytest
 
 from kraftbase.errors import InvariantViolation
 from kraftbase.files.files import FileSystem
+from kraftbase.types import Epoch
 from raft.core.epochs import LOG_BEGINNING
-from raft.core.types import UNKNOWN_UNTIL_OFFSET, Epoch, OffsetAndEpoch, RecoveringLog
+from raft.core.types import UNKNOWN_UNTIL_OFFSET, OffsetAndEpoch, RecoveringLog
 from raft.storage.recovering_file import begin_anew, read_recovering
 from tests.raft.storage.builders import EPOCH, LOG, batches_from, data_batch, segment_paths
 from tests.raft.storage.log_start.builders import (

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import CorruptSnapshot, OutOfSpace, StorageError
-from raft.shell.runtime import awaited
+from kraftbase.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.store.metadata_tables import StoreUnavailable

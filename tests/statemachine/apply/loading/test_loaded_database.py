@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from kraftbase.runtime import awaited
 from raft.core.types import StateDigest
-from raft.shell.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.store.store import MetadataStore

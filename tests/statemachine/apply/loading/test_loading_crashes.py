@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from raft.core.types import Offset
+from kraftbase.types import Offset
 from raft.listener import CommittedBatch
 from snapshot.reader import SnapshotReader
 from snapshot.store import SnapshotStore

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import StorageError
-from raft.shell.runtime import awaited
+from kraftbase.runtime import awaited
 from snapshot.store import SnapshotStore
 from statemachine.store import store as store_module
 from statemachine.tables.database import install

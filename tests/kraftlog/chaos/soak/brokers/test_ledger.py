@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kraftlog.chaos.brokers.ledger import UNKNOWN_OFFSET, At
+from kraftbase.sentinels import UNKNOWN_OFFSET
+from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.soak.brokers.ledger import RetainedLedger
 
 AT = At("three", 0)

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.soak.brokers import limits
 from kraftlog.chaos.soak.brokers.disturbances import PASSING_PARTITIONS
 from kraftlog.chaos.soak.brokers.judge import BrokersJudge
@@ -13,7 +14,6 @@ from kraftlog.chaos.soak.brokers.limits import broker_measures, growth_measures,
 from kraftlog.chaos.soak.brokers.samples import BrokerSample, Lines
 from kraftlog.chaos.soak.limits import RUNAWAY_BYTES
 from kraftlog.chaos.soak.samples import FileKind, ProcessSample
-from raft.core.types import NodeId
 from tests.kraftlog.chaos.soak.samples import ONE, process, sample
 
 RATE = 200.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kraftbase.types import NodeId
 from kraftlog.broker.loop_watch import REPORT
 from kraftlog.chaos.soak.brokers.samples import WINDOW_SECONDS, LogTail, take_broker_sample
-from raft.core.types import NodeId
 
 STRAY = f"gone-0.{'0' * 32}-stray"
 BROKER = NodeId(101)

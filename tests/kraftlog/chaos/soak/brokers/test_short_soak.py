@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
+from kraftbase.types import NodeId
 from kraftlog.chaos.brokers.cluster import with_brokers
 from kraftlog.chaos.brokers.faults import KillLeadingBroker, PauseBroker
 from kraftlog.chaos.lanes import Lane
 from kraftlog.chaos.schedule import Kind
 from kraftlog.chaos.soak.brokers.report import figures, plot, print_result, progress_line
 from kraftlog.chaos.soak.brokers.run import BrokersSoak, Plan
-from raft.core.types import NodeId
 
 pytestmark = pytest.mark.process
 

@@ -1,0 +1,42 @@
+"""Log lines about clients: bounded in length and in number, whatever clients do."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+import structlog
+
+from kraftbase.line_rate import TEXT_CHARACTERS_MAX, LineRate
+from kraftlog.network.counters import Closed
+
+TRACEBACK_FRAMES_MAX: Final = 8
+TRACEBACK_CHARACTERS_MAX: Final = 2_000
+
+logger = structlog.get_logger(__name__)
+
+
+class Complaints:
+    """Logs why connections are closed. `now` is a clock in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._rate = LineRate(now)
+
+    def log(self, reason: Closed, address: str, error: BaseException | None = None, **more: Any) -> None:
+        """Log one connection's end, with the error that caused it."""
+        left_out = self._rate.left_out(reason)
+        if left_out is None:
+            return
+        if left_out:
+            more["left_out_before"] = left_out
+        if error is not None:
+            more["error"] = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS_MAX]
+            if reason is Closed.FAILED:
+                more["traceback"] = _end_of_traceback(error)
+        logger.warning("a client's connection is closed", reason=str(reason), address=address, **more)
+
+
+def _end_of_traceback(error: BaseException) -> str:
+    """Where it was raised: of a traceback that a client may make as long as it likes."""
+    return "".join(traceback.format_tb(error.__traceback__, -TRACEBACK_FRAMES_MAX))[-TRACEBACK_CHARACTERS_MAX:]

@@ -1,0 +1,198 @@
+"""Connections to other brokers, to fetch what they lead: the asyncio edge of `kraftlog.replicas.replication`.
+
+Requests are sent as they come, and answered in their order. Bytes are read into the space of the frame that they belong
+to. Whatever goes wrong, a refused connection, a broker that is silent for too long, bytes that are no answer, ends the
+connection, and everything that is asked is answered so; when to connect again is for who asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka.connections import ClientConnection
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer, Message
+from kraftlog.replicas.replication.ports import OnAnswer
+
+CONNECT_TIMEOUT_SECONDS: Final = 10.0
+"""Kafka's `socket.connection.setup.timeout.ms`."""
+
+
+class Address(Protocol):
+    """Where a broker is reached."""
+
+    @property
+    def host(self) -> str:
+        """Its host."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Its port."""
+        ...
+
+
+class _Asked(NamedTuple):
+    on_answer: OnAnswer
+    timer: asyncio.TimerHandle
+
+
+class BrokerConnections:
+    """Makes connections to brokers, for one event loop: a `LeaderConnector`."""
+
+    def __init__(
+        self,
+        address_of: Callable[[int], Address | None],
+        client_id: str,
+        timeout_ms: int,
+        on_fatal: Callable[[BaseException], None],
+    ) -> None:
+        """`address_of` tells where a broker listens for others now.
+
+        A question that is not answered after `timeout_ms` ends its connection. `on_fatal` is called with what must end
+        the process, such as an InvariantViolation of who is answered.
+        """
+        self._address_of = address_of
+        self._client_id = client_id
+        self._timeout_ms = timeout_ms
+        self._on_fatal = on_fatal
+
+    def connect(self, broker_id: int) -> BrokerConnection:
+        """Begin to connect. If that fails, what is asked is answered so."""
+        connection = BrokerConnection(
+            f"broker {broker_id}",
+            ClientConnection(self._client_id, keeps_memory=True),
+            self._timeout_ms / 1000,
+            self._on_fatal,
+        )
+        connection.connect(self._address_of(broker_id))
+        return connection
+
+
+class BrokerConnection(asyncio.BufferedProtocol):
+    """One connection: a `LeaderConnection`."""
+
+    def __init__(
+        self, name: str, messages: ClientConnection, timeout_seconds: float, on_fatal: Callable[[BaseException], None]
+    ) -> None:
+        """Use `BrokerConnections.connect`."""
+        self._name = name
+        self._messages = messages
+        self._timeout_seconds = timeout_seconds
+        self._on_fatal = on_fatal
+        self._loop = asyncio.get_running_loop()
+        self._asked: deque[_Asked] = deque()
+        self._outgoing: list[Buffer] = []
+        self._transport: asyncio.Transport | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._broken: ApiError | None = None
+        self._is_closed = False
+
+    def connect(self, address: Address | None) -> None:
+        """Begin to connect."""
+        if address is None:
+            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} is not registered, or has no such listener")
+            return
+        self._name = f"{self._name} at {address.host}:{address.port}"
+        self._connecting = self._loop.create_task(self._connect(address))
+
+    async def _connect(self, address: Address) -> None:
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
+                await self._loop.create_connection(lambda: self, address.host, address.port)
+        except TimeoutError:
+            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} does not take a connection in time")
+        except (OSError, OverflowError, UnicodeError) as error:  # a broker may advertise any host and any port
+            self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} is not reached: {error}")
+
+    # --- asking -------------------------------------------------------------------------------------------------------
+
+    def ask(self, request: Message, version: int, on_answer: OnAnswer) -> None:
+        """Ask something."""
+        if self._broken is not None:
+            self._loop.call_soon(self._tell, on_answer, self._broken)
+            return
+        self._outgoing += self._messages.send(request, version)
+        self._asked.append(_Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out)))
+        self._write()
+
+    def close(self) -> None:
+        """Close it; what is asked is answered by nothing."""
+        self._is_closed = True
+        for asked in self._asked:
+            asked.timer.cancel()
+        self._asked.clear()
+        self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"the connection to {self._name} is closed")
+
+    def _write(self) -> None:
+        if self._transport is not None and self._outgoing:
+            pieces, self._outgoing = self._outgoing, []
+            self._transport.writelines(pieces)
+
+    # --- what the event loop calls ------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send what was asked meanwhile."""
+        self._transport = cast(asyncio.Transport, transport)
+        if self._broken is not None:
+            self._transport.abort()
+            return
+        self._write()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes are to be put."""
+        return self._messages.frames.space()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes were put there: hand out the answers that are whole."""
+        if self._broken is not None:
+            return
+        try:
+            self._messages.frames.received(nbytes)
+            while self._broken is None and (response := self._messages.next_event()) is not None:
+                asked = self._asked.popleft()
+                asked.timer.cancel()
+                self._tell(asked.on_answer, response.body)
+        except MalformedBytes as error:
+            self._break(ErrorCode.CORRUPT_MESSAGE, f"what {self._name} answers is not Kafka's protocol: {error}")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        reason = "" if exc is None else f": {exc}"
+        self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"{self._name} has closed the connection{reason}")
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def _timed_out(self) -> None:
+        self._break(
+            ErrorCode.REQUEST_TIMED_OUT, f"{self._name} has not answered within {self._timeout_seconds:g} seconds"
+        )
+
+    def _break(self, code: ErrorCode, reason: str) -> None:
+        """Use the connection no more, and answer so what is asked."""
+        if self._broken is not None:
+            return
+        self._broken = ApiError(code, reason)
+        if self._connecting is not None and self._connecting is not asyncio.current_task(self._loop):
+            self._connecting.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+        self._outgoing.clear()
+        asked, self._asked = self._asked, deque()
+        for one in asked:
+            one.timer.cancel()
+            self._loop.call_soon(self._tell, one.on_answer, self._broken)
+
+    def _tell(self, on_answer: OnAnswer, answer: Message | ApiError) -> None:
+        if self._is_closed:
+            return
+        try:
+            on_answer(answer)
+        except BaseException as error:
+            self._on_fatal(error)
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise

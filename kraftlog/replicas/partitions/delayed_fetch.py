@@ -1,0 +1,201 @@
+"""A Fetch that waits for records: parked until there are `min_bytes`, or its time is over (DB-66).
+
+While it waits, only positions are looked at: nothing is read until it is answered. One of a follower is counted when
+it comes, as its offsets say what the follower has. When there is something for it, it is answered in the next turn of
+the loop: the producer has its answer before, and what has arrived in the same turn is appended first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from kraftbase.runtime import Runtime, Timer
+from kraftlog.network.requests import Slices, Steps
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.replicas.partitions.reading import Located, Read, Reader, ReadFrom, count_follower, locate, read
+
+FEW_PARTITIONS: Final = 256
+"""A request for more partitions is gone through in slices."""
+
+OnRead = Callable[[list[Read]], None]
+"""Called once, with a result for each partition, in their order."""
+
+
+class DelayedFetch:
+    """One request. For one thread."""
+
+    def __init__(
+        self,
+        wanted: Sequence[ReadFrom],
+        reader: Reader,
+        bytes_max: int,
+        min_bytes: int,
+        on_read: OnRead,
+        slices: Slices,
+        *,
+        is_in_slices: bool = False,
+    ) -> None:
+        """`wanted` has each partition once. If they are many, they are gone through in `slices`."""
+        self._slices = slices
+        self._is_in_slices = is_in_slices
+        self._wanted = wanted
+        self._reader = reader
+        self._bytes_max = bytes_max
+        self._min_bytes = min_bytes
+        self._on_read = on_read
+        self._timer: Timer | None = None
+        self._runtime: Runtime | None = None
+        self._is_due = False
+        """Whether it is answered in the next turn of the loop."""
+        self._is_done = False
+        self._waiting: dict[Partition, ReadFrom] = {}
+        self._available: dict[Partition, int] = {}
+        """While it waits: how many bytes each partition has."""
+        self._without: dict[Partition, Located] = {}
+        """Partitions that had nothing and have not changed since: the answer need not look at them again."""
+        self._available_bytes = 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is not answered yet."""
+        return not self._is_done
+
+    def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
+        """Answer now, or when there is enough, or after `max_wait_ms`."""
+        located = self._locate(max(1, self._slices.answer_room_bytes))
+        if self._reader.is_follower:
+            located = [
+                count_follower(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)
+            ]
+        byte_count = sum(one.byte_count for one in located)
+        if (
+            max_wait_ms <= 0
+            or not located
+            or byte_count >= min(self._min_bytes, self._bytes_max)
+            or any(one.ends_wait for one in located)
+        ):
+            self._finish(located)
+            return
+        for wanted, one in zip(self._wanted, located, strict=True):
+            self._waiting[wanted.partition] = wanted
+            self._available[wanted.partition] = one.byte_count
+            if not one.byte_count:
+                self._without[wanted.partition] = one
+            wanted.partition.watch(self, to_log_end=self._reader.is_follower)
+        self._available_bytes = sum(self._available.values())
+        self._runtime = runtime
+        self._timer = runtime.call_later(max_wait_ms, self.expire)
+
+    def begin_in_slices(self, runtime: Runtime, max_wait_ms: int) -> Steps:
+        """As `begin`. What is located is not read until it is located again: others have their turn in between."""
+        refused: dict[Partition, Located] = {}
+        ends_wait = max_wait_ms <= 0
+        available: list[Located] = []
+        byte_count = 0
+        for wanted in self._wanted:
+            one = locate(wanted, self._reader, max(0, self._bytes_max - byte_count), min_one_batch=not byte_count)
+            if self._reader.is_follower:
+                one = count_follower(wanted, self._reader, one)
+                if one.error is not None:
+                    refused[wanted.partition] = one
+            byte_count += one.byte_count
+            ends_wait = ends_wait or one.ends_wait
+            available.append(one)
+            yield
+        if ends_wait or byte_count >= min(self._min_bytes, self._bytes_max):
+            self._is_done = True
+            yield from self._read_in_slices(refused)
+            return
+        try:
+            yield from self._wait_in_slices(runtime, max_wait_ms, available)
+        except GeneratorExit:
+            self._end()
+            raise
+
+    def _wait_in_slices(self, runtime: Runtime, max_wait_ms: int, available: Sequence[Located]) -> Steps:
+        self._runtime = runtime
+        for wanted, one in zip(self._wanted, available, strict=True):
+            self._waiting[wanted.partition] = wanted
+            self._available[wanted.partition] = one.byte_count
+            self._available_bytes += one.byte_count
+            wanted.partition.watch(self, to_log_end=self._reader.is_follower)
+            yield
+            if self._is_done:
+                return
+        self._timer = runtime.call_later(max_wait_ms, self.expire)
+
+    def _read_in_slices(self, refused: Mapping[Partition, Located]) -> Steps:
+        reads: list[Read] = []
+        room_bytes = self._slices.answer_room_bytes
+        bytes_left = max(0, min(self._bytes_max, room_bytes))
+        min_one_batch = room_bytes > 0
+        for wanted in self._wanted:
+            one = refused.get(wanted.partition)
+            if one is None:
+                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            if one.byte_count:
+                min_one_batch = False
+                bytes_left = max(0, bytes_left - one.byte_count)
+            reads.append(read(wanted, self._reader, one))
+            yield
+        self._on_read(reads)
+
+    def partition_changed(self, partition: Partition) -> None:
+        """There may be more to read, or an error to report."""
+        self._without.pop(partition, None)
+        wanted = self._waiting.get(partition)
+        if self._is_done or self._is_due or wanted is None or self._runtime is None:
+            return
+        one = locate(wanted, self._reader, self._bytes_max, min_one_batch=True)
+        self._available_bytes += one.byte_count - self._available[partition]
+        self._available[partition] = one.byte_count
+        if one.ends_wait:
+            self.expire()
+        elif self._available_bytes >= min(self._min_bytes, self._bytes_max):
+            self._is_due = True
+            self._runtime.call_soon(self._answer)
+
+    def expire(self) -> None:
+        """Answer with what there is."""
+        self._without.clear()
+        self._answer()
+
+    def _answer(self) -> None:
+        if self._is_done:
+            return
+        if self._is_in_slices:
+            self._end()
+            self._slices.run(self._read_in_slices({}))
+        else:
+            self._finish(self._locate(self._slices.answer_room_bytes))
+
+    def _locate(self, room_bytes: int) -> list[Located]:
+        """Share the request's bytes out, in the order of the partitions.
+
+        What has waited for records is answered with none if clients have not taken so much that there is no room: it
+        asks again, and that Fetch is handled when there is some.
+        """
+        located: list[Located] = []
+        bytes_left = max(0, min(self._bytes_max, room_bytes))
+        min_one_batch = room_bytes > 0
+        for wanted in self._wanted:
+            one = self._without.get(wanted.partition)
+            if one is None:
+                one = locate(wanted, self._reader, bytes_left, min_one_batch=min_one_batch)
+            if one.byte_count:
+                min_one_batch = False
+                bytes_left = max(0, bytes_left - one.byte_count)
+            located.append(one)
+        return located
+
+    def _finish(self, located: Sequence[Located]) -> None:
+        self._end()
+        self._on_read([read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)])
+
+    def _end(self) -> None:
+        self._is_done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._waiting:
+            partition.unwatch(self)

@@ -1,0 +1,188 @@
+"""What a Fetch means, given the sessions (DB-90): which partitions it reads, and which of the results it is told.
+
+| session id | epoch | what the request is |
+|---|---|---|
+| any | 0 | full: its partitions are read, all results are told, and a session is made of them if there is room |
+| any | -1 | full, without a session |
+| of a session | the session's | incremental: the session's partitions are read, with the request's changes |
+
+A full request closes the session that it names. So does an incremental one that leaves no partition over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kraftbase.errors import ErrorCode
+from kraftlog.replicas.partitions.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    NO_SESSION,
+    Cached,
+    FetchPosition,
+    FetchSession,
+    FetchSessionCache,
+    PartitionKey,
+)
+from kraftlog.replicas.partitions.reading import Read
+
+
+class FetchIntent(NamedTuple):
+    """What a request says of its session."""
+
+    session_id: int
+    epoch: int
+    asked: Mapping[PartitionKey, FetchPosition]
+    forgotten: Sequence[PartitionKey]
+    has_topic_ids: bool
+    """Whether its version names topics by their ids."""
+    is_from_follower: bool
+
+
+Result = tuple[PartitionKey, Read]
+
+
+class Told(NamedTuple):
+    """What the answer says."""
+
+    error: ErrorCode
+    session_id: int
+    results: Sequence[Result]
+
+
+class FetchContext(Protocol):
+    """One request, from its arrival to its answer."""
+
+    @property
+    def wanted(self) -> Mapping[PartitionKey, FetchPosition]:
+        """What is to be read, in this order."""
+        ...
+
+    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+        """Which results the answer would tell; nothing is changed."""
+        ...
+
+    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+        """The answer, with a result for each partition that was wanted; the session knows what was told."""
+        ...
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        """As `tell`."""
+        ...
+
+    def tell_nothing(self) -> Told:
+        """The answer to a reader that is throttled: the same request is expected later."""
+        ...
+
+
+def fetch_context(sessions: FetchSessionCache, intent: FetchIntent, now_ms: float) -> FetchContext | ErrorCode:
+    """Take a request up.
+
+    Errors: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, and FETCH_SESSION_TOPIC_ID_ERROR if the session's
+    requests name topics in the other way. The reader makes a full request after each of them.
+    """
+    if intent.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        sessions.remove(intent.session_id)
+        return _Sessionless(intent.asked) if intent.epoch == FINAL_EPOCH else _Full(sessions, intent)
+    session = sessions.get(intent.session_id)
+    if session is None:
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    if session.epoch != intent.epoch:
+        return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    if session.has_topic_ids != intent.has_topic_ids:
+        return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    session.change(intent.asked, intent.forgotten)
+    if not len(session):
+        sessions.remove(session.session_id)
+        return _Sessionless(intent.asked)
+    if not sessions.touch(session, now_ms):
+        return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    session.advance()
+    return _Incremental(session)
+
+
+class _Sessionless:
+    """Everything is told, and nothing is kept."""
+
+    def __init__(self, wanted: Mapping[PartitionKey, FetchPosition]) -> None:
+        self.wanted = wanted
+
+    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+        return results
+
+    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+        return Told(ErrorCode.NONE, NO_SESSION, results)
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        yield
+        return self.tell(results, now_ms)
+
+    def tell_nothing(self) -> Told:
+        return Told(ErrorCode.NONE, NO_SESSION, ())
+
+
+class _Full(_Sessionless):
+    """Everything is told, and a session begins with it."""
+
+    def __init__(self, sessions: FetchSessionCache, intent: FetchIntent) -> None:
+        super().__init__(intent.asked)
+        self._sessions = sessions
+        self._intent = intent
+
+    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+        session = self._sessions.create(
+            ((key, self.wanted[key], read) for key, read in results), len(results), now_ms,
+            is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids,
+        )  # fmt: skip
+        return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        partitions: dict[PartitionKey, Cached] = {}
+        for key, read in results:
+            partitions[key] = Cached(self.wanted[key], read)
+            yield
+        session = self._sessions.create_of(
+            partitions, now_ms, is_privileged=self._intent.is_from_follower, has_topic_ids=self._intent.has_topic_ids
+        )
+        return Told(ErrorCode.NONE, NO_SESSION if session is None else session.session_id, results)
+
+
+class _Incremental:
+    """Only news are told."""
+
+    def __init__(self, session: FetchSession) -> None:
+        self.wanted: Mapping[PartitionKey, FetchPosition] = session.positions()
+        self._session = session
+        self._epoch = session.epoch
+
+    def news(self, results: Sequence[Result]) -> Sequence[Result]:
+        if self._session.epoch != self._epoch:
+            return ()
+        return [(key, read) for key, read in results if self._session.is_news(key, read)]
+
+    def tell(self, results: Sequence[Result], now_ms: float) -> Told:
+        if self._session.epoch != self._epoch:
+            return self.tell_nothing()
+        news = self.news(results)
+        for key, read in news:
+            self._session.told(key, read)
+        return Told(ErrorCode.NONE, self._session.session_id, news)
+
+    def tell_in_slices(self, results: Sequence[Result], now_ms: float) -> Generator[None, None, Told]:
+        """If the session's next request comes meanwhile, its reader is confused, and begins anew."""
+        news: list[Result] = []
+        for key, read in results:
+            if self._session.epoch != self._epoch:
+                return self.tell_nothing()
+            if self._session.is_news(key, read):
+                self._session.told(key, read)
+                news.append((key, read))
+            yield
+        return Told(ErrorCode.NONE, self._session.session_id, news)
+
+    def tell_nothing(self) -> Told:
+        """If the session's next request has come while this one waited, the reader is told that it is confused."""
+        is_current = self._session.epoch == self._epoch
+        error = ErrorCode.NONE if is_current else ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        return Told(error, self._session.session_id, ())

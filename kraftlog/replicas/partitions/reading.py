@@ -1,0 +1,212 @@
+"""What a Fetch may read of a partition (DB-66).
+
+Partitions are read in the order in which they are asked for, until the request's bytes are used up. The first batch of
+the first partition that has any is sent whole even if it is larger than what is left, so that every reader goes on.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, Protocol
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.sentinels import UNKNOWN_EPOCH, UNKNOWN_OFFSET
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.storage.formats.batch_header import read_headers
+from kraftlog.storage.formats.indexes import AbortedTransaction
+from kraftlog.storage.leader_epochs import EpochEnd
+from kraftlog.storage.log_host import LogSlice
+from kraftlog.storage.partition_log import PartitionLog
+
+
+class Isolation(IntEnum):
+    """Up to where a consumer reads; Kafka's numbers."""
+
+    READ_UNCOMMITTED = 0
+    """To the high watermark."""
+    READ_COMMITTED = 1
+    """To the last stable offset (KIP-98)."""
+    LOG_END = 2
+    """Everything: what followers read. No number of Kafka's."""
+
+
+NO_REPLICA: Final = -1
+
+
+class LeaderThrottle(Protocol):
+    """The limit of what a leader sends to throttled replicas (KIP-73)."""
+
+    def leaves_out(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets nothing of a partition now."""
+        ...
+
+
+class Reader(NamedTuple):
+    """Who reads, and up to where."""
+
+    isolation: Isolation
+    must_lead: bool = True
+    """Whether only the leader answers it: consumers that know of racks may read from any replica (KIP-392)."""
+    replica_id: int = NO_REPLICA
+    """The broker whose replicas follow; -1 for a consumer."""
+    broker_epoch: int = UNKNOWN_EPOCH
+    """That of the broker which follows; -1 if it does not say."""
+    throttle: LeaderThrottle | None = None
+    """Of a follower: when replicas that are throttled get nothing."""
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether it is a broker that follows."""
+        return self.replica_id != NO_REPLICA
+
+
+class ReadFrom(NamedTuple):
+    """What a request asks of one partition."""
+
+    partition: Partition
+    offset: int
+    bytes_max: int
+    current_leader_epoch: int = UNKNOWN_EPOCH
+    last_fetched_epoch: int = UNKNOWN_EPOCH
+    log_start_offset: int = UNKNOWN_OFFSET
+    """Where the log of a follower starts."""
+
+
+class Located(NamedTuple):
+    """What there is to read, before it is read."""
+
+    found: LogSlice | None = None
+    """None: nothing, or an error."""
+    error: ApiError | None = None
+    diverging: EpochEnd | None = None
+    """Where the reader's log and this one part (KIP-595)."""
+
+    @property
+    def byte_count(self) -> int:
+        """How much there is."""
+        return 0 if self.found is None else self.found.byte_count
+
+    @property
+    def ends_wait(self) -> bool:
+        """Whether the answer must not wait for more: a reader of older segments has a lot before it."""
+        goes_on = self.found is not None and self.found.is_older_segment
+        return goes_on or self.error is not None or self.diverging is not None
+
+
+class Read(NamedTuple):
+    """The result for one partition. Offsets are -1 if they are not known."""
+
+    error: ApiError | None
+    high_watermark: int = UNKNOWN_OFFSET
+    last_stable_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    diverging: EpochEnd | None = None
+    aborted: tuple[AbortedTransaction, ...] | None = None
+    records: bytes = b""
+    preferred_replica: int = NO_REPLICA
+    """Where the consumer is to read instead (KIP-392)."""
+
+
+def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
+    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26)."""
+    try:
+        log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
+        if reader.is_follower:
+            wanted.partition.check_follower(reader.replica_id, wanted.current_leader_epoch)
+        diverging = _diverging(log, wanted)
+        if diverging is not None:
+            return Located(diverging=diverging)
+        end_offset = readable_end(log, reader.isolation)
+        limit = min(bytes_max, wanted.bytes_max)
+        found = log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
+        if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
+            return Located()  # an offset that is out of range is refused all the same
+        return Located(found)
+    except ApiError as error:
+        return Located(error=error.with_traceback(None))
+
+
+def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Located:
+    """A follower has everything below the offset that it asks for, if there was no error and the logs agree (DB-01)."""
+    if located.error is not None or located.diverging is not None:
+        return located
+    try:
+        wanted.partition.follower_fetched(
+            reader.replica_id, reader.broker_epoch, wanted.offset, wanted.log_start_offset
+        )
+    except ApiError as error:
+        return Located(error=error.with_traceback(None))
+    return located
+
+
+def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
+    """The result for a partition: what was located is read."""
+    if located.error is not None:
+        return _refused(located.error, wanted.partition.log)
+    log: PartitionLog | None = None
+    try:
+        log = wanted.partition.online_log()
+        records = b"" if located.found is None else log.reader.read_slice(located.found)
+        aborted = None
+        if reader.isolation is Isolation.READ_COMMITTED:
+            aborted = _aborted_in(log, wanted.offset, records)
+    except ApiError as error:
+        return _refused(error.with_traceback(None), log)
+    return Read(
+        None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
+    )
+
+
+def sent_elsewhere(log: PartitionLog, replica_id: int) -> Read:
+    """The result for a consumer that is to read from another replica."""
+    return Read(None, log.high_watermark, log.last_stable_offset, log.log_start_offset, preferred_replica=replica_id)
+
+
+def _aborted_in(log: PartitionLog, offset: int, records: bytes) -> tuple[AbortedTransaction, ...]:
+    """The aborted transactions that have records among those returned, from the offset that was asked for on."""
+    found = log.reader.aborted_transactions(offset, log.last_stable_offset) if records else []
+    if not found:
+        return ()
+    try:
+        end_offset = max((header.last_offset + 1 for _, header in read_headers(records)), default=offset)
+    except MalformedBytes:
+        return tuple(found)  # the reader finds the damage, and needs what is before it
+    return tuple(one for one in found if one.first_offset < end_offset)
+
+
+def _refused(error: ApiError, log: PartitionLog | None) -> Read:
+    """An error; a reader that is out of range is told where the log starts."""
+    if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and log is not None:
+        return Read(error, log.high_watermark, log.last_stable_offset, log.log_start_offset)
+    return Read(error)
+
+
+def readable_end(log: PartitionLog, isolation: Isolation) -> int:
+    """The offset before which it is read."""
+    if isolation is Isolation.LOG_END:
+        return log.log_end_offset
+    return log.last_stable_offset if isolation is Isolation.READ_COMMITTED else log.high_watermark
+
+
+def _diverging(log: PartitionLog, wanted: ReadFrom) -> EpochEnd | None:
+    """Where the reader's log parts from this one, if what it read last is not here (KIP-595).
+
+    Consider a reader that has read up to offset 7 in epoch 2, while epoch 2 ends here at offset 5: it has read two
+    records that were lost in an unclean election.
+    """
+    if wanted.last_fetched_epoch == UNKNOWN_EPOCH:
+        return None
+    if wanted.last_fetched_epoch == log.epochs.latest and wanted.offset <= log.log_end_offset:
+        return None
+    end = log.epochs.end_offset_for(wanted.last_fetched_epoch, log.log_end_offset)
+    if end.epoch == UNKNOWN_EPOCH or end.end_offset < 0:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{wanted.partition} has no records of leader epoch {wanted.last_fetched_epoch}: ask for its offsets again",
+        )
+    if wanted.offset < log.log_start_offset:
+        return None  # out of range, which `locate` says, whether the logs part or not
+    if end.epoch < wanted.last_fetched_epoch or end.end_offset < wanted.offset:
+        return end
+    return None

@@ -1,0 +1,44 @@
+"""What a leader sends to followers of throttled partitions, and who has to wait for more (KIP-73, DB-67)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.replicas.replication.throttle import ReplicationQuota, ThrottledReplicas
+
+
+class ThrottledLeaders(Protocol):
+    """What the configs say of throttled leaders."""
+
+    def throttled_leaders(self, topic: str) -> ThrottledReplicas:
+        """This broker's in `leader.replication.throttled.replicas` of a topic."""
+        ...
+
+    def leader_rate(self) -> int:
+        """`leader.replication.throttled.rate`: bytes per second that this broker may send of them."""
+        ...
+
+
+class SentToFollowers:
+    """Of one broker, to all followers. For one thread."""
+
+    def __init__(self, configs: ThrottledLeaders, now_ms: Callable[[], float]) -> None:
+        self._configs = configs
+        self._now_ms = now_ms
+        self._quota = ReplicationQuota(now_ms())
+
+    def sent(self, partition: Partition, byte_count: int) -> None:
+        """So many bytes leave for a follower, in sync or not; those of a listed partition count."""
+        if self._is_listed(partition):
+            self._quota.record(byte_count, self._now_ms())
+
+    def leaves_out(self, partition: Partition, replica_id: int) -> bool:
+        """Whether a follower gets nothing of a partition now; never one in sync, for which acks=all waits."""
+        if not self._is_listed(partition) or replica_id in partition.isr:
+            return False
+        return self._quota.wait_ms(self._configs.leader_rate(), self._now_ms()) > 0
+
+    def _is_listed(self, partition: Partition) -> bool:
+        return partition.name.partition_id in self._configs.throttled_leaders(partition.name.topic)

@@ -1,0 +1,106 @@
+"""Asks a leader where the logs of some partitions end and start (DB-34)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, cast
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftlog.kafka.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from kraftlog.kafka.notation import Message
+from kraftlog.replicas.replication.followed_partition import FollowedPartition
+from kraftlog.replicas.replication.following import AwaitMetadata, Retry, after_error
+from kraftlog.replicas.replication.ports import LeaderConnection
+
+LIST_OFFSETS_VERSION: Final = 10
+LATEST: Final = -1
+"""As a timestamp: the log's end, if a follower asks."""
+EARLIEST: Final = -2
+"""As a timestamp: the log's start."""
+
+
+class LeaderLog(NamedTuple):
+    """The log of a leader."""
+
+    end_offset: int
+    start_offset: int
+
+
+Found: TypeAlias = Mapping[FollowedPartition, LeaderLog | Retry | AwaitMetadata]
+OnFound = Callable[[Found | ApiError], None]
+
+
+class LeaderOffsets:
+    """One question: a request for the ends, and one for the starts. `on_found` is called once."""
+
+    def __init__(
+        self, connection: LeaderConnection, broker_id: int, asked: Sequence[FollowedPartition], on_found: OnFound
+    ) -> None:
+        self._connection = connection
+        self._broker_id = broker_id
+        self.asked = asked
+        self._on_found = on_found
+        self._answers: dict[int, ListOffsetsResponse] = {}
+        self._is_done = False
+
+    def ask(self) -> None:
+        """Ask."""
+        for timestamp in (LATEST, EARLIEST):
+            self._connection.ask(self._request(timestamp), LIST_OFFSETS_VERSION, partial(self._answered, timestamp))
+
+    def _request(self, timestamp: int) -> ListOffsetsRequest:
+        topics: dict[str, list[ListOffsetsPartition]] = {}
+        for followed in self.asked:
+            name = followed.partition.name
+            topics.setdefault(name.topic, []).append(
+                ListOffsetsPartition(
+                    partition_index=name.partition_id, current_leader_epoch=followed.leader_epoch, timestamp=timestamp
+                )
+            )
+        return ListOffsetsRequest(
+            replica_id=self._broker_id,
+            topics=tuple(ListOffsetsTopic(name=name, partitions=tuple(found)) for name, found in topics.items()),
+        )
+
+    def _answered(self, timestamp: int, answer: Message | ApiError) -> None:
+        if self._is_done:
+            return
+        if isinstance(answer, ApiError):
+            self._is_done = True
+            self._on_found(answer)
+            return
+        self._answers[timestamp] = cast(ListOffsetsResponse, answer)
+        if len(self._answers) == 2:
+            self._is_done = True
+            ends, starts = _by_partition(self._answers[LATEST]), _by_partition(self._answers[EARLIEST])
+            self._on_found({followed: _found(followed, ends, starts) for followed in self.asked})
+
+
+_Answers: TypeAlias = Mapping[tuple[str, int], tuple[int, int]]
+
+
+def _by_partition(response: ListOffsetsResponse) -> _Answers:
+    """Error code and offset of each partition."""
+    return {
+        (topic.name, one.partition_index): (one.error_code, one.offset)
+        for topic in response.topics
+        for one in topic.partitions
+    }
+
+
+def _found(followed: FollowedPartition, ends: _Answers, starts: _Answers) -> LeaderLog | Retry | AwaitMetadata:
+    offsets = []
+    for answers in (ends, starts):
+        code, offset = answers.get(followed.partition.name, (None, -1))
+        if code is None:
+            return Retry("the leader does not say where its log starts and ends")
+        if code != ErrorCode.NONE:
+            return after_error(code, followed.leader_epoch)
+        offsets.append(offset)
+    return LeaderLog(*offsets)

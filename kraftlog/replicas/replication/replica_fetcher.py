@@ -1,0 +1,481 @@
+"""Fetches the partitions that one broker leads: request, answer, appends, flush, and the next request (DB-37).
+
+- One request is in flight at most. It claims only what is on this broker's disk: after an answer the next request waits
+  until what was appended is flushed, by one group commit for all logs of a directory, if the topic has
+  `flush.before.ack`. So acks=all means: on the disks of all in sync.
+- A partition whose state has changed is touched, and only what is touched is looked at before a request: hundreds of
+  partitions without news cost nothing.
+- Trouble with one partition delays or stops that one (DB-36), trouble with the broker all that are fetched from it.
+- A request is parked at the leader for up to `replica.fetch.wait.max.ms`. A partition that comes meanwhile would have
+  to wait as long, and with it every acks=all of its new leader. So the request is given up, at most once in that time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, cast
+
+import structlog
+
+from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
+from kraftbase.runtime import Runtime, Timer
+from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
+from kraftlog.kafka.notation import Message
+from kraftlog.replicas.replication.delays import Delays
+from kraftlog.replicas.replication.fetch_session import FetchSession, PartitionKey
+from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
+from kraftlog.replicas.replication.following import (
+    Append,
+    AskOffsets,
+    AwaitMetadata,
+    Ignore,
+    Retry,
+    StartOver,
+    Step,
+    Truncate,
+    after_offsets,
+    next_step,
+)
+from kraftlog.replicas.replication.leader_offsets import Found, LeaderLog, LeaderOffsets
+from kraftlog.replicas.replication.ports import Followable, LeaderConnection, LeaderConnector
+from kraftlog.replicas.replication.throttle import ReplicationQuota
+from kraftlog.replicas.replication.throttled_fetches import FollowerThrottle, ThrottledFetches
+from kraftlog.storage.log_manager import LogManager
+from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.slices import SLICE_PARTITIONS
+
+logger = structlog.get_logger(__name__)
+
+FETCH_VERSION: Final = 18
+
+INTERRUPT_AFTER_MS: Final = 20
+"""A request that is not answered for so long is parked, as answers are on their way sooner."""
+
+CUTS_MS: Final = 5.0
+"""After so long the loop turns between two cuts."""
+
+RECONNECT_MS_MIN: Final = 100
+"""After a failure a new leader epoch has its broker tried again at once, but not more often than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """Kafka's names and defaults, with `replica.fetch.` before them."""
+
+    wait_max_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 1024 * 1024
+    """Of one partition."""
+    response_max_bytes: int = 10 * 1024 * 1024
+    backoff_ms: int = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Follower:
+    """What all fetchers of a broker have in common."""
+
+    broker_id: int
+    broker_epoch: Callable[[], int]
+    logs: LogManager
+    runtime: Runtime
+    connector: LeaderConnector
+    settings: FetchSettings
+    throttle: FollowerThrottle
+    quota: ReplicationQuota
+    on_gone: Callable[[int], None] = lambda broker_id: None
+    """Called when a broker has closed its connection, or refuses another: its process may have ended."""
+    on_back: Callable[[int], None] = lambda broker_id: None
+    """Called when it answers again."""
+
+
+class ReplicaFetcher:
+    """Follows one broker. For one thread."""
+
+    def __init__(self, source_id: int, follower: Follower) -> None:
+        self.source_id = source_id
+        self._follower = follower
+        self._logs = follower.logs
+        self._runtime = follower.runtime
+        self._settings = follower.settings
+        self._session = FetchSession()
+        self._followed: dict[PartitionKey, FollowedPartition] = {}
+        self._touched: dict[PartitionKey, None] = {}
+        self._throttled = ThrottledFetches(
+            follower.broker_id, follower.throttle, follower.quota, follower.runtime, self._resume
+        )
+        self._delays = Delays(follower.runtime, follower.settings.backoff_ms, self._resume)
+        self._connection: LeaderConnection | None = None
+        self._is_in_flight = False
+        self._flush_count = 0
+        """How many logs are being flushed before the next request."""
+        self._cuts: deque[tuple[FollowedPartition, Step]] = deque()
+        """Logs that are cut, or start over, before the next request."""
+        self._out_of_range: list[FollowedPartition] = []
+        self._question: LeaderOffsets | None = None
+        """What the leader is asked before the next request."""
+        self._interrupted_ms = follower.runtime.now_ms() - follower.settings.wait_max_ms
+        self._interrupt_timer: Timer | None = None
+        self._failed_ms = 0.0
+        self._retry_timer: Timer | None = None
+        """Not None: the broker does not answer, and is to be left alone until this runs out."""
+        self._is_unreachable = False
+        self._is_busy = False
+        self._is_scheduled = False
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        """How many partitions it follows."""
+        return len(self._followed)
+
+    # --- what is followed ---------------------------------------------------------------------------------------------
+
+    def follow(self, key: PartitionKey, partition: Followable) -> None:
+        """Follow a partition in its present leader epoch."""
+        self.unfollow(key)
+        self._followed[key] = FollowedPartition(partition, key)
+        self._touch(key)
+        if self._retry_timer is not None:
+            self._retry_sooner()
+        elif self._is_in_flight and self._interrupt_timer is None:
+            self._interrupt_timer = self._runtime.call_later(INTERRUPT_AFTER_MS, self._interrupt)
+
+    def unfollow(self, key: PartitionKey) -> None:
+        """Follow it no more; nothing happens if it is not followed."""
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            self._delays.forget(followed)
+            self._throttled.forget(followed)
+            self._session.forget(key)
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._is_stopped = True
+        self._followed.clear()
+        self._disconnect()
+        for timer in (self._retry_timer, self._interrupt_timer):
+            if timer is not None:
+                timer.cancel()
+        self._delays.stop()
+        self._throttled.stop()
+
+    def _touch(self, key: PartitionKey) -> None:
+        """Look at a partition before the next request, which is due now if nothing is in its way."""
+        self._touched[key] = None
+        if not self._is_scheduled and not self._is_busy:
+            self._is_scheduled = True
+            self._runtime.call_soon(self._go)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _go(self) -> None:
+        """Send the next request, unless something is in its way; that calls back."""
+        self._is_scheduled = False
+        if self._is_stopped:
+            return
+        self._is_busy = True
+        try:
+            while self._touched:
+                for key in list(self._touched):
+                    del self._touched[key]
+                    if key in self._followed:
+                        self._prepare(self._followed[key])
+        finally:
+            self._is_busy = False
+        if self._is_in_flight or self._question or self._cuts or self._flush_count or self._retry_timer:
+            return
+        if self._out_of_range:
+            self._ask_offsets()
+            return
+        for followed in self._throttled.to_leave_out():
+            self._leave_out(followed, State.THROTTLED)
+        if len(self._session):
+            self._send()
+
+    def _prepare(self, followed: FollowedPartition) -> None:
+        """Have a partition in the next request, if it may be."""
+        if followed.state is not State.READY:
+            return
+        log = followed.partition.log
+        if log is None:
+            self._leave_out(followed, State.STOPPED)
+            return
+        try:
+            followed.begin(log)
+        except ApiError as error:
+            self._storage_failed(followed, error)
+            return
+        if log.config.flush_before_ack and log.recovery_point < log.log_end_offset:
+            self._flush(followed, log)
+        if followed.state is State.READY:
+            self._throttled.look_at(followed)
+            self._session.want(followed.key, followed.position(log, self._settings.max_bytes))
+
+    def _flush(self, followed: FollowedPartition, log: PartitionLog) -> None:
+        """Have the log flushed as its topic asks for; the partition is touched when it is."""
+        directory = self._logs.directory_of(followed.partition.name)
+        if directory is None:
+            self._leave_out(followed, State.STOPPED)
+            return
+        followed.state = State.FLUSHING
+        self._flush_count += 1
+        directory.acknowledge(log, log.log_end_offset, partial(self._flushed, followed))
+
+    def _flushed(self, followed: FollowedPartition, error: ApiError | None) -> None:
+        self._flush_count -= 1
+        if self._followed.get(followed.key) is followed and followed.state is State.FLUSHING:
+            followed.state = State.READY
+            if error is None or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it was cut before it was flushed
+                self._touched[followed.key] = None
+            else:
+                self._storage_failed(followed, error)
+        if not self._flush_count and not self._is_busy and not self._is_scheduled:
+            self._go()
+
+    def _send(self) -> None:
+        asked = self._session.next_request()
+        settings = self._settings
+        request = FetchRequest(
+            replica_state=ReplicaState(
+                replica_id=self._follower.broker_id, replica_epoch=self._follower.broker_epoch()
+            ),
+            max_wait_ms=self._delays.wait_max_ms(settings.wait_max_ms),
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.response_max_bytes,
+            session_id=asked.session_id,
+            session_epoch=asked.epoch,
+            topics=asked.topics,
+            forgotten_topics_data=asked.forgotten,
+        )
+        self._is_in_flight = True
+        self._connected().ask(request, FETCH_VERSION, self._answered)
+
+    def _connected(self) -> LeaderConnection:
+        if self._connection is None:
+            self._connection = self._follower.connector.connect(self.source_id)
+        return self._connection
+
+    def _interrupt(self) -> None:
+        """Give up the request that is parked, if a partition has come that is not in it."""
+        self._interrupt_timer = None
+        now_ms = self._runtime.now_ms()
+        if not self._is_in_flight or self._is_stopped or now_ms - self._interrupted_ms < self._settings.wait_max_ms:
+            return
+        if not any(self._is_left_waiting(followed) for followed in self._followed.values()):
+            return
+        self._interrupted_ms = now_ms
+        self._disconnect()
+        self._go()
+
+    def _is_left_waiting(self, followed: FollowedPartition) -> bool:
+        """Whether a partition is not in the request that is in flight, in its leader epoch, and could be."""
+        asked = self._session.asked(followed.key)
+        return followed.state is State.READY and (asked is None or asked.current_leader_epoch != followed.leader_epoch)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _answered(self, answer: Message | ApiError) -> None:
+        self._is_in_flight = False
+        if isinstance(answer, ApiError):
+            self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
+            return
+        try:
+            self._use(cast(FetchResponse, answer))
+        except ApiError as error:
+            self._lost(str(error))
+        except Exception as error:
+            logger.exception("an answer was not used", leader=self.source_id)
+            self._lost(str(error))
+        else:
+            self._go()
+
+    def _use(self, response: FetchResponse) -> None:
+        """Take an answer. Raises ApiError if it contradicts a request that was for everything."""
+        was_full = self._session.is_full
+        problem = self._session.answered(response)
+        if problem and was_full:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, problem)
+        if problem:
+            logger.info("a fetch session begins anew", leader=self.source_id, reason=problem)
+            return
+        if self._is_unreachable:
+            self._is_unreachable = False
+            logger.info("a leader answers again", leader=self.source_id)
+            self._follower.on_back(self.source_id)
+        self._is_busy = True
+        try:
+            for topic in response.responses:
+                for data in topic.partitions:
+                    self._take(PartitionKey(topic.topic_id, data.partition_index), data)
+        finally:
+            self._is_busy = False
+        self._cut_some()
+
+    def _take(self, key: PartitionKey, data: PartitionData) -> None:
+        followed, asked = self._followed.get(key), self._session.asked(key)
+        if followed is None or asked is None:
+            return
+        log = followed.partition.log
+        if log is None or followed.state is not State.READY or followed.phase is None:
+            self._session.begin_anew()
+            self._touch(key)
+            return
+        self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
+
+    def _cut_some(self) -> None:
+        """Cut logs, some of them in a turn of the loop: each costs several syncs, which a slow disk takes long for."""
+        self._is_busy = True
+        ends_at_ms = self._runtime.now_ms() + CUTS_MS
+        try:
+            for number in range(min(SLICE_PARTITIONS, len(self._cuts))):
+                if number and self._runtime.now_ms() >= ends_at_ms:
+                    break
+                followed, step = self._cuts.popleft()
+                log = followed.partition.log
+                if self._followed.get(followed.key) is followed and followed.state is State.READY and log is not None:
+                    self._carry_out(followed, log, step, is_cut_due=True)
+        finally:
+            self._is_busy = False
+        if self._cuts:
+            self._runtime.call_after_requests(self._cut_more)
+
+    def _cut_more(self) -> None:
+        self._cut_some()
+        self._go()
+
+    def _carry_out(
+        self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False
+    ) -> None:
+        """Do what a partition needs; a cut is done by `_cut_some`.
+
+        Nothing that a leader says ends more than the fetching of one partition.
+        """
+        self._touch(followed.key)
+        try:
+            match step:
+                case Append():
+                    if followed.append(step, log, self._runtime.wall_clock_ms()):
+                        self._throttled.fetched(followed, len(step.records))
+                        self._flush(followed, log)
+                case Truncate() | StartOver() if not is_cut_due:
+                    self._cuts.append((followed, step))
+                case Truncate():
+                    self._session.begin_anew()
+                    if not followed.truncate(step, log):
+                        self._delay(followed, step.reason, is_expected=False)
+                case StartOver():
+                    followed.start_over(step, log)
+                case AskOffsets():
+                    self._leave_out(followed, State.ASKING)
+                    self._out_of_range.append(followed)
+                case Retry():
+                    self._delay(followed, step.reason, is_expected=step.is_expected)
+                case AwaitMetadata():
+                    logger.info("a partition is not fetched", partition=str(followed), reason=step.reason)
+                    self._leave_out(followed, State.STOPPED)
+                case Ignore():
+                    self._session.begin_anew()
+        except ApiError as error:
+            if error.code is ErrorCode.KAFKA_STORAGE_ERROR:
+                self._storage_failed(followed, error)
+            else:
+                self._delay(followed, str(error), is_expected=False)
+        except Exception as error:
+            logger.exception("a leader's answer was not carried out", partition=str(followed), leader=self.source_id)
+            self._delay(followed, str(error), is_expected=False)
+
+    def _storage_failed(self, followed: FollowedPartition, error: ApiError) -> None:
+        """Our own disk: without room it is tried again, else the partition is offline, or will be in a moment."""
+        directory = self._logs.directory_of(followed.partition.name)
+        is_usable = directory is not None and not directory.offline_reason
+        if is_usable and (error.__cause__ is None or isinstance(error.__cause__, OutOfSpace)):
+            # A full disk is the same for all partitions, and the log directory has said it.
+            self._delay(followed, str(error), is_expected=False, is_said=isinstance(error.__cause__, OutOfSpace))
+            return
+        logger.error("a partition is not fetched any more", partition=str(followed), reason=str(error))
+        self._leave_out(followed, State.STOPPED)
+
+    # --- out of range -------------------------------------------------------------------------------------------------
+
+    def _ask_offsets(self) -> None:
+        asked, self._out_of_range = self._out_of_range, []
+        self._question = LeaderOffsets(self._connected(), self._follower.broker_id, asked, self._offsets_found)
+        self._question.ask()
+
+    def _offsets_found(self, found: Found | ApiError) -> None:
+        if isinstance(found, ApiError):
+            self._lost(str(found))
+            return
+        self._question = None
+        self._is_busy = True
+        try:
+            for followed, answer in found.items():
+                log = followed.partition.log
+                if self._resume(followed) and log is not None:
+                    step = after_offsets(*answer, view_of(log)) if isinstance(answer, LeaderLog) else answer
+                    self._carry_out(followed, log, step)
+        finally:
+            self._is_busy = False
+        self._cut_some()
+        self._go()
+
+    # --- pauses -------------------------------------------------------------------------------------------------------
+
+    def _leave_out(self, followed: FollowedPartition, state: State) -> None:
+        followed.state = state
+        self._session.forget(followed.key)
+
+    def _delay(self, followed: FollowedPartition, reason: str, *, is_expected: bool, is_said: bool = False) -> None:
+        """Fetch a partition again after a pause; `is_said` if the reason was logged elsewhere."""
+        if followed.said != reason and not is_said:
+            followed.said = reason
+            log = logger.info if is_expected else logger.warning
+            log("a partition is fetched again later", partition=str(followed), leader=self.source_id, reason=reason)
+        self._leave_out(followed, State.DELAYED)
+        self._delays.add(followed, is_expected=is_expected)
+
+    def _resume(self, followed: FollowedPartition) -> bool:
+        """A partition that was left out may be fetched again; returns whether it is still followed."""
+        if self._followed.get(followed.key) is not followed:
+            return False
+        followed.state = State.READY
+        self._touch(followed.key)
+        return True
+
+    def _lost(self, reason: str, *, may_be_gone: bool = False) -> None:
+        """The broker does not answer, or not as it must: connect again after a pause."""
+        pause_ms = self._settings.backoff_ms
+        if not self._is_unreachable:
+            self._is_unreachable = True
+            logger.warning("a leader does not answer; trying again", leader=self.source_id, reason=reason)
+            if may_be_gone:
+                self._follower.on_gone(self.source_id)
+                pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
+        self._disconnect()
+        self._failed_ms = self._runtime.now_ms()
+        self._retry_timer = self._runtime.call_later(pause_ms, self._retry)
+
+    def _retry_sooner(self) -> None:
+        """A leader epoch has begun, so the broker lives."""
+        waited_ms = self._runtime.now_ms() - self._failed_ms
+        if self._retry_timer is not None and waited_ms < self._settings.backoff_ms:
+            self._retry_timer.cancel()
+            self._retry_timer = self._runtime.call_later(max(0, RECONNECT_MS_MIN - waited_ms), self._retry)
+
+    def _retry(self) -> None:
+        self._retry_timer = None
+        self._go()
+
+    def _disconnect(self) -> None:
+        """Close the connection; there is no answer to what is in flight."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._is_in_flight = False
+        self._session.lost()
+        if self._question is not None:
+            asked, self._question = self._question.asked, None
+            for followed in asked:
+                self._resume(followed)

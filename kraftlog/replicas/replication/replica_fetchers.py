@@ -1,0 +1,66 @@
+"""Has the replicas on this broker follow their leaders, by one fetcher for each broker that leads some (R-19)."""
+
+from __future__ import annotations
+
+from kraftlog.replicas.replication.fetch_session import PartitionKey
+from kraftlog.replicas.replication.ports import Followable
+from kraftlog.replicas.replication.replica_fetcher import Follower, ReplicaFetcher
+
+
+class ReplicaFetchers:
+    """For one thread. Told of committed metadata only."""
+
+    def __init__(self, follower: Follower) -> None:
+        self._follower = follower
+        self._fetchers: dict[int, ReplicaFetcher] = {}
+        self._sources: dict[PartitionKey, ReplicaFetcher] = {}
+        self._is_tidying = False
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        """From how many brokers it fetches."""
+        return len(self._fetchers)
+
+    def follow(self, partition: Followable) -> None:
+        """Another broker leads in the partition's epoch: follow that one from now on."""
+        key = PartitionKey(partition.topic_id, partition.name.partition_id)
+        source_id = partition.record.leader
+        self._leave(key, source_id)
+        if self._is_stopped:
+            return
+        fetcher = self._fetchers.get(source_id)
+        if fetcher is None:
+            fetcher = self._fetchers[source_id] = ReplicaFetcher(source_id, self._follower)
+        self._sources[key] = fetcher
+        fetcher.follow(key, partition)
+
+    def unfollow(self, partition: Followable) -> None:
+        """Append nothing more to a partition's log; nothing happens if it is not followed."""
+        self._leave(PartitionKey(partition.topic_id, partition.name.partition_id), None)
+
+    def stop(self) -> None:
+        """Follow nothing any more."""
+        self._is_stopped = True
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        self._fetchers.clear()
+        self._sources.clear()
+
+    def _leave(self, key: PartitionKey, new_source_id: int | None) -> None:
+        """Fetch a partition from its present source no more, unless that is the new one, too."""
+        fetcher = self._sources.get(key)
+        if fetcher is None or fetcher.source_id == new_source_id:
+            return
+        del self._sources[key]
+        fetcher.unfollow(key)
+        if not len(fetcher) and not self._is_tidying:
+            self._is_tidying = True
+            self._follower.runtime.call_soon(self._tidy)
+
+    def _tidy(self) -> None:
+        """End fetchers that have nothing to fetch, when all of a change of the metadata is known."""
+        self._is_tidying = False
+        for source_id, fetcher in list(self._fetchers.items()):
+            if not len(fetcher):
+                fetcher.stop()
+                del self._fetchers[source_id]

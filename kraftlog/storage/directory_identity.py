@@ -1,0 +1,30 @@
+"""Whose a log directory is: `meta.properties`."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from kraftbase.errors import DirectoryError, ErrorCode
+from kraftbase.files.files import FileSystem, join, read_whole, write_new_file
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.storage.formats.checkpoints import decode_meta, encode_meta
+from kraftlog.storage.formats.names import META_NAME
+
+
+def identify(files: FileSystem, directory: str, cluster_id: str, node_id: int, new_directory_id: UUID) -> UUID:
+    """The id of a directory, which becomes this broker's if it is new. Raises DirectoryError if it is another's."""
+    path = join(directory, META_NAME)
+    if not files.exists(path):
+        write_new_file(files, path, encode_meta(cluster_id, node_id, new_directory_id))
+    try:
+        found_cluster, found_node, directory_id = decode_meta(read_whole(files, path), path)
+    except MalformedBytes as error:
+        raise DirectoryError(f"{error}. Put the file back as it was: it says whose data is in {directory}") from None
+    if found_cluster != cluster_id:
+        raise DirectoryError(
+            f"{directory} is of cluster {found_cluster}, and this broker is of cluster {cluster_id}",
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+        )
+    if found_node != node_id:
+        raise DirectoryError(f"{directory} is of broker {found_node}, and this is broker {node_id}")
+    return directory_id

@@ -1,0 +1,53 @@
+"""Whether a log may be used, and what follows from an error of its files.
+
+A StorageError takes the log directory offline, damage in a segment only this log, and no room nothing: the operation is
+refused, and the next one may succeed. Who asked gets KAFKA_STORAGE_ERROR in each case.
+"""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from kraftbase.errors import ApiError, CorruptLog, ErrorCode, FlushFailed, StorageError
+from kraftbase.partition import TopicPartition
+from kraftlog.storage.log_host import LogHost
+
+
+class LogHealth:
+    """Of one log. `with health:` is around every use of its files that a client or another broker asks for.
+
+    It raises ApiError(KAFKA_STORAGE_ERROR) if the log is offline, and for every error of a file.
+    """
+
+    def __init__(self, partition: TopicPartition, host: LogHost) -> None:
+        self._partition = partition
+        self._host = host
+        self._offline_reason = ""
+
+    def check(self) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the log, or its directory, is offline."""
+        reason = self._host.offline_reason or self._offline_reason
+        if reason:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, reason)
+
+    def retire(self, reason: str) -> None:
+        """The log is not used any more."""
+        self._offline_reason = reason
+
+    def __enter__(self) -> None:
+        self.check()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, StorageError | FlushFailed):
+            raise self.refusal(error) from error
+
+    def refusal(self, error: StorageError | FlushFailed) -> ApiError:
+        """What follows from an error of a file is done; what to raise for it."""
+        if isinstance(error, CorruptLog):
+            self._offline_reason = str(error)
+            self._host.partition_damaged(self._partition, error)
+        else:
+            return self._host.refusal(error)
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

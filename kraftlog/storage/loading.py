@@ -1,0 +1,453 @@
+"""Opens the files of one partition's log, after a clean shutdown or a crash.
+
+After a crash the segments from the recovery point on are read with their checksums, and their indexes are made again; a
+torn tail is cut, and what is behind it removed. After a clean shutdown only the end of the last segment is looked for.
+Producers come from the newest snapshot that can be used, and the batches behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import structlog
+
+from kraftbase.errors import CorruptLog, OutOfSpace
+from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.damage import DamagedLog, DamagedSegment
+from kraftlog.storage.epoch_file import read_epochs, write_epochs
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.findings import Known, lost_end, missing_segments
+from kraftlog.storage.formats.batch_header import BatchHeader
+from kraftlog.storage.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
+from kraftlog.storage.formats.names import (
+    DAMAGED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offset_in_name,
+)
+from kraftlog.storage.leader_epochs import LeaderEpochs
+from kraftlog.storage.old_log import finish_start_over
+from kraftlog.storage.producer_history import ProducerHistory, remove_wrong_indexes
+from kraftlog.storage.recovery import SegmentScan
+from kraftlog.storage.segment import Segment
+
+logger = structlog.get_logger(__name__)
+
+_OF_A_COMPACTION: Final = (".swap", ".cleaned")
+
+
+class RecoveryProgress(NamedTuple):
+    """How far the recovery of a partition is."""
+
+    directory: str
+    segments_read: int
+    segments_to_read: int
+    bytes_read: int
+
+
+@dataclass(slots=True, kw_only=True)
+class LoadedLog:
+    """A log whose files are in order."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerHistory
+    log_start_offset: int
+    high_watermark: int
+    """From the log's start to its end."""
+    epochs_are_saved_below: int
+    """From here on the file of epochs may lack what batches show: there was no room to write it."""
+    torn_bytes: int
+    """How much was cut from the end, with the segments behind it."""
+    names: list[str]
+    """The files that were in its directory."""
+    is_new: bool
+    """Whether nothing of it was ever flushed."""
+
+
+class Loader:
+    """Opens one partition's log."""
+
+    def __init__(
+        self, handles: FileHandles, directory: str, config: PartitionLogConfig, known: Known, now_ms: int,
+        on_progress: Callable[[RecoveryProgress], None], about_to_start_over: Callable[[int], None],
+    ) -> None:  # fmt: skip
+        """`about_to_start_over` is called with an offset before the log gives up what it has, and begins there."""
+        self._handles = handles
+        self._files: FileSystem = handles.files
+        self._directory = directory
+        self._config = config
+        self._known = known
+        self._now_ms = now_ms
+        self._on_progress = on_progress
+        self._about_to_start_over = about_to_start_over
+        self._segments: list[Segment] = []
+        self._epochs = LeaderEpochs()
+        self._are_epochs_known = False
+        self._replay_from: int | None = None
+        self._torn_bytes = 0
+        self._bytes_read = 0
+        self._is_new = known.entry is not None and known.entry.is_new
+
+    def load(self) -> LoadedLog:
+        """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
+        start_offset = self._known.log_start_offset
+        names = self._files.list_directory(self._directory)
+        if finish_start_over(self._handles, self._directory, names, start_offset, self._about_to_start_over):
+            self._known = Known(log_start_offset=start_offset)
+            names = self._files.list_directory(self._directory)
+        base_offsets = segment_offsets(names)
+        self._refuse_damaged(names, base_offsets)
+        names = self._tidy(names, base_offsets)
+        self._replay_from = remove_wrong_indexes(self._handles, self._directory, names, self._known.aborted_checksums)
+        entries = read_epochs(self._files, self._directory)
+        self._are_epochs_known = entries is not None
+        self._epochs = LeaderEpochs(entries or ())
+        self._epochs.is_changed = entries is None and bool(base_offsets)
+        first_unflushed = self._first_to_recover(base_offsets)
+        is_last_empty = first_unflushed >= len(base_offsets) - 1 and self._is_known_to_be_empty(base_offsets)
+        for index, base_offset in enumerate(base_offsets[:-1] if is_last_empty else base_offsets):
+            if index < first_unflushed:
+                next_offset = base_offsets[index + 1] if index + 1 < len(base_offsets) else None
+                self._segments.append(self._open_flushed(base_offset, next_offset))
+        if is_last_empty:
+            self._segments.append(self._open_empty(base_offsets[-1], names))
+        elif base_offsets[first_unflushed:]:
+            self._recover(base_offsets[first_unflushed:])
+        log_start_offset = self._settle_start()
+        end_offset = self._segments[-1].end_offset
+        reason = lost_end(self._known, end_offset)
+        if reason:
+            raise DamagedLog(self._directory, reason)
+        self._check_last_batch()
+        self._settle_epochs(log_start_offset, end_offset)
+        high_watermark = min(max(self._known.high_watermark, log_start_offset), end_offset)
+        producers = ProducerHistory(self._handles, self._directory, self._known.snapshot_checksums)
+        producers.load(self._segments, end_offset, self._replay_from, high_watermark, self._now_ms)
+        producers.sync()
+        return LoadedLog(
+            segments=self._segments, epochs=self._epochs, producers=producers, log_start_offset=log_start_offset,
+            high_watermark=high_watermark,
+            epochs_are_saved_below=end_offset if self._save_epochs() else min(self._known.recovery_point, end_offset),
+            torn_bytes=self._torn_bytes, names=names, is_new=self._is_new,
+        )  # fmt: skip
+
+    # --- what is there ------------------------------------------------------------------------------------------------
+
+    def _refuse_damaged(self, names: list[str], base_offsets: list[int]) -> None:
+        """Raise DamagedLog, DamagedSegment or CorruptLog before anything is changed, if names and sizes show damage."""
+        for name in names:
+            path = join(self._directory, name)
+            if name.endswith(DAMAGED_SUFFIX):
+                raise DamagedSegment(path, 0, "it was set aside when that was found")
+            if name.endswith(_OF_A_COMPACTION):
+                raise CorruptLog(
+                    f"{path} is of a compaction that did not end, which only Kafka can finish: start that Kafka once,"
+                    " and shut it down"
+                )
+        if self._known.entry is not None:
+            reason = missing_segments(self._known.entry, self._sizes_of(base_offsets))
+            if reason:
+                raise DamagedLog(self._directory, reason)
+
+    def _sizes_of(self, base_offsets: list[int]) -> dict[int, int]:
+        return {offset: self._size_of(join(self._directory, file_name(offset, LOG_SUFFIX))) for offset in base_offsets}
+
+    def _tidy(self, names: list[str], base_offsets: list[int]) -> list[str]:
+        """Remove what was to be deleted, was not finished, or belongs to a segment that is gone; returns what stays."""
+        present = set(base_offsets)
+        kept = []
+        for name in names:
+            offsets = [offset_in_name(name, suffix) for suffix in SEGMENT_SUFFIXES[:-1] if name.endswith(suffix)]
+            is_left_over = any(offset is not None and offset not in present for offset in offsets)
+            if is_left_over or name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                self._files.remove(join(self._directory, name))
+            else:
+                kept.append(name)
+        return kept
+
+    def _first_to_recover(self, base_offsets: list[int]) -> int:
+        """The index of the first segment that may not be flushed: the one with the recovery point."""
+        if self._known.was_shut_down_cleanly:
+            return len(base_offsets)
+        below = [offset for offset in base_offsets if offset <= self._known.recovery_point]
+        return max(0, len(below) - 1)
+
+    # --- segments that are flushed ------------------------------------------------------------------------------------
+
+    def _is_known_to_be_empty(self, base_offsets: list[int]) -> bool:
+        """Whether the last segment has nothing, as the inventory says: there is nothing to read, nor to sync."""
+        entry = self._known.entry
+        if entry is None or not base_offsets or self._sizes_of(base_offsets[-1:]) != {base_offsets[-1]: 0}:
+            return False
+        base_offset = base_offsets[-1]
+        return entry.is_new or entry.last_base_offset == entry.recovery_point == base_offset
+
+    def _open_empty(self, base_offset: int, names: list[str]) -> Segment:
+        for suffix in SEGMENT_SUFFIXES[:-1]:
+            name = file_name(base_offset, suffix)
+            if name in names:
+                self._handles.remove(join(self._directory, name))
+        return Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
+
+    def _open_flushed(self, base_offset: int, next_offset: int | None) -> Segment:
+        """A segment whose bytes were flushed: its indexes are used if they can be."""
+        path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
+        size_bytes = self._size_of(path)
+        offset_entries = self._entries_in(base_offset, OFFSET_INDEX_SUFFIX, OFFSET_ENTRY.size)
+        time_entries = self._entries_in(base_offset, TIME_INDEX_SUFFIX, TIME_ENTRY.size)
+        if offset_entries is not None and time_entries is not None:
+            segment = Segment(
+                self._handles, self._directory, base_offset, size_bytes=size_bytes, offset_entries=offset_entries,
+                time_entries=time_entries, created_ms=self._now_ms,
+                end_offset=base_offset + RELATIVE_OFFSET_MAX + 1 if next_offset is None else next_offset,
+            )  # fmt: skip
+            if _has_sound_indexes(segment):
+                if next_offset is None and self._find_end(segment):
+                    segment.reload_largest()
+                    return segment
+                if next_offset is not None:
+                    if segment.largest.timestamp_ms < 0:
+                        segment.reload_largest()  # batches without timestamps have no entries
+                    return segment
+        logger.warning("the indexes of a segment are made again", path=path)
+        if next_offset is None:
+            self._recover([base_offset])
+            return self._segments.pop()
+        segment, scan = self._read_segment(base_offset, (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        self._judge(scan, [next_offset])
+        self._close_indexes(segment)
+        segment.end_offset = next_offset
+        self._make_durable(segment)
+        return segment
+
+    def _entries_in(self, base_offset: int, suffix: str, entry_bytes: int) -> int | None:
+        """How many entries a file has; None if it is missing, or its size is that of no such file."""
+        path = join(self._directory, file_name(base_offset, suffix))
+        if not self._files.exists(path):
+            return None
+        size = self._size_of(path)
+        return None if size % entry_bytes else size // entry_bytes
+
+    def _size_of(self, path: str) -> int:
+        return self._handles.get(path).size()
+
+    def _find_end(self, segment: Segment) -> bool:
+        """Find the offset at which the last segment ends; whether its bytes end there."""
+        end_position = 0
+        last: BatchHeader | None = None
+        try:
+            for position, header in segment.batches_before(segment.base_offset + RELATIVE_OFFSET_MAX):
+                last, end_position = header, position + header.size_bytes
+                if self._epochs.latest < header.leader_epoch and self._are_epochs_known:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+        except CorruptLog:
+            return False
+        segment.end_offset = segment.base_offset
+        if last is not None:
+            segment.ends_with(last)
+        return end_position == segment.size_bytes
+
+    # --- segments that may not be flushed -----------------------------------------------------------------------------
+
+    def _recover(self, base_offsets: list[int]) -> None:
+        """Read segments, the last ones of the log or one of it; cut and remove what a crash has torn."""
+        if self._replay_from is None or base_offsets[0] < self._replay_from:
+            self._replay_from = base_offsets[0]
+        # The file of epochs may lack what was appended last, and may still have what was cut off before that. Consider
+        # epoch 2 from offset 5 in the file, a cut to 3, and a batch of epoch 2 appended there: it must enter at 3.
+        self._epochs.truncate_end(base_offsets[0])
+        for index, base_offset in enumerate(base_offsets):
+            self._on_progress(RecoveryProgress(self._directory, index, len(base_offsets), self._bytes_read))
+            later = base_offsets[index + 1 :]
+            segment, scan = self._read_segment(base_offset, SEGMENT_SUFFIXES[:-1])
+            for _, header in segment.batches(0):
+                if header.leader_epoch > self._epochs.latest and self._are_epochs_known:
+                    self._epochs.assign(header.leader_epoch, header.base_offset)
+            self._judge(scan, later)
+            self._segments.append(segment)
+            if scan.end_position < scan.file_bytes or self._has_lost_end(segment, later):
+                self._cut(segment, scan, later)
+                break
+            self._close_indexes(segment)
+        # What was read may be in the page cache only, and bytes that were cut off may still be on the disk: they would
+        # be there again after a loss of power, in the place of what is appended from now on.
+        if not self._is_durable(base_offsets):
+            for segment in self._segments[-len(base_offsets) :]:
+                self._make_durable(segment)
+            self._files.fsync_directory(self._directory)
+        self._on_progress(RecoveryProgress(self._directory, len(base_offsets), len(base_offsets), self._bytes_read))
+
+    def _is_durable(self, base_offsets: list[int]) -> bool:
+        """Whether all that was read had been flushed, and nothing was cut since: then nothing is synced again (DB-96).
+
+        Its indexes need not be durable, since a start after a crash makes those of the last segment again.
+        """
+        entry, last = self._known.entry, self._segments[-1]
+        return (
+            entry is not None
+            and len(base_offsets) == 1
+            and not self._torn_bytes
+            and (entry.last_base_offset, entry.recovery_point) == (last.base_offset, last.end_offset)
+            and entry.last_batch_checksum == last.last_checksum != 0
+        )
+
+    def _has_lost_end(self, segment: Segment, later: list[int]) -> bool:
+        """Whether a crash has taken whole batches at the segment's end: offsets are missing that were not flushed.
+
+        Compaction removes records at the end of a segment, too.
+        """
+        is_flushed = bool(later) and later[0] <= self._known.recovery_point
+        return bool(later) and segment.end_offset < later[0] and not is_flushed and not self._config.is_compacted
+
+    def _read_segment(self, base_offset: int, suffixes: Iterable[str]) -> tuple[Segment, SegmentScan]:
+        """Read a segment with its checksums, and make its indexes again; those with the suffixes go before."""
+        for suffix in suffixes:
+            self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
+        segment = Segment(self._handles, self._directory, base_offset, created_ms=self._now_ms)
+        scan = SegmentScan(self._files, segment.path, base_offset)
+        for position, header in scan.batches():
+            segment.note(position, header, self._config.index_interval_bytes)
+        self._bytes_read += scan.file_bytes
+        return segment, scan
+
+    def _judge(self, scan: SegmentScan, later: list[int]) -> None:
+        flushed = min([self._known.recovery_point, *later[:1]])
+        if self._known.log_start_offset >= self._known.recovery_point:
+            flushed = 0  # all of it was deleted
+        scan.judge(flushed, is_last=not later, has_valid_successor=any(map(self._has_valid_batch, later)))
+
+    def _close_indexes(self, segment: Segment) -> None:
+        """Write the indexes; without room they stay in memory, and the next flush writes them."""
+        try:
+            segment.close_indexes()
+        except OutOfSpace:
+            for file in (segment.offsets.file, segment.times.file):
+                if not file.is_written:
+                    self._handles.remove(file.path)  # a part of it might be taken for the whole
+
+    def _make_durable(self, segment: Segment) -> None:
+        for path in segment.paths:
+            if self._files.exists(path):
+                self._handles.get(path).fsync()
+
+    def _has_valid_batch(self, base_offset: int) -> bool:
+        path = join(self._directory, file_name(base_offset, LOG_SUFFIX))
+        return next(SegmentScan(self._files, path, base_offset).batches(), None) is not None
+
+    def _cut(self, segment: Segment, scan: SegmentScan, later: list[int]) -> None:
+        """Remove the segments behind the last valid batch, the last one first, and then cut the tail; durably."""
+        self._torn_bytes += scan.file_bytes - scan.end_position
+        for base_offset in reversed(later):
+            self._torn_bytes += self._size_of(join(self._directory, file_name(base_offset, LOG_SUFFIX)))
+            for suffix in SEGMENT_SUFFIXES:
+                self._handles.remove(join(self._directory, file_name(base_offset, suffix)))
+            self._files.fsync_directory(self._directory)
+        for name in self._files.list_directory(self._directory):
+            offset = offset_in_name(name, PRODUCER_SNAPSHOT_SUFFIX)
+            if offset is not None and offset > segment.end_offset:
+                self._files.remove(join(self._directory, name))
+        self._files.fsync_directory(self._directory)
+        file = self._handles.get(segment.path)
+        file.truncate(scan.end_position)
+        file.fsync()
+        logger.warning(
+            "the torn tail of a log is cut",
+            path=segment.path,
+            log_end_offset=segment.end_offset,
+            bytes=self._torn_bytes,
+        )
+
+    # --- what follows from the segments -------------------------------------------------------------------------------
+
+    def _settle_start(self) -> int:
+        """Where the log starts (DB-83); it has a segment then.
+
+        A log that ends before its start was starting over there, or has lost what was not flushed, and was deleted.
+        """
+        start_offset = self._known.log_start_offset
+        if self._segments and self._segments[-1].end_offset < start_offset:
+            reason = lost_end(self._known, self._segments[-1].end_offset)
+            if reason:
+                raise DamagedLog(self._directory, reason)
+            self._about_to_start_over(start_offset)
+            for segment in reversed(self._segments):
+                for suffix in SEGMENT_SUFFIXES:
+                    self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
+            self._segments.clear()
+            self._epochs.clear()
+        if not self._segments:
+            self._segments.append(Segment.create(self._handles, self._directory, start_offset, self._now_ms))
+            if not self._is_new:
+                self._files.fsync_directory(self._directory)
+        return max(start_offset, self._segments[0].base_offset)
+
+    def _check_last_batch(self) -> None:
+        """Raise DamagedLog if the batch at the recovery point is not the one that was flushed.
+
+        Consider a last segment in whose place is one of another partition: it may have as many offsets.
+        """
+        entry, recovery_point = self._known.entry, self._known.recovery_point
+        first_offset = max(self._known.log_start_offset, self._segments[0].base_offset)
+        if entry is None or not entry.last_batch_checksum or recovery_point <= first_offset:
+            return
+        segment = next(found for found in reversed(self._segments) if found.base_offset < recovery_point)
+        place = segment.locate(recovery_point - 1)
+        if place is None or (place.header.last_offset, place.header.crc) != (
+            recovery_point - 1,
+            entry.last_batch_checksum,
+        ):
+            raise DamagedLog(
+                self._directory,
+                f"the batch that ends at offset {recovery_point - 1} is not the one that was flushed there",
+            )
+
+    def _save_epochs(self) -> bool:
+        """Write the file of epochs if it lacks something: batches below the recovery point are not read for it again.
+
+        Returns whether there was room.
+        """
+        if not self._epochs.are_saved_below(self._segments[-1].end_offset):
+            try:
+                write_epochs(self._files, self._directory, self._epochs)
+            except OutOfSpace:
+                return False
+        return True
+
+    def _settle_epochs(self, log_start_offset: int, end_offset: int) -> None:
+        if not self._are_epochs_known:
+            for segment in self._segments:
+                for _, header in segment.batches(0):
+                    if header.leader_epoch > self._epochs.latest:
+                        self._epochs.assign(header.leader_epoch, header.base_offset)
+        self._epochs.truncate_end(end_offset)  # also one without records: its leader may have known it alone
+        self._epochs.truncate_start(log_start_offset)
+
+
+def segment_offsets(names: Iterable[str]) -> list[int]:
+    """The base offsets of the segments among some file names, ascending."""
+    offsets = [offset_in_name(name, LOG_SUFFIX) for name in names]
+    return sorted(offset for offset in offsets if offset is not None)
+
+
+def _has_sound_indexes(segment: Segment) -> bool:
+    """Whether the first and the last entry of each index may be of this segment: both columns ascend, in its range."""
+    for file, offset_column in ((segment.offsets.file, 0), (segment.times.file, 1)):
+        if not file.entry_count:
+            continue
+        first, last = file.entry(0), file.entry(file.entry_count - 1)
+        if min(first) < 0 or (file.entry_count > 1 and not (first[0] < last[0] and first[1] <= last[1])):
+            return False
+        if segment.base_offset + last[offset_column] >= segment.end_offset:
+            return False
+        if file is segment.offsets.file and last[1] >= segment.size_bytes:
+            return False
+    return True

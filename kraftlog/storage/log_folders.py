@@ -1,0 +1,128 @@
+"""The directories of the logs in a log directory: how they come and go, many at once, and what a crash leaves of them.
+
+A new log's directory is made without a sync. The inventory expects it, so a start makes it again if a loss of power has
+taken it (DB-95). A deleted log's directory is renamed, and its files are removed later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from functools import partial
+from uuid import UUID
+
+from kraftbase.errors import OutOfSpace
+from kraftbase.files.files import join, read_whole
+from kraftbase.partition import TopicPartition
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.storage.directory_records import DirectoryRecords
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.formats.checkpoints import decode_partition_metadata
+from kraftlog.storage.formats.names import (
+    LOG_SUFFIX,
+    PARTITION_METADATA_NAME,
+    deleted_directory_name,
+    directory_name,
+    is_deleted_directory,
+)
+from kraftlog.storage.slices import SLICE_LINES, SLICE_PARTITIONS, Steps, slices
+
+
+class LogFolders:
+    """Of one log directory. For one thread. Its methods raise StorageError and FlushFailed."""
+
+    def __init__(self, handles: FileHandles, path: str, records: DirectoryRecords) -> None:
+        self._handles = handles
+        self._files = handles.files
+        self._path = path
+        self._records = records
+
+    # --- coming -------------------------------------------------------------------------------------------------------
+
+    def is_unfinished(self, partition: TopicPartition, names: list[str]) -> bool:
+        """Whether nothing that counts is in a log's directory. It is made again if the metadata has the partition.
+
+        A loss of power may leave any part of what was made for a new log, also a file without its content.
+        """
+        path = join(self._path, directory_name(partition))
+        has_segments = any(LOG_SUFFIX in name for name in names)
+        entry = self._records.entry(partition)
+        if PARTITION_METADATA_NAME not in names or (entry is not None and entry.is_new):
+            return not has_segments
+        return entry is None and self._has_no_record(path, names) and not self._has_topic_id(path)
+
+    def _has_no_record(self, path: str, names: list[str]) -> bool:
+        return not any(self._handles.get(join(path, name)).size() for name in names if LOG_SUFFIX in name)
+
+    def _has_topic_id(self, path: str) -> bool:
+        metadata_path = join(path, PARTITION_METADATA_NAME)
+        try:
+            decode_partition_metadata(read_whole(self._files, metadata_path), metadata_path)
+        except MalformedBytes:
+            return False
+        return True
+
+    def make_way(self, partition: TopicPartition, unique: UUID) -> None:
+        """Make the empty directory of a log; what is left of another one is deleted, or removed if it has no record."""
+        path = join(self._path, directory_name(partition))
+        if self._files.exists(path):
+            names = self._files.list_directory(path)
+            if any(LOG_SUFFIX in name for name in names):
+                self._rename(partition, deleted_directory_name(partition, unique))
+                self._files.fsync_directory(self._path)
+            else:
+                for name in names:
+                    self._handles.remove(join(path, name))
+                return
+        self._files.make_directory(path)
+
+    # --- going --------------------------------------------------------------------------------------------------------
+
+    def rename_all(self, partitions: Sequence[TopicPartition], new_name: Callable[[TopicPartition], str]) -> Steps:
+        """Note that logs are about to go, then rename their directories, then forget their checkpoints.
+
+        Each of the first two is durable before the next: consider a topic that is made again under its name. Its log
+        must not find the old directory, nor an entry or a checkpoint of the old log.
+        """
+        for some in slices(partitions, SLICE_LINES):
+            self._records.about_to_go(some, is_synced=False)
+            yield None
+        yield self._records.sync
+        for some in slices(partitions, SLICE_PARTITIONS):
+            for partition in some:
+                self._rename(partition, new_name(partition))
+            yield None
+        self._records.forget_checkpoints(partitions)
+        yield partial(self._files.fsync_directory, self._path)
+        with contextlib.suppress(OutOfSpace):  # the inventory has what holds, and the next checkpoint writes them
+            self._records.write_outdated_checkpoints()
+
+    def _rename(self, partition: TopicPartition, new_name: str) -> None:
+        path = join(self._path, directory_name(partition))
+        if self._files.exists(path):
+            for name in self._files.list_directory(path):
+                self._handles.drop(join(path, name))
+            self._files.rename_directory(path, join(self._path, new_name))
+
+    def forget_all(self, partitions: Sequence[TopicPartition]) -> Steps:
+        """Have the inventory and the checkpoints know nothing of logs whose directories are not here, durably."""
+        known = [partition for partition in partitions if self._records.entry(partition) is not None]
+        if not known:
+            return
+        for some in slices(known, SLICE_LINES):
+            self._records.about_to_go(some, is_synced=False)
+            yield None
+        yield self._records.sync
+        self._records.forget_checkpoints(known)
+        with contextlib.suppress(OutOfSpace):  # a line too many does no harm
+            self._records.write_outdated_checkpoints()
+
+    def remove_deleted(self) -> Steps:
+        """Remove the files of deleted logs, one log after the other. That need not be durable. Raises StorageError."""
+        for name in filter(is_deleted_directory, self._files.list_directory(self._path)):
+            yield partial(self._remove_deleted, join(self._path, name))
+
+    def _remove_deleted(self, path: str) -> None:
+        for name in self._files.list_directory(path):
+            self._files.remove(join(path, name))
+        self._files.remove_directory(path)

@@ -1,0 +1,112 @@
+"""Reading a log: the bytes from an offset on, offsets by timestamp, and aborted transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.partition import TopicPartition
+from kraftlog.storage.batch_records import InflationMemory
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.formats.indexes import AbortedTransaction
+from kraftlog.storage.health import LogHealth
+from kraftlog.storage.log_host import LogSlice
+from kraftlog.storage.producer_history import ProducerHistory
+from kraftlog.storage.segment_list import SegmentList
+from kraftlog.storage.timestamps import FoundRecord, Search, first_not_older, newest_of, result_of
+
+
+class LogReader:
+    """Reads one log, and owns nothing of it. Every method raises ApiError(KAFKA_STORAGE_ERROR) for an offline log."""
+
+    def __init__(
+        self, handles: FileHandles, partition: TopicPartition, segments: SegmentList, producers: ProducerHistory,
+        health: LogHealth, log_start_offset: Callable[[], int], inflation: InflationMemory,
+    ) -> None:  # fmt: skip
+        """`log_start_offset` tells the first offset that may be read."""
+        self._handles = handles
+        self._partition = partition
+        self._segments = segments
+        self._producers = producers
+        self._health = health
+        self._log_start_offset = log_start_offset
+        self._inflation = inflation
+
+    def locate(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> LogSlice | None:
+        """The bytes from the batch with `offset` on, up to where the batch with `end_offset` begins; None if none is.
+
+        At most `max_bytes`, and none if the first batch is larger; but with `min_one_batch` that is whole however large
+        it is (DB-66). They are of one segment. Raises ApiError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+        """
+        if offset == end_offset == self._segments.last.end_offset:  # most of a follower's partitions, at each fetch
+            self._health.check()
+            return None
+        with self._health:
+            self._check_in_range(offset)
+            found = self._segments.locate(offset)
+            if found is None or found[1].header.base_offset >= end_offset:
+                return None
+            segment, place = found
+            end_position = segment.size_bytes
+            if end_offset < segment.end_offset:
+                last = segment.locate(end_offset)
+                end_position = end_position if last is None else last.position
+        first_bytes = place.header.size_bytes
+        bytes_max = max(max_bytes, first_bytes) if min_one_batch else max_bytes
+        byte_count = min(bytes_max, end_position - place.position)
+        if byte_count < first_bytes:
+            return None
+        return LogSlice(segment.path, place.position, byte_count, is_older_segment=segment.end_offset < end_offset)
+
+    def _check_in_range(self, offset: int) -> None:
+        start_offset, end_offset = self._log_start_offset(), self._segments.last.end_offset
+        if not start_offset <= offset <= end_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self._partition.topic}-{self._partition.partition_id} has offsets {start_offset} to {end_offset},"
+                f" and {offset} is asked for",
+            )
+
+    def read(self, offset: int, max_bytes: int, end_offset: int, *, min_one_batch: bool = True) -> bytes:
+        """The bytes that `locate` finds; nothing if it finds none. Raises as it does."""
+        found = self.locate(offset, max_bytes, end_offset, min_one_batch=min_one_batch)
+        return b"" if found is None else self.read_slice(found)
+
+    def read_slice(self, found: LogSlice) -> bytes:
+        """The bytes of a slice."""
+        with self._health:
+            return self._handles.get(found.path).read_at(found.position, found.byte_count)
+
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """Look for the first record that is not older, by the records' own timestamps (DB-51)."""
+        start_offset = self._log_start_offset()
+        while True:
+            with self._health:
+                batch = self._segments.batch_not_older(timestamp_ms, start_offset)
+            if batch is None:
+                return None
+            found = yield from first_not_older(batch, timestamp_ms, start_offset, self._inflation)
+            if found is not None:
+                return found
+            # The records that are as new as its header says are below the log's start, or there are none.
+            start_offset = max(batch.header.last_offset + 1, self._log_start_offset())
+
+    def search_newest(self) -> Search:
+        """Look for the record with the largest timestamp (DB-51); the result is None if no record has one."""
+        start_offset = self._log_start_offset()
+        with self._health:
+            batches = self._segments.newest_batches(start_offset)
+        return (yield from newest_of(batches, start_offset, self._inflation))
+
+    def find_timestamp(self, timestamp_ms: int) -> FoundRecord | None:
+        """The result of `search_timestamp`, however long it takes."""
+        return result_of(self.search_timestamp(timestamp_ms))
+
+    def find_newest(self) -> FoundRecord | None:
+        """The result of `search_newest`, however long it takes."""
+        return result_of(self.search_newest())
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of these offsets must leave out (DB-73)."""
+        with self._health:
+            return self._producers.aborted(self._segments.from_offset(start_offset), start_offset, end_offset)

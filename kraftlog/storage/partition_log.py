@@ -1,0 +1,493 @@
+"""The log of one partition: appends, truncation, deletion. What is durable of it, and reading it, are in its parts.
+
+- An append writes; a flush makes it durable (`Durability`). Without room it is refused, and the log is as it was.
+- Before a truncation the recovery point on disk is lowered, and later segments go before the cut, the last one first.
+- DeleteRecords is durable when it returns; retention needs nothing durable, since the first segment shows the start.
+  Before the last segment goes, the start is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+from uuid import UUID
+
+from kraftbase.checks import check
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
+from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import NO_TIMESTAMP
+from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.kafka.notation import Buffer
+from kraftlog.kafka.record_scan import ScanBudget
+from kraftlog.storage.appends import Appended, check_produced, check_replicated, fitting
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.cut_records import CutRecords
+from kraftlog.storage.durability import Durability
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.formats.batch_header import (
+    BatchHeader,
+    set_append_time,
+    set_max_timestamp,
+    set_place,
+    unpack_header,
+    writable,
+)
+from kraftlog.storage.formats.inventory import ClosedSegment, LogEntry, new_entry
+from kraftlog.storage.health import LogHealth
+from kraftlog.storage.leader_epochs import LeaderEpochs
+from kraftlog.storage.loading import LoadedLog
+from kraftlog.storage.log_host import LogHost
+from kraftlog.storage.log_reader import LogReader
+from kraftlog.storage.old_log import OldLog
+from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
+from kraftlog.storage.producer_history import ProducerHistory, read_marker
+from kraftlog.storage.producer_states import EndMarker, Origin
+from kraftlog.storage.retention import NOTHING, Deletable, deletable
+from kraftlog.storage.segment_list import SegmentList
+
+HIGH_WATERMARK: Final = -1
+"""As the offset of DeleteRecords: all that is committed."""
+
+EPOCH_MAX: Final = 2**31 - 1
+
+
+class PartitionLog:
+    """A partition's log. For one thread."""
+
+    def __init__(
+        self, handles: FileHandles, directory: str, partition: TopicPartition, config: PartitionLogConfig,
+        loaded: LoadedLog, host: LogHost,
+    ) -> None:  # fmt: skip
+        """Use `LogDirectory.open_log`."""
+        self.partition = partition
+        self.directory = directory
+        self.config = config
+        self.epochs: LeaderEpochs = loaded.epochs
+        self.producers: ProducerHistory = loaded.producers
+        self.log_start_offset = loaded.log_start_offset
+        """The first offset that may be read."""
+        self.high_watermark = loaded.high_watermark
+        """Everything below is committed (DB-83); its owner raises it with `advance_high_watermark`."""
+        self._handles = handles
+        self._host = host
+        self._segments = SegmentList(handles, directory, loaded.segments)
+        self._cut_records = CutRecords(handles, directory, self._segments, loaded.names)
+        self._old_log = OldLog(handles, directory, loaded.names)
+        self._health = LogHealth(partition, host)
+        self.durability = Durability(
+            handles, directory, self._segments, self.epochs, self.producers, loaded.epochs_are_saved_below,
+            host.wall_clock_ms(), is_new=loaded.is_new,
+        )  # fmt: skip
+        """What of it is durable, and the flushes."""
+        self.reader = LogReader(
+            handles, partition, self._segments, self.producers, self._health, lambda: self.log_start_offset,
+            host.inflation,
+        )  # fmt: skip
+        """Reads it."""
+
+    # --- what it is ---------------------------------------------------------------------------------------------------
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._segments.last.end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """Everything below is durable."""
+        return self.durability.recovery_point
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its batches."""
+        return self._segments.size_bytes
+
+    @property
+    def segment_count(self) -> int:
+        """How many segments it has."""
+        return len(self._segments)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Below it are only records of transactions that have ended, and are committed (DB-72).
+
+        It is not below the log's start, though an open transaction may begin there.
+        """
+        unstable = self.producers.states.first_unstable_offset
+        if unstable is None:
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Everything below `offset` is committed; a lower one than before changes nothing."""
+        if offset > self._segments.last.end_offset:
+            check(False, "what is committed is in the log", offset=offset)
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            self.producers.states.pass_high_watermark(offset)
+
+    @property
+    def recovery_point_to_save(self) -> int:
+        """From where on a start must read."""
+        return self.durability.recovery_point_to_save
+
+    @property
+    def inventory_key(self) -> tuple[int, ...]:
+        """Another value whenever `inventory_entry` may be another one."""
+        durability = self.durability
+        return (
+            durability.is_new, self.log_start_offset, durability.recovery_point_to_save, durability.durable_base_offset,
+            self._segments.first.base_offset, self.producers.aborted_checksum(self._segments.last),
+        )  # fmt: skip
+
+    def inventory_entry(self, topic_id: UUID) -> LogEntry:
+        """What is durable of it."""
+        if self.durability.is_new:
+            return new_entry(topic_id)
+        last_base_offset = self.durability.durable_base_offset
+        segments = self._segments.from_offset(self.log_start_offset)
+        closed = tuple(
+            ClosedSegment(
+                segment.base_offset,
+                following.base_offset,
+                segment.size_bytes,
+                self.producers.aborted_checksum(segment),
+                self.producers.snapshot_checksum(following.base_offset),
+            )
+            for segment, following in pairwise(segments)
+            if segment.base_offset < last_base_offset
+        )
+        recovery_point, last = self.durability.recovery_point_to_save, self._segments.last
+        return LogEntry(
+            topic_id, recovery_point, self.log_start_offset, last_base_offset, closed,
+            self.producers.aborted_checksum(last), last.last_checksum if recovery_point == last.end_offset else 0,
+            self.producers.snapshot_checksum(recovery_point),
+        )  # fmt: skip
+
+    @property
+    def segment_bytes(self) -> dict[int, int]:
+        """By base offset, the bytes of each segment."""
+        return {segment.base_offset: segment.size_bytes for segment in self._segments.from_offset(0)}
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    def append_as_leader(
+        self, data: Buffer, leader_epoch: int, now_ms: int, origin: Origin = Origin.CLIENT,
+        budget: ScanBudget | None = None, records: ProducedRecords | None = None,
+    ) -> Appended:  # fmt: skip
+        """Append the one batch of a request; durable after a flush. `data` is changed if that is possible.
+
+        `budget` is what may be read of records now, by default all. Raises NotReadYet if it does not suffice: append
+        again with `records`, when all of these were read.
+
+        Raises ApiError as `check_produced`, `ProducedRecords` and `ProducerStates.check` do, KAFKA_STORAGE_ERROR if
+        there is no room or the disk has failed; then the log is as it was.
+        """
+        self._health.check()
+        header, known = check_produced(data, self.config, origin, self.producers.states.duplicate_of)
+        if known is not None:
+            return Appended(
+                known.first_offset, known.last_offset, self._stored_append_time(known.first_offset),
+                self.log_start_offset, is_duplicate=True,
+            )  # fmt: skip
+        newest_ms = self._newest_of(data, header, now_ms, budget, records)
+        marker: EndMarker | None = None
+        if header.producer_id >= 0:
+            marker = self._marker_of(data, header)
+            self.producers.states.check(header, origin, marker)
+        base_offset, stored = self._segments.last.end_offset, writable(data)
+        set_place(stored, 0, base_offset, leader_epoch)
+        if self.config.has_log_append_time and not header.is_control:
+            set_append_time(stored, 0, header, now_ms)
+        elif newest_ms != header.max_timestamp_ms:
+            set_max_timestamp(stored, 0, header, newest_ms)
+        header = unpack_header(stored)
+        self._write(stored, (header,), (marker,), now_ms)
+        return Appended(base_offset, header.last_offset, self._append_time(now_ms), self.log_start_offset)
+
+    def _newest_of(
+        self, data: Buffer, header: BatchHeader, now_ms: int, budget: ScanBudget | None, records: ProducedRecords | None
+    ) -> int:
+        """The largest timestamp of the records, which are valid; the header's if they are not to be read."""
+        if records is None:
+            if not self.config.validates_records:
+                return header.max_timestamp_ms
+            newest_ms = self._host.plain.newest_ms(data, header, self.config, now_ms, budget)
+            if newest_ms is not None:
+                return newest_ms
+            records = ProducedRecords(data, header, self.config, now_ms, self._host.inflation)
+        if not records.read(budget):
+            raise NotReadYet(records)
+        return records.max_timestamp_ms
+
+    def append_as_follower(self, data: Buffer, now_ms: int, leader_epoch: int = EPOCH_MAX) -> int:
+        """Append batches as a leader has them; a part of one at the end is left out. Returns the log end offset.
+
+        Raises ApiError: CORRUPT_MESSAGE, also for batches of a later epoch than the leader's, and then the log is as it
+        was; KAFKA_STORAGE_ERROR, and then it may have the first of several segments' batches.
+        """
+        self._health.check()
+        places = check_replicated(data, self.log_end_offset, range(self.epochs.latest, leader_epoch + 1))
+        markers = [
+            self._marker_of(data[place.position : place.position + place.header.size_bytes], place.header)
+            for place in places
+        ]
+        start = 0
+        while start < len(places):
+            end = fitting(places, start, self.config.segment_bytes)
+            first, last = places[start], places[end - 1]
+            view = memoryview(data)[first.position : last.position + last.header.size_bytes]
+            self._write(view, [place.header for place in places[start:end]], markers[start:end], now_ms)
+            start = end
+        return self.log_end_offset
+
+    def _append_time(self, now_ms: int) -> int:
+        return now_ms if self.config.has_log_append_time else NO_TIMESTAMP
+
+    def _stored_append_time(self, offset: int) -> int:
+        """The time that a batch which is in the log was given; -1 if it keeps its own, or was deleted."""
+        if not self.config.has_log_append_time or offset < self.log_start_offset:
+            return NO_TIMESTAMP
+        with self._health:
+            found = self._segments.locate(offset)
+        return NO_TIMESTAMP if found is None else found[1].header.max_timestamp_ms
+
+    def _marker_of(self, data: Buffer, header: BatchHeader) -> EndMarker | None:
+        if not header.is_control or header.producer_id < 0:
+            return None
+        try:
+            return read_marker(data, header)
+        except MalformedBytes as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from None
+
+    def _write(
+        self, data: Buffer, headers: Sequence[BatchHeader], markers: Sequence[EndMarker | None], now_ms: int
+    ) -> None:
+        """Write batches that follow each other in `data`. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        try:
+            self._host.full_disk.take(len(data))
+            segment = self._segments.last
+            if segment.size_bytes and segment.why_roll(self.config, headers[0], headers[-1], len(data), now_ms):
+                self._roll(headers[0].base_offset, now_ms)
+                segment = self._segments.last
+            segment.append(data, headers, self.config)
+            latest_epoch = self.epochs.latest
+            for header, marker in zip(headers, markers, strict=True):
+                if header.leader_epoch > latest_epoch:
+                    latest_epoch = header.leader_epoch
+                    self.epochs.assign(header.leader_epoch, header.base_offset)
+                if header.producer_id >= 0:
+                    self.producers.append(segment, header, marker, now_ms)
+        except (StorageError, FlushFailed) as error:
+            raise self._health.refusal(error) from error
+        self.durability.appended(now_ms)
+
+    def assign_epoch(self, leader_epoch: int) -> None:
+        """This broker leads the partition in a new epoch, which begins at the log's end (DB-68)."""
+        self.epochs.assign(leader_epoch, self.log_end_offset)
+
+    def roll(self, now_ms: int) -> None:
+        """Go on in a new segment, unless the last one is empty. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        with self._health:
+            if self._segments.last.size_bytes:
+                self._roll(self.log_end_offset, now_ms)
+
+    def _roll(self, base_offset: int, now_ms: int) -> None:
+        """Make the next segment; without room there is none, and the last one goes on."""
+        closed = self._segments.last
+        closed.close_indexes()
+        file = self._handles.get(closed.path)
+        if file.size() != closed.size_bytes:  # it was preallocated, or has a part of an append that found no room
+            file.truncate(closed.size_bytes)
+        self.producers.snapshot(base_offset)
+        self.durability.before_roll(closed, base_offset)
+        self._segments.add(base_offset, self.config, now_ms)
+        self.durability.rolled(closed, base_offset)
+
+    # --- durability ---------------------------------------------------------------------------------------------------
+
+    def flush(self) -> int:
+        """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""
+        return self.durability.flush()
+
+    def retire(self, reason: str) -> None:
+        """It is deleted, or damaged: it takes nothing more, and a flush that is under way has no consequences."""
+        self._health.retire(reason)
+        self.durability.retire()
+
+    def close(self) -> None:
+        """Make everything durable, with indexes and a snapshot of the producers, so that a start reads nothing again.
+
+        Nothing is synced of a log whose records are durable already: a start finds out that an index or a snapshot is
+        wrong, as a loss of power leaves it, and makes the index again, and reads batches from an older snapshot on.
+        Raises StorageError, FlushFailed; InvariantViolation while a flush is under way.
+        """
+        check(self.durability.pending is None, "a log is closed when no flush is under way")
+        last = self._segments.last
+        is_durable = self.durability.is_flushed and not self.producers.unflushed
+        if self.config.preallocates:
+            self._handles.get(last.path).truncate(last.size_bytes)
+        if last.size_bytes:
+            last.close_indexes()
+        if self.log_end_offset > self.log_start_offset or self.producers.states.to_entries():
+            self.producers.snapshot(self.log_end_offset)
+        if not (is_durable and self.epochs.are_saved_below(self.log_end_offset)):
+            self.durability.flush_whole()
+
+    # --- truncating and deleting --------------------------------------------------------------------------------------
+
+    def establish(self) -> None:
+        """Make the names of a new log durable before its files change in a way that a crash must not undo.
+
+        Raises StorageError, FlushFailed.
+        """
+        if self.durability.is_new:
+            self.durability.sync_names()
+            self._host.note(self)
+
+    def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
+        """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (R-20)."""
+        with self._health:
+            self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
+        self.truncate(end_offset)
+
+    def forget_kept_records(self) -> None:
+        """Remove what was kept when it was cut or started over, once the high watermark shows that it is not needed."""
+        if len(self._cut_records) or len(self._old_log):
+            with self._health:
+                self._cut_records.forget(self.high_watermark, self.epochs)
+                self._old_log.forget(self.high_watermark, self.epochs)
+
+    def remove_old_log_without_room(self) -> None:
+        """Remove what it had before it started over, if less than a tenth of the disk is free."""
+        if len(self._old_log):
+            with self._health:
+                self._old_log.remove_without_room()
+
+    def truncate(self, end_offset: int) -> None:
+        """Cut the log to `end_offset`, or to before the batch that has it inside; durable when it returns.
+
+        Epochs that begin there or later go, also if no record does: consider a leader of epoch 5 that has appended
+        nothing at offset 10, and now follows one that has never heard of epoch 5. Raises ApiError(KAFKA_STORAGE_ERROR).
+        """
+        with self._health:
+            if end_offset >= self.log_end_offset:
+                self.epochs.truncate_end(self.log_end_offset)
+                return
+            self.establish()
+            if end_offset <= self._segments.first.base_offset:
+                self._start_over(end_offset)
+                self._host.note(self)
+                return
+            found = self._segments.locate(end_offset)
+            cut_offset = end_offset if found is None else min(end_offset, found[1].header.base_offset)
+            self._host.records.about_to_cut(self.partition, cut_offset)
+            self._lower_start_before_cut(cut_offset)
+            while self._segments.last.base_offset >= end_offset:
+                self._segments.remove_last()
+            self._segments.last.truncate(end_offset)
+            self._settle_after_cut()
+            self._host.note(self)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and starts at `offset`. Durable. Raises ApiError(KAFKA_STORAGE_ERROR)."""
+        with self._health:
+            self._start_over(offset)
+            self._host.note(self)
+
+    def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
+        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (R-20)."""
+        with self._health:
+            is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
+            self._start_over(offset, self._old_log if is_kept else None)
+            self._old_log.end()
+            self._host.note(self)
+
+    def _start_over(self, offset: int, old_log: OldLog | None = None) -> None:
+        # Retention shows the start by the first segment alone. While there is none, a crash must not make the log begin
+        # below `offset`, where offsets would be used again, nor behind it, if this is a cut below the log's start.
+        self.establish()
+        self._host.records.about_to_start_over(self.partition, offset)
+        self._segments.start_over(offset, self._host.wall_clock_ms(), old_log)
+        self.durability.removed_below(offset)
+        self.epochs.clear()
+        self.producers.remove_all()
+        self.log_start_offset = self.high_watermark = offset
+        self._settle_after_cut()
+
+    def _lower_start_before_cut(self, cut_offset: int) -> None:
+        """A cut below the log's start, as an unclean leader has less than what was deleted elsewhere, lowers it first.
+
+        Consider a start at 8, a cut to 4, and a kill when the segments are cut and the start on disk is still 8: the
+        log would begin there, empty. It would take from 8 on what its leader has appended meanwhile, and lack 4 to 7.
+        """
+        if cut_offset < self.log_start_offset:
+            self._host.records.save_log_start(self.partition, cut_offset)
+            self.log_start_offset = cut_offset
+
+    def _settle_after_cut(self) -> None:
+        end_offset = self.log_end_offset
+        self.high_watermark = min(self.high_watermark, end_offset)
+        self.epochs.truncate_end(end_offset)
+        self.producers.truncate(self._segments.from_offset(0), end_offset, self.high_watermark)
+        self._handles.files.fsync_directory(self.directory)
+        self.durability.cut(end_offset)
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log's start to `offset`, or with HIGH_WATERMARK to that; durable. Returns the log's start.
+
+        The segments below go with the next `delete_old_segments`. Raises ApiError: OFFSET_OUT_OF_RANGE beyond the high
+        watermark, KAFKA_STORAGE_ERROR.
+        """
+        self._health.check()
+        offset = self.high_watermark if offset == HIGH_WATERMARK else offset
+        if not 0 <= offset <= self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"records can be deleted up to the high watermark {self.high_watermark}, and {offset} is asked for",
+            )
+        if offset > self.log_start_offset:
+            with self._health:
+                self.establish()
+                self._host.records.save_log_start(self.partition, offset)
+                self._advance_start(offset)
+        return self.log_start_offset
+
+    def delete_old_segments(self, now_ms: int) -> Deletable:
+        """Delete the segments that may go (DB-82), at the time of a RetentionClock. Raises KAFKA_STORAGE_ERROR."""
+        self._health.check()
+        if self.durability.pending is not None:
+            return NOTHING  # it may be writing the file of epochs; the next round is soon
+        found = self._deletable(now_ms)
+        if not found.segment_count:
+            return found
+        with self._health:
+            while self._segments.check_largest(found.segment_count):
+                found = self._deletable(now_ms)  # an index was wrong about how old a segment is
+            if not found.segment_count:
+                return found
+            if found.segment_count == len(self._segments):
+                self._roll(self.log_end_offset, now_ms)
+            self.establish()
+            # The segment that becomes the first one may have been made since the last flush.
+            self._handles.files.fsync_directory(self.directory)
+            self.durability.names_are_durable()
+            base_offset = self._segments.base_offset_of(found.segment_count)
+            self._host.records.about_to_remove_below(self.partition, base_offset)
+            self.durability.save_epochs()  # an epoch that begins below the start cannot be read from batches (DB-68)
+            self._advance_start(max(self.log_start_offset, base_offset))
+            self._segments.remove_first(found.segment_count)
+            self.durability.removed_below(base_offset)
+            self.producers.remove_below(base_offset)
+        return found
+
+    def _deletable(self, now_ms: int) -> Deletable:
+        return deletable(
+            self._segments.facts(), self.config, log_start_offset=self.log_start_offset,
+            high_watermark=self.high_watermark, now_ms=now_ms,
+        )  # fmt: skip
+
+    def _advance_start(self, offset: int) -> None:
+        self.log_start_offset = offset
+        self.epochs.truncate_start(offset)

@@ -1,0 +1,179 @@
+"""The segments of one log, in order: which one has an offset, and the files of those that come and go."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from kraftbase.errors import OutOfSpace, StorageError
+from kraftbase.files.files import join
+from kraftbase.sentinels import NO_TIMESTAMP
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.file_handles import FileHandles
+from kraftlog.storage.formats.names import SEGMENT_SUFFIXES, file_name
+from kraftlog.storage.old_log import OldLog
+from kraftlog.storage.retention import SegmentFacts
+from kraftlog.storage.segment import BatchPlace, Segment
+from kraftlog.storage.timestamps import BatchBytes
+
+
+class SegmentList:
+    """At least one segment; batches are appended to the last one."""
+
+    def __init__(self, handles: FileHandles, directory: str, segments: Sequence[Segment]) -> None:
+        self._handles = handles
+        self._directory = directory
+        self._segments = list(segments)
+        self.last = self._segments[-1]
+        """The one that is appended to."""
+        self._base_offsets = [segment.base_offset for segment in segments]
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._segments)
+
+    @property
+    def first(self) -> Segment:
+        """The oldest one."""
+        return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of their batches."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    def base_offset_of(self, index: int) -> int:
+        """The first offset of a segment."""
+        return self._base_offsets[index]
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Those from the one on that has the offset, or would have it."""
+        return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
+
+    # --- finding ------------------------------------------------------------------------------------------------------
+
+    def locate(self, offset: int) -> tuple[Segment, BatchPlace] | None:
+        """The first batch that ends at `offset` or later; it may be in a later segment than the offset's."""
+        for segment in self.from_offset(offset):
+            place = segment.locate(offset)
+            if place is not None:
+                return segment, place
+        return None
+
+    def batch_not_older(self, timestamp_ms: int, start_offset: int) -> BatchBytes | None:
+        """The first batch with an offset from `start_offset` on whose largest timestamp is not older."""
+        for segment in self.from_offset(start_offset):
+            place = segment.find_timestamp(timestamp_ms, start_offset)
+            if place is not None:
+                return _read(segment, place)
+        return None
+
+    def newest_batches(self, start_offset: int) -> list[BatchBytes]:
+        """Those that may have the record with the largest timestamp from `start_offset` on, in order: three at most.
+
+        The segment where that offset is may have been deleted in part, and so may its batch: then that is one of them.
+        """
+        first, *later = self.from_offset(start_offset)
+        first.check_largest()
+        found = _newest_in(first, start_offset)
+        for segment in later:
+            segment.check_largest()
+        best = max(later, key=lambda segment: segment.largest.timestamp_ms, default=None)
+        place = best.locate(best.largest.offset) if best is not None and best.largest.timestamp_ms >= 0 else None
+        if best is not None and place is not None:
+            found.append((best, place))
+        newest_ms = max((place.header.max_timestamp_ms for _, place in found), default=NO_TIMESTAMP)
+        return [
+            _read(segment, place)
+            for segment, place in found
+            if place.header.base_offset < start_offset or place.header.max_timestamp_ms == newest_ms
+        ]
+
+    def check_largest(self, count: int) -> bool:
+        """Compare the largest timestamps of the oldest segments with the log; returns whether one has changed."""
+        return any(segment.check_largest() for segment in self._segments[:count])
+
+    def facts(self) -> list[SegmentFacts]:
+        """The segments as retention sees them."""
+        ends = [*self._base_offsets[1:], self.last.end_offset]
+        return [
+            SegmentFacts(
+                segment.base_offset, end_offset, segment.size_bytes,
+                segment.largest.timestamp_ms if segment.largest.timestamp_ms >= 0 else segment.created_ms,
+            )
+            for segment, end_offset in zip(self._segments, ends, strict=True)
+        ]  # fmt: skip
+
+    # --- coming and going ---------------------------------------------------------------------------------------------
+
+    def add(self, base_offset: int, config: PartitionLogConfig, now_ms: int) -> None:
+        """Add a segment; its name is not durable. Raises StorageError, then there is none."""
+        segment = Segment.create(self._handles, self._directory, base_offset, now_ms)
+        if config.preallocates:
+            try:
+                self._handles.get(segment.path).reserve(config.segment_bytes)
+            except OutOfSpace:
+                self._handles.remove(segment.path)
+                raise
+        self._begin(segment)
+
+    def _begin(self, segment: Segment) -> None:
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+        self.last = segment
+
+    def remove_last(self) -> Segment:
+        """Remove the last one, durably."""
+        segment = self._segments.pop()
+        self._base_offsets.pop()
+        self.last = self._segments[-1] if self._segments else segment
+        self._remove_files(segment)
+        self._handles.files.fsync_directory(self._directory)
+        return segment
+
+    def start_over(self, base_offset: int, now_ms: int, old_log: OldLog | None = None) -> None:
+        """Remove all of them, the last one first, and begin at an offset; the new segment's name is not durable.
+
+        With `old_log` they are set aside.
+        """
+        if old_log is not None:
+            for segment in self._segments:
+                old_log.set_aside(segment)
+            self._segments.clear()
+            self._base_offsets.clear()
+            self._handles.files.fsync_directory(self._directory)
+        while self._segments:
+            self.remove_last()
+        try:
+            self._begin(Segment.create(self._handles, self._directory, base_offset, now_ms))
+        except OutOfSpace as error:  # to go on without any segment is not possible, as it is with too few
+            raise StorageError(f"the log in {self._directory} cannot begin anew at {base_offset}: {error}") from error
+
+    def remove_first(self, count: int) -> None:
+        """Remove the oldest ones, durably."""
+        for segment in self._segments[:count]:
+            self._remove_files(segment)
+        del self._segments[:count], self._base_offsets[:count]
+        self._handles.files.fsync_directory(self._directory)
+
+    def _remove_files(self, segment: Segment) -> None:
+        for suffix in SEGMENT_SUFFIXES:
+            self._handles.remove(join(self._directory, file_name(segment.base_offset, suffix)))
+
+
+def _newest_in(segment: Segment, start_offset: int) -> list[tuple[Segment, BatchPlace]]:
+    """The batches of a segment that may have its newest record from `start_offset` on, in order: none, one or two."""
+    best = segment.locate(segment.largest.offset) if segment.largest.timestamp_ms >= 0 else None
+    if best is None or best.header.base_offset >= start_offset:
+        return [] if best is None else [(segment, best)]
+    # It was deleted, or a part of its batch was. Of a batch behind that one the header tells the largest timestamp.
+    first = segment.locate(start_offset)
+    if first is None:
+        return []
+    later = segment.batches(first.position + first.header.size_bytes)
+    best = max(later, key=lambda place: place.header.max_timestamp_ms, default=None)
+    return [(segment, place) for place in (first, best) if place is not None]
+
+
+def _read(segment: Segment, place: BatchPlace) -> BatchBytes:
+    return BatchBytes(place.header, segment.read(place.position, place.header.size_bytes))
