@@ -18,48 +18,21 @@ import typer
 
 from kraftlog import __version__
 from kraftlog.admin.client.time_limit import limits_end
-from kraftlog.cli import (
-    acls,
-    bench,
-    brokers,
-    configs,
-    consume,
-    difftest,
-    dump_log,
-    elect,
-    faults,
-    features,
-    health,
-    kafka,
-    log,
-    log_dirs,
-    node,
-    node_status,
-    partitions,
-    produce,
-    quorum,
-    quotas,
-    reassign,
-    restore,
-    shell,
-    snapshot,
-    sql,
-    tier,
-    topics,
-    topics_apply,
-    up,
-    verify,
-    voters,
-)
-from kraftlog.cli.errors import in_plain_words, one_line
+from kraftlog.cli.cluster import brokers, features, node, up, voters
+from kraftlog.cli.disks import dump_log, kafka, restore, snapshot, verify
 from kraftlog.cli.examples import with_examples
 from kraftlog.cli.groups import GroupedCommands
-from kraftlog.cli.narrowing import command_for
-from kraftlog.cli.options import one_event_loop
-from kraftlog.cli.output import complain, note, say
-from kraftlog.cli.signals import interrupted_exit_code, raise_on_signals
-from kraftlog.cli.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
-from kraftlog.cli.timeout import with_timeout
+from kraftlog.cli.look import health, log, log_dirs, node_status, quorum, shell, sql
+from kraftlog.cli.records import consume, produce
+from kraftlog.cli.shared.errors import in_plain_words, one_line
+from kraftlog.cli.shared.narrowing import command_for
+from kraftlog.cli.shared.options import one_event_loop
+from kraftlog.cli.shared.output import complain, note, say
+from kraftlog.cli.shared.signals import interrupted_exit_code, raise_on_signals
+from kraftlog.cli.shared.streams import discard_standard_output, prepare_standard_streams, standard_output_failure
+from kraftlog.cli.shared.timeout import with_timeout
+from kraftlog.cli.testing import bench, difftest, faults
+from kraftlog.cli.topics import acls, configs, elect, partitions, quotas, reassign, tier, topics, topics_apply
 from kraftlog.commands.user_messages import user_messages_to
 from kraftlog.process.grpc_settings import set_grpc
 from kraftlog.process.logs import configure_logging

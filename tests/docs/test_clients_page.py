@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from kraftlog.cli.main import app
-from kraftlog.cli.timeout import with_timeout
+from kraftlog.cli.shared.timeout import with_timeout
 from kraftlog.clients.producing import DELIVERY_TIMEOUT_SECONDS
 from tests.paths import ROOT
 

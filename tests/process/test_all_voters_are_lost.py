@@ -18,7 +18,7 @@ import pytest
 from kraftbase.errors import ErrorCode
 from kraftbase.sentinels import NO_LEADER
 from kraftbase.types import NodeId
-from kraftlog.cli.adoption import condition
+from kraftlog.cli.cluster.adoption import condition
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.adoption.adopted_snapshot import OFFSET_JUMP, PRODUCER_ID_JUMP

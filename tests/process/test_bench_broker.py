@@ -17,7 +17,7 @@ from kraftlog.bench.broker.measure import Measures
 from kraftlog.bench.broker.run import CHANGES, HOSTILE
 from kraftlog.bench.peers.installed import find_peers
 from kraftlog.bench.replication import measures as replication
-from kraftlog.cli.bench import MUST_BE_MET
+from kraftlog.cli.testing.bench import MUST_BE_MET
 from tests.kraftlog.command_line import kraftlog
 from tests.paths import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kraftbase.endpoint import Endpoint
-from kraftlog.cli.acls import NOT_ENFORCED
+from kraftlog.cli.topics.acls import NOT_ENFORCED
 from kraftlog.config.settings import SETTING_BY_KEY
 from snapshot.log_start_policy import LogStartConfig
 from statemachine.store.snapshot_generator import SnapshotConfig

@@ -15,7 +15,7 @@ from kraftlog.bench.creation import TOPICS_PER_OPERATION, create_all, operations
 from kraftlog.bench.metadata.altering import AlteringBroker, Led
 from kraftlog.bench.metadata.run import PARTS
 from kraftlog.bench.workload import BROKER_IDS
-from kraftlog.cli.bench import METADATA_PARTS
+from kraftlog.cli.testing.bench import METADATA_PARTS
 from kraftpb.v1 import admin_pb2
 from tests.kraftlog.command_line import Run
 

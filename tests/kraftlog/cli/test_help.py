@@ -13,7 +13,7 @@ import typer
 from kraftlog.cli.examples import EXAMPLES
 from kraftlog.cli.groups import GROUPS
 from kraftlog.cli.main import app
-from kraftlog.cli.timeout import with_timeout
+from kraftlog.cli.shared.timeout import with_timeout
 from tests.kraftlog.command_line import SERVERS, Run
 
 LINE_MAX = 80

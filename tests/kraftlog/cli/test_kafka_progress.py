@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from kraftlog.cli import progress
 from kraftlog.cli.main import main
+from kraftlog.cli.shared import progress
 from kraftlog.offline.kafka.directory import open_directory
 from tests.kraftlog.command_line import Run, run
 from tests.kraftlog.kafka.conftest import kafka_data

@@ -13,7 +13,7 @@ import pytest
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
 from kraftbase.sentinels import NO_LEADER
-from kraftlog.cli.log import _watch
+from kraftlog.cli.look.log import _watch
 from kraftpb.v1 import common_pb2, log_pb2
 from tests.kraftlog.analytics.logs import LogServicer, serving, small_log
 from tests.kraftlog.command_line import Finished, Run, kraftlog
@@ -167,8 +167,8 @@ async def test_watch_says_that_it_waits_for_a_leader(
         notes.append(line)
         servicer.elected.set()
 
-    monkeypatch.setattr("kraftlog.cli.log.note", note)
-    monkeypatch.setattr("kraftlog.cli.log.WAITING_NOTE_SECONDS", 0)
+    monkeypatch.setattr("kraftlog.cli.look.log.note", note)
+    monkeypatch.setattr("kraftlog.cli.look.log.WAITING_NOTE_SECONDS", 0)
     async with serving(servicer) as endpoint:
         await _watch((endpoint,), 0, None, 1)
     assert [line.partition(":")[0] for line in notes] == ["waiting for a leader"]

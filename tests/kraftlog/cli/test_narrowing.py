@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from kraftlog.cli.main import app, main
-from kraftlog.cli.narrowing import command_for
+from kraftlog.cli.shared.narrowing import command_for
 
 
 def paths(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from kraftlog.cli import bench
-from kraftlog.cli.options import Output
-from kraftlog.cli.output import print_fields, print_json_line, print_renderable, print_rows, visible
+from kraftlog.cli.shared.options import Output
+from kraftlog.cli.shared.output import print_fields, print_json_line, print_renderable, print_rows, visible
+from kraftlog.cli.testing import bench
 from kraftlog.demo.demo import Demo
 from tests.kraftlog.command_line import Run
 from tests.kraftlog.node_directories import make_node_directory

@@ -20,7 +20,8 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.ids import id_to_text
-from kraftlog.cli import main, shell
+from kraftlog.cli import main
+from kraftlog.cli.look import shell
 from kraftlog.offline.metadata_shell import MetadataShell
 from statemachine.store.store import MetadataStore
 from statemachine.tables.database import install

@@ -15,7 +15,7 @@ import typer
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client import connection, leader_finder, time_limit
 from kraftlog.cli.main import app
-from kraftlog.cli.timeout import with_timeout
+from kraftlog.cli.shared.timeout import with_timeout
 from kraftlog.commands.clients import TIMEOUT_MS, allowed_ms
 from tests.kraftlog.admin.client.scripted_node import scripted_nodes
 from tests.kraftlog.cli.test_changes_as_json import asking_commands

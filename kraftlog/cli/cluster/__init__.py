@@ -1,0 +1,1 @@
+"""Commands that run a cluster: of nodes, brokers, voters and features."""

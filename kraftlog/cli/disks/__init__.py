@@ -1,0 +1,1 @@
+"""Commands about snapshots and directories on a disk."""

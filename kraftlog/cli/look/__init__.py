@@ -1,0 +1,1 @@
+"""Commands that show how a cluster is, and what its metadata say."""

@@ -1,0 +1,1 @@
+"""Commands about topics, partitions and their configs."""
