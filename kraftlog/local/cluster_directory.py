@@ -169,12 +169,21 @@ def _check_first_port(cluster: ClusterDirectory, first_port: int | None) -> None
 
 
 def _check_data(cluster: ClusterDirectory) -> None:
-    for node_id in cluster.endpoints:
-        if not cluster.data_path(node_id).is_dir():
-            raise DirectoryError(
-                f"the data of node {node_id} is missing: there is no {cluster.data_path(node_id)};"
-                " restore it, or name another directory for a new cluster"
-            )
+    missing = sorted(node_id for node_id in cluster.endpoints if not cluster.data_path(node_id).is_dir())
+    if not missing:
+        return
+    left = cluster.voter_ids.difference(missing)
+    if left == cluster.voter_ids:
+        page = "nodes.md"
+    elif 2 * len(left) > len(cluster.voter_ids):
+        page = "replacing-a-disk.md"
+    else:
+        page = "all-voters-are-lost.md"
+    raise DirectoryError(
+        f"the data of node{'s' if missing[1:] else ''} {', '.join(map(str, missing))} is missing:"
+        f" there is no {cluster.data_path(missing[0])}; put it back if it was moved, or name another directory for a"
+        f" new cluster; if it is lost, see docs/operations/{page}"
+    )
 
 
 def _plan(

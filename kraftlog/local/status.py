@@ -19,12 +19,13 @@ from kraftbase.stop_signals import on_stop_signals
 from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.local.brokers import FIRST_BROKER_ID, BrokerDied, BrokerState, LocalBrokers, add_broker_rows
-from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster import LocalCluster, NodeDied
 from kraftpb.v1 import log_pb2
 
 REFRESH_SECONDS: Final = 1.0
 USUAL_REPLICAS: Final = 3
 STOPPING: Final = "Stopping; the data stays, the same command resumes."
+NONE_LEFT: Final = "no node runs any more, so everything is stopped; the same command starts all of it again"
 
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 
@@ -101,7 +102,7 @@ async def _tell_of_deaths(cluster: LocalCluster, console: Console) -> None:
     async for death in cluster.deaths():
         console.print(str(death), style="red", highlight=False, soft_wrap=True)
         if not any(map(cluster.is_running, cluster.node_ids)):
-            raise death
+            raise NodeDied(death.code, NONE_LEFT)
 
 
 async def _show(cluster: LocalCluster, brokers: LocalBrokers, console: Console) -> None:

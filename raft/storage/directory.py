@@ -124,7 +124,10 @@ class DataDirectory:
         """
         if not files.exists(join(path, META_NAME)):
             _refuse_without_meta(files, path)
-            raise DirectoryError(f"{path} is not formatted. Format it first, or name the directory that is")
+            raise DirectoryError(
+                f"{path} is not formatted. Format it if its node is new, or name the directory that is; if its data is"
+                " lost, see docs/operations/replacing-a-disk.md"
+            )
         lock = _lock(files, path)
         try:
             identity = _read_identity(files, path)

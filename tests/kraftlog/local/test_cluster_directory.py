@@ -16,6 +16,7 @@ from kraftbase.types import NodeId
 from kraftlog.local import cluster_directory
 from kraftlog.local.cluster_directory import free_endpoints, open_or_create
 from raft.storage.directory import DataDirectory
+from tests.paths import ROOT
 
 
 def test_a_new_cluster_has_three_voters_one_id_and_a_formatted_directory_each(tmp_path: Path) -> None:
@@ -108,6 +109,26 @@ def test_a_voter_whose_data_is_gone_is_refused_and_not_formatted_anew(tmp_path: 
     with pytest.raises(DirectoryError, match="the data of node 2 is missing"):
         open_or_create(tmp_path)
     assert not (tmp_path / "node-2").exists()
+
+
+@pytest.mark.parametrize(
+    ("lost", "named", "page"),
+    [
+        ((2,), "node 2", "replacing-a-disk.md"),
+        ((2, 4), "nodes 2, 4", "replacing-a-disk.md"),
+        ((4,), "node 4", "nodes.md"),
+        ((2, 3), "nodes 2, 3", "all-voters-are-lost.md"),
+        ((1, 2, 3, 4), "nodes 1, 2, 3, 4", "all-voters-are-lost.md"),
+    ],
+)
+def test_the_page_for_what_is_lost_is_named(tmp_path: Path, lost: tuple[int, ...], named: str, page: str) -> None:
+    """Of three voters and an observer."""
+    open_or_create(tmp_path, voters=3, observers=1)
+    for node_id in lost:
+        shutil.rmtree(tmp_path / f"node-{node_id}")
+    with pytest.raises(DirectoryError, match=rf"the data of {named} is missing: .* see docs/operations/{page}$"):
+        open_or_create(tmp_path)
+    assert (ROOT / "docs" / "operations" / page).exists()
 
 
 def test_an_unknown_format_version_is_refused_by_its_number(tmp_path: Path) -> None:

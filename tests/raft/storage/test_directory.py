@@ -107,7 +107,7 @@ def test_ids_that_are_none_are_refused_and_nothing_is_made(files: FileSystem, ch
 
 
 def test_a_directory_that_is_not_formatted_does_not_open_and_is_not_made(files: FileSystem) -> None:
-    with pytest.raises(DirectoryError, match="data/node is not formatted"):
+    with pytest.raises(DirectoryError, match=r"data/node is not formatted.*its data is lost.*replacing-a-disk\.md"):
         DataDirectory.open(files, "data/node")
     assert not files.exists("data")
     files.make_directories("data/node")
