@@ -35,10 +35,11 @@ def connect_any(endpoints: Sequence[Endpoint]) -> BrokerConnection:
             return BrokerConnection(endpoint)
         except ApiError as error:
             refused.append(error)
-    if len(refused) == 1:
+    if len(refused) == 1 and refused[0].code is not ErrorCode.BROKER_NOT_AVAILABLE:
         raise refused[0]
     reasons = "; ".join(str(error.args[0]) for error in refused)
-    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"no broker answers: {reasons}")
+    what = reasons if len(refused) == 1 else f"no broker answers: {reasons}"
+    raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"{what}; start the brokers or check the addresses")
 
 
 def describe_cluster(endpoints: Sequence[Endpoint], topics: Sequence[str]) -> Cluster:

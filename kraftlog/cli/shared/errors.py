@@ -35,12 +35,21 @@ def one_line(error: Exception) -> str | None:
 _NO_NUMBER: Final = re.compile(r" is not a valid (?P<kind>int|integer|float)(?: range)?\.?$")
 
 
+_WHERE_TO_FIND: Final = {
+    "KRAFTLOG_BROKERS": "`kraftlog brokers list` shows where brokers listen",
+    "KRAFTLOG_BOOTSTRAP_SERVER": "`kraftlog up` prints it; else it is `listeners` in a node's configuration file",
+}
+"""Where the value is found that a missing option would have, by its environment variable."""
+
+
 def in_plain_words(error: typer.TyperException) -> str:
-    """What is wrong with the arguments; of a value that is no number, which numbers there may be."""
+    """What is wrong with the arguments; of a missing address, where to find it; of no number, which there may be."""
     message = error.format_message()
     match = _NO_NUMBER.search(message)
     if match is None:
-        return message
+        variable = getattr(getattr(error, "param", None), "envvar", None)
+        where = _WHERE_TO_FIND.get(str(variable)) if message.startswith("Missing option") else None
+        return message if where is None else f"{message}; {where}"
     number = "a number" if match["kind"] == "float" else "a whole number"
     of_type = getattr(getattr(error, "param", None), "type", None)
     least, most = getattr(of_type, "min", None), getattr(of_type, "max", None)

@@ -47,6 +47,7 @@ def config(tmp_path: Path) -> Path:
     [
         (["nonsense"], "No such command 'nonsense'"),
         (["quorum", "describe", "--status"], "Missing option '--bootstrap-server'"),
+        (["quorum", "describe", "--status"], "`listeners` in a node's configuration file"),
         (["topics", "create", "--bootstrap-server", NOWHERE], "Missing argument 'NAME'"),
         (["topics", "list", "--bootstrap-server", "localhost"], "'localhost' is not an address"),
         (["topics", "list", "--bootstrap-server", NOWHERE, "--output", "yaml"], "'yaml'"),

@@ -24,6 +24,7 @@ AT_NOWHERE = ("--bootstrap-server", NOWHERE)
     [
         (["produce"], "Missing argument 'TOPIC'"),
         (["consume", "t"], "Missing option '--bootstrap-server'"),
+        (["consume", "t"], "`kraftlog brokers list` shows where brokers listen"),
         (["log-dirs", "--bootstrap-server", "localhost"], "'localhost' is not an address"),
         (["produce", "t", *AT_NOWHERE, "--json", "--headers"], "leave the other options out"),
         (["produce", "t", *AT_NOWHERE, "--json", "--key-separator", ":"], "leave the other options out"),
@@ -56,7 +57,9 @@ def test_a_usage_error_is_one_line_and_exit_code_2(run: Run, arguments: list[str
 @pytest.mark.parametrize("arguments", [["produce", "t"], ["consume", "t"], ["log-dirs"]])
 def test_an_address_where_nobody_listens_is_one_line(run: Run, arguments: list[str]) -> None:
     address = f"127.0.0.1:{free_port()}"
-    assert run(*arguments, "--bootstrap-server", address).is_error(ErrorCode.BROKER_NOT_AVAILABLE, address)
+    said = run(*arguments, "--bootstrap-server", address)
+    assert said.is_error(ErrorCode.BROKER_NOT_AVAILABLE, address)
+    assert "check the addresses" in said.errors
 
 
 def test_the_servers_may_be_in_the_environment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
