@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
+from kraftlog.storage.full_disk import ADVICE
 from kraftlog.commands import node_status
 
 COLUMNS: Final = ("Of", "Name", "State", "Detail")
@@ -125,8 +126,9 @@ def _of_directories(rows: Rows) -> Iterator[Finding]:
     for broker_id, directory, is_online, is_full, replicas, leaders in rows:
         name = f"{broker_id}: {directory}"
         if is_full:
-            advice = "make room: lower retention.ms or retention.bytes, or delete topics"
-            yield Finding("directory", name, DISK_FULL, f"{leaders} of its {replicas} replicas lead; {advice}")
+            path = f"`kraftlog log-dirs --broker {broker_id}` shows its path"
+            detail = f"{leaders} of its {replicas} replicas lead; {path}; make room: {ADVICE}"
+            yield Finding("directory", name, DISK_FULL, detail)
         elif not is_online:
             yield Finding("directory", name, DIRECTORY_OFFLINE, f"{replicas} replicas; see the log of the broker")
 

@@ -26,7 +26,10 @@ LOW_WATER_DIVISOR: Final = 20
 KEPT_DIVISOR: Final = 4
 """This part of the low-water mark is kept free of records, for what the broker itself has to note."""
 
-ADVICE: Final = "lower retention.ms or retention.bytes, delete topics or records, or make the file system larger"
+ADVICE: Final = (
+    "lower retention.ms or retention.bytes, by which whole segments go, delete topics or records, move replicas, or"
+    " make the file system larger; see docs/operations/brokers.md"
+)
 
 logger = structlog.get_logger(__name__)
 
@@ -91,7 +94,7 @@ class FullDisk:
                 )  # fmt: skip
             self._set_full(is_full=True)
         elif self.is_full and not was_refused and space.free_bytes >= 2 * self.low_water_bytes:
-            logger.info(
+            logger.warning(
                 "a log directory has room again", path=self._path, free_bytes=space.free_bytes,
                 refused=self._refusals.count,
             )  # fmt: skip

@@ -302,7 +302,7 @@ class ReplicaFetcher:
             return
         if self._is_unreachable:
             self._is_unreachable = False
-            logger.info("a leader answers again", leader=self.source_id)
+            logger.warning("a leader answers again", leader=self.source_id)
             self._follower.on_back(self.source_id)
         self._is_busy = True
         try:

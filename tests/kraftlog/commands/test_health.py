@@ -22,6 +22,7 @@ from kraftlog.commands.health import (
     health_of,
 )
 from kraftlog.commands.node_status import Findings
+from kraftlog.storage.full_disk import ADVICE
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.commands.test_node_status import LEADER, answer, endpoint, found
 from tests.statemachine.builders import an_id, broker, config, topic
@@ -73,6 +74,8 @@ def test_brokers_and_their_disks() -> None:
     states = [state for _, _, state in brief(ill)]
     assert states == [FENCED, SHUTTING_DOWN, DISK_FULL, DIRECTORY_OFFLINE]
     assert "1 of its 1 replicas lead" in ill.findings[2].detail
+    assert "`kraftlog log-dirs --broker 1` shows its path" in ill.findings[2].detail
+    assert ADVICE in ill.findings[2].detail
 
 
 def test_partitions_of_each_kind_are_named_up_to_a_number() -> None:

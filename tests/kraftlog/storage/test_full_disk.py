@@ -35,6 +35,7 @@ def test_it_is_full_below_the_low_water_mark_until_twice_as_much_is_free() -> No
         "a log directory has little room",
         "a log directory has room again",
     ]
+    assert {line["log_level"] for line in lines} == {"warning"}  # both are shown at the level of `brokers run`
 
 
 @pytest.mark.parametrize(

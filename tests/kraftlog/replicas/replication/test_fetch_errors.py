@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.files import read_whole
@@ -271,6 +272,18 @@ def test_db98_a_leader_that_closes_its_connection_is_doubted_until_it_answers_ag
     cluster[A].start()
     cluster.settle(RECONNECT_MS_MIN + WAIT_MS)  # sooner than after the usual pause
     assert not cluster[B].view.doubted
+
+
+def test_that_a_leader_is_gone_and_that_it_is_back_are_logged_at_one_level(tmp_path: Path) -> None:
+    """At that of `brokers run`: who was told of the one is told of the other."""
+    cluster = two_brokers(tmp_path)
+    cluster.settle(WAIT_MS)
+    with capture_logs() as lines:
+        cluster[A].kill()
+        cluster[A].start()
+        cluster.settle(3 * BACKOFF_MS)
+    told = [(line["event"], line["log_level"]) for line in lines if line["event"].startswith("a leader ")]
+    assert told == [("a leader does not answer; trying again", "warning"), ("a leader answers again", "warning")]
 
 
 def test_after_a_restart_of_the_leader_a_new_session_begins(tmp_path: Path) -> None:
