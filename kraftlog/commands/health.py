@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.storage.full_disk import ADVICE
 from kraftlog.commands import node_status
+from kraftlog.storage.full_disk import ADVICE
 
 COLUMNS: Final = ("Of", "Name", "State", "Detail")
 

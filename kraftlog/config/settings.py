@@ -322,6 +322,13 @@ SETTINGS: Final = (
         "Whether topics may be deleted.",
     ),
     Setting(
+        "remote.log.storage.system.enable",
+        "controller",
+        "remote_log_storage_system_enable",
+        true_or_false,
+        "Whether topics may become tiered; brokers of this version copy nothing. The same on every voter.",
+    ),
+    Setting(
         "create.topic.policy.class.name",
         "controller",
         "create_topic_policy",

@@ -40,7 +40,8 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 # eligible replica again. `Written.about_eligible` counts such appends, and the pages begin again with the first.
 def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionContext) -> Decision:
     """The configs that change, after the records that must precede them."""
-    records, response = alter_configs(state, request)
+    change = partial(alter_configs, request=request, tiering_enabled=context.config.remote_log_storage_system_enable)
+    records, response = change(state)
     result = OperationResult(alter_configs=response)
     lowered = _lowered_by(state, records)
     if not lowered:
@@ -49,7 +50,7 @@ def alter(state: MetadataState, request: AlterConfigsRequest, context: DecisionC
     together = [*lowered.forgotten(state, page), *records]
     if page.end is None and len(together) <= RECORDS_PER_BATCH_MAX:
         return Decision(together, result)
-    return Decision([], result, _ForgettingPages(state, request, context.written, lowered, result.alter_configs))
+    return Decision([], result, _ForgettingPages(state, change, context.written, lowered, result.alter_configs))
 
 
 class _Lowered(NamedTuple):
@@ -117,13 +118,13 @@ class _ForgettingPages:
     def __init__(
         self,
         state: MetadataState,
-        request: AlterConfigsRequest,
+        change: Callable[[MetadataState], tuple[list[MetadataRecord], AlterConfigsResponse]],
         written: Written,
         lowered: _Lowered,
         response: AlterConfigsResponse,
     ) -> None:
         self._state = state
-        self._request = request
+        self._change = change
         self._written = written
         self._response = response
         self._is_done = False
@@ -154,7 +155,7 @@ class _ForgettingPages:
         self._on_appended()
 
     def _close(self, forgotten: list[MetadataRecord]) -> list[MetadataRecord]:
-        configs, response = alter_configs(self._state, self._request)
+        configs, response = self._change(self._state)
         lowered = _lowered_by(self._state, configs)
         may_have_passed = self._after is not None and self._written.about_eligible != self._written_before
         if may_have_passed or not lowered.is_within(self._lowered):

@@ -26,6 +26,8 @@ class ControllerConfig:
     """metadata.max.idle.interval.ms: a NoOp is appended after this long without records; 0: never (Kafka: 500)."""
     delete_topic_enable: bool = True
     """delete.topic.enable."""
+    remote_log_storage_system_enable: bool = False
+    """remote.log.storage.system.enable: whether topics may become tiered (TS-81)."""
     create_topic_policy: CreateTopicPolicy | None = None
     """create.topic.policy.class.name: the policy that new topics must pass. None: all are allowed."""
     controller_mutation_rate: float | None = None

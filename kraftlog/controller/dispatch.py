@@ -75,6 +75,7 @@ def _create_topics(asked: Asked) -> Decision:
             asked.context.random,
             create_topic_policy=asked.context.config.create_topic_policy,
             charge=charge,
+            tiering_enabled=asked.context.config.remote_log_storage_system_enable,
         )
         return records, OperationResult(create_topics=created)
 

@@ -59,15 +59,24 @@ class InheritedConfigs:
         return _BROKER_DEFAULTS if resource_name == CLUSTER_DEFAULT else {**_BROKER_DEFAULTS, **self.of_cluster}
 
 
-def check_topic_configs(configs: Mapping[str, str], before: Mapping[str, str], inherited: Mapping[str, str]) -> None:
+def check_topic_configs(
+    configs: Mapping[str, str], before: Mapping[str, str], inherited: Mapping[str, str], *, tiering_enabled: bool
+) -> None:
     """Raise ApiError(INVALID_CONFIG) unless a topic that has the valid `configs` `before` can have `configs`.
 
-    `inherited` has the values that apply where the topic has none.
+    `inherited` has the values that apply where the topic has none. Unless `tiering_enabled`, no topic becomes tiered;
+    one that is tiered already may stay so, and its other configs may change (TS-81).
     """
     values = _Values(configs, inherited)
+    was_tiered = _is_on(before.get(REMOTE_STORAGE_ENABLE, ""))
     if values.is_on(REMOTE_STORAGE_ENABLE):
+        if not (tiering_enabled or was_tiered):
+            raise invalid_config(
+                f"{values.shown(REMOTE_STORAGE_ENABLE)}: tiered storage is disabled in this cluster"
+                " (remote.log.storage.system.enable=false), so no topic can become tiered; leave the config out"
+            )
         _check_tiered(values)
-    elif _is_on(before.get(REMOTE_STORAGE_ENABLE, "")) and not values.is_on(REMOTE_DELETE_ON_DISABLE):
+    elif was_tiered and not values.is_on(REMOTE_DELETE_ON_DISABLE):
         # Brokers would forget what is in remote storage, and it would stay there without an owner (KIP-950).
         raise invalid_config(
             f"{values.shown(REMOTE_STORAGE_ENABLE)} would leave the data in remote storage without an owner; set"

@@ -27,6 +27,7 @@ from kraftlog.cli.main import app
 from kraftlog.config.settings import SETTING_BY_KEY
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules.partition_change import METADATA_VERSION_SHRINK_KEEPS_EPOCH
+from kraftlog.local.cluster_directory import open_or_create
 from kraftpb.v1.admin_pb2 import Operation
 from raft.core.config import QuorumConfig
 from raft.observe import parse_endpoint
@@ -152,6 +153,7 @@ def reading(tmp_path: Path, run: Run) -> Reading:
     @contextmanager
     def reading(page: str) -> Iterator[Reader]:
         cluster = tmp_path / "cluster"
+        open_or_create(cluster, voters=1, observers=0, settings={"remote.log.storage.system.enable": True})
         with up(cluster, "--voters", 1, "--brokers", 3) as (_, addresses):
             reader = Reader(page, tmp_path / "elsewhere", addresses, cluster, run)
             yield reader

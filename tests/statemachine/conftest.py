@@ -103,6 +103,10 @@ def errors(result: OperationResult) -> list[ErrorCode]:
     return [ErrorCode(part.error_code) for part in parts if part.error_code]
 
 
+TIERING = ControllerConfig(remote_log_storage_system_enable=True)
+"""Of tests that say nothing else: the metadata of tiering is tried with the rest."""
+
+
 @asynccontextmanager
 async def memory_bench(
     path: Path,
@@ -122,7 +126,7 @@ async def memory_bench(
     machine = machine_on(store)
     runtime = runtime or AsyncioRuntime()
     controller = Controller(
-        log, store, machine, runtime=runtime, random=random.Random(seed), config=config, connect=connect
+        log, store, machine, runtime=runtime, random=random.Random(seed), config=config or TIERING, connect=connect
     )
     log.register(machine, start_offset=store.applied_end_offset)
     try:
@@ -142,7 +146,9 @@ async def node_bench(path: Path) -> AsyncIterator[Bench]:
         store = MetadataStore.open(path / "metadata.db", client.cluster_id)
         stack.callback(store.close)
         machine = machine_on(store)
-        controller = Controller(client, store, machine, runtime=AsyncioRuntime(), random=random.Random(1))
+        controller = Controller(
+            client, store, machine, runtime=AsyncioRuntime(), random=random.Random(1), config=TIERING
+        )
         client.register(machine, start_offset=store.applied_end_offset)
         stack.push_async_callback(awaited, machine.begin_shutdown)
         stack.callback(client.unregister, machine)

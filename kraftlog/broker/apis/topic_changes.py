@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftbase.runtime import Runtime, Timer
-from kraftlog.broker.apis.guards import check_new_config, check_not_internal
+from kraftlog.broker.apis.guards import check_not_internal
 from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_MAX, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView, Departures
@@ -73,14 +73,7 @@ class CreateTopicsApi:
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(CreateTopicsRequest, request.body)
         creation = admin_pb2.CreateTopicsRequest(validate_only=body.validate_only)
-        refused: dict[str, ApiError] = {}
         for topic in body.topics:
-            try:
-                for config in topic.configs:
-                    check_new_config(config.name, config.value)
-            except ApiError as error:
-                refused[topic.name] = error
-                continue
             made = creation.topics.add(
                 name=topic.name,
                 num_partitions=topic.num_partitions,
@@ -91,31 +84,16 @@ class CreateTopicsApi:
                 made.assignments.add(partition_id=given.partition_index, broker_ids=given.broker_ids)
                 yield
             yield
-        if creation.topics or not refused:
-            operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
-            self._controller.submit(
-                operation,
-                body.timeout_ms,
-                lambda result: request.slices.run(self._answer(request, reply, refused, result)),
-            )
-        else:
-            nothing = admin_pb2.OperationResult(create_topics=admin_pb2.CreateTopicsResponse())
-            yield from self._answer(request, reply, refused, nothing)
+        operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
+        self._controller.submit(
+            operation, body.timeout_ms, lambda result: request.slices.run(self._answer(request, reply, result))
+        )
 
-    def _answer(
-        self,
-        request: ClientRequest,
-        reply: Reply,
-        refused: Mapping[str, ApiError],
-        result: admin_pb2.OperationResult | ApiError,
-    ) -> Steps:
+    def _answer(self, request: ClientRequest, reply: Reply, result: admin_pb2.OperationResult | ApiError) -> Steps:
         given = _by_name(cast(CreateTopicsRequest, request.body).topics)
-        topics = [
-            CreatableTopicResult(name=name, error_code=error.code, error_message=text_of(error))
-            for name, error in refused.items()
-        ]
+        topics = []
         if isinstance(result, ApiError):
-            for name in (name for name in given if name not in refused):
+            for name in given:
                 topics.append(CreatableTopicResult(name=name, error_code=result.code, error_message=text_of(result)))
                 yield
         else:

@@ -32,15 +32,15 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 
 def alter_configs(
-    state: MetadataState, request: AlterConfigsRequest
+    state: MetadataState, request: AlterConfigsRequest, *, tiering_enabled: bool = False
 ) -> tuple[list[MetadataRecord], AlterConfigsResponse]:
     """The records that alter the resources whose alterations are all valid, and an answer for each resource.
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
     altered as a whole or not at all, and must be valid with what it inherits. A broker may have
-    configs that nobody knows. A topic's config that has that value
-    already makes no record; a broker's always does, as the broker takes it as the sign to load the value again (CT-60).
-    DELETE of an unknown config is no error, and makes no record unless the config is set. Raises
+    configs that nobody knows. No topic becomes tiered unless `tiering_enabled` (TS-81). A topic's config that has
+    that value already makes no record; a broker's always does, as the broker takes it as the sign to load the value
+    again (CT-60). DELETE of an unknown config is no error, and makes no record unless the config is set. Raises
     ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
     name is far too long.
     """
@@ -55,7 +55,7 @@ def alter_configs(
     for (resource_type, resource_name), alterations in by_resource.items():
         answer = AlteredResource(resource_type=resource_type, resource_name=resource_name)
         try:
-            records += _alter_resource(state, inherited, resource_type, resource_name, alterations)
+            records += _alter_resource(state, inherited, resource_type, resource_name, alterations, tiering_enabled)
         except ApiError as error:
             answer.error_code, answer.error_message = error.code, error.args[0]
         response.resources.append(answer)
@@ -90,6 +90,7 @@ def _alter_resource(
     type_number: int,
     resource_name: str,
     alterations: Sequence[ConfigAlteration],
+    tiering_enabled: bool,
 ) -> list[MetadataRecord]:
     resource_type = _check_alterable(state, type_number, resource_name, alterations)
     with about(_shown(resource_type, resource_name)):
@@ -99,7 +100,7 @@ def _alter_resource(
         changes = {given.name: _new_value(resource_type, given, before) for given in alterations}
         resulting = {name: value for name, value in {**before, **changes}.items() if value is not None}
         if resource_type is ResourceType.TOPIC:
-            check_topic_configs(resulting, before, inherited.of_topics)
+            check_topic_configs(resulting, before, inherited.of_topics, tiering_enabled=tiering_enabled)
         else:
             _check_min_isr(state, resource_name, changes)
             check_broker_configs(resulting, inherited.of_broker(resource_name))

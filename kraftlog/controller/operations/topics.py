@@ -87,17 +87,19 @@ def create_topics(
     *,
     create_topic_policy: CreateTopicPolicy | None = None,
     charge: ChargeMutations = no_quota,
+    tiering_enabled: bool = False,
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
     `charge` is called with how many partitions a topic has, when all else is right; also if `validate_only` (CT-20).
+    No topic may be tiered unless `tiering_enabled` (TS-81).
     Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
     far too long.
     """
     check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
     repeated = repeats(topic.name for topic in request.topics)
-    creation = _Creation(state, random, create_topic_policy, charge)
+    creation = _Creation(state, random, create_topic_policy, charge, tiering_enabled=tiering_enabled)
     response = CreateTopicsResponse()
     for topic in request.topics:
         try:
@@ -115,12 +117,19 @@ class _Creation:
     """The topics that one request has created so far."""
 
     def __init__(
-        self, state: MetadataState, random: Random, policy: CreateTopicPolicy | None, charge: ChargeMutations
+        self,
+        state: MetadataState,
+        random: Random,
+        policy: CreateTopicPolicy | None,
+        charge: ChargeMutations,
+        *,
+        tiering_enabled: bool,
     ) -> None:
         self._state = state
         self._random = random
         self._policy = policy
         self._charge = charge
+        self._tiering_enabled = tiering_enabled
         self._inherited = InheritedConfigs(state)
         self._partitions = NewPartitions(state, random)
         self._names: dict[str, str] = {}
@@ -172,7 +181,7 @@ class _Creation:
             check_config(ResourceType.TOPIC, entry.name, entry.value if entry.HasField("value") else None)
             configs[entry.name] = trimmed(entry.value)
         if configs:  # else, as in Kafka, there is nothing to check
-            check_topic_configs(configs, {}, self._inherited.of_topics)
+            check_topic_configs(configs, {}, self._inherited.of_topics, tiering_enabled=self._tiering_enabled)
         return configs
 
     def _assignment(self, topic: CreatableTopic, num_configs: int) -> Sequence[Sequence[int]]:

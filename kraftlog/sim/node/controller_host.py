@@ -140,6 +140,7 @@ class ControllerHost:
                 leader_imbalance_check_interval_seconds=brokers.balance_interval_seconds,
                 unclean_election_check_interval_ms=brokers.unclean_interval_ms,
                 metadata_max_idle_interval_ms=brokers.idle_interval_ms,
+                remote_log_storage_system_enable=True,
             ),
             on_bug=self._found_bug,
             connect=self._connect,

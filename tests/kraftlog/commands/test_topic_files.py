@@ -22,6 +22,7 @@ from kraftlog.commands.topic_plans import (
     plan_on,
     topic_plan,
 )
+from kraftlog.controller.controller_config import ControllerConfig
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription, TopicListing
 from tests.kraftlog.admin.admin_nodes import admin_cluster
@@ -340,7 +341,7 @@ async def test_apply_creates_and_changes_and_the_second_time_does_nothing(tmp_pa
 
 async def test_what_the_controller_refuses_is_named_before_anything_is_changed(tmp_path: Path) -> None:
     async with (
-        admin_cluster(tmp_path) as cluster,
+        admin_cluster(tmp_path, config=ControllerConfig(remote_log_storage_system_enable=True)) as cluster,
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,
         living_brokers(client, [1]),
     ):

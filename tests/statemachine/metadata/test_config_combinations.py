@@ -23,7 +23,7 @@ def cluster(**configs: str) -> Metadata:
 
 def check(configs: Mapping[str, str], before: Mapping[str, str] | None = None, **defaults: str) -> None:
     """Whether a topic can have these."""
-    check_topic_configs(configs, before or {}, InheritedConfigs(cluster(**defaults)).of_topics)
+    check_topic_configs(configs, before or {}, InheritedConfigs(cluster(**defaults)).of_topics, tiering_enabled=True)
 
 
 def refusal(configs: Mapping[str, str], before: Mapping[str, str] | None = None, **defaults: str) -> str:

@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.apis.topic_changes import CreatePartitionsApi, CreateTopicsApi, DeleteTopicsApi
-from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
-from kraftlog.broker.settings import BrokerSettings
+from kraftlog.broker.apis.topic_changes import CreatePartitionsApi, DeleteTopicsApi
 from kraftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from kraftlog.kafka.messages.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from kraftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1 import admin_pb2
-from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
 from tests.statemachine.builders import an_id, remove_topic
 
@@ -156,27 +147,4 @@ def test_db114_no_client_makes_an_internal_topic_larger(world: BrokerWorld, cont
     assert {of.name: of.error_code for of in world.last(CreatePartitionsResponse).results} == {
         INTERNAL: ErrorCode.INVALID_TOPIC_EXCEPTION,
         "clicks": ErrorCode.REQUEST_TIMED_OUT,
-    }
-
-
-def test_db114_no_client_makes_a_tiered_topic(world: BrokerWorld, controller: Controller, tmp_path: Path) -> None:
-    settings = BrokerSettings(
-        broker_id=ME, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "localhost", 0),)
-    )
-    handler = CreateTopicsApi(controller, ConfigsInEffect(settings, world.cluster)).handle  # type: ignore[arg-type]
-    made = [
-        CreatableTopic(
-            name=name, num_partitions=1, replication_factor=1, assignments=(),
-            configs=(CreatableTopicConfig(name="remote.storage.enable", value=value),),
-        )
-        for name, value in (("tiered", " True"), ("plain", "false"))
-    ]  # fmt: skip
-    answer = world.answer_to(handler, CreateTopicsRequest(topics=(made[0],), timeout_ms=1_000), 7, CreateTopicsResponse)
-    assert [(of.name, of.error_code) for of in answer.topics] == [("tiered", ErrorCode.INVALID_CONFIG)]
-    assert controller.asked == []
-    world.ask(handler, CreateTopicsRequest(topics=tuple(made), timeout_ms=1_000), 7)
-    controller.refuses()
-    assert {of.name: of.error_code for of in world.last(CreateTopicsResponse).topics} == {
-        "tiered": ErrorCode.INVALID_CONFIG,
-        "plain": ErrorCode.REQUEST_TIMED_OUT,
     }

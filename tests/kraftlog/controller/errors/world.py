@@ -26,8 +26,12 @@ from tests.kraftlog.controller.errors.cases import Case
 from tests.statemachine.builders import alive, heartbeat, register
 from tests.statemachine.waiting import until
 
-QUIET = ControllerConfig(broker_session_timeout_ms=3_600_000, leader_imbalance_check_interval_seconds=3_600)
-"""No broker is fenced for silence, and nothing is written that no operation asked for."""
+QUIET = ControllerConfig(
+    broker_session_timeout_ms=3_600_000,
+    leader_imbalance_check_interval_seconds=3_600,
+    remote_log_storage_system_enable=True,
+)
+"""No broker is fenced for silence, and nothing is written that no operation asked for. Topics may be tiered."""
 
 changed = dataclasses.replace
 

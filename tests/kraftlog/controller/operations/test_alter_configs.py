@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kraftbase.errors import ErrorCode
+from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.operations.configs import alter_configs
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import ConfigRecord
@@ -20,12 +23,13 @@ from tests.statemachine.builders import (
     alteration,
     broker,
     config,
+    creatable,
     create,
     delete,
     register,
     topic,
 )
-from tests.statemachine.conftest import Bench, errors
+from tests.statemachine.conftest import Bench, errors, memory_bench
 from tests.statemachine.states import Metadata, metadata
 
 
@@ -230,7 +234,9 @@ def changed(
 def decided(
     state: Metadata, *alterations: admin_pb2.ConfigAlteration
 ) -> tuple[list[ConfigRecord], list[admin_pb2.AlteredResource]]:
-    records, response = alter_configs(state, admin_pb2.AlterConfigsRequest(alterations=alterations))
+    records, response = alter_configs(
+        state, admin_pb2.AlterConfigsRequest(alterations=alterations), tiering_enabled=True
+    )
     return [record.config for record in records], list(response.resources)
 
 
@@ -426,3 +432,14 @@ def test_lists_change_as_those_of_a_naive_model(
         records = written(state, changed(kind, THROTTLED, ",".join(given_elements)))
         assert records == ([] if model == before else [",".join(model)])
         state.commit(*(config("t", THROTTLED, value) for value in records))
+
+
+async def test_ts81_by_default_a_controller_makes_no_topic_tiered(tmp_path: Path) -> None:
+    async with memory_bench(tmp_path / "metadata.db", config=ControllerConfig()) as bench:
+        bench.log.lead()
+        await bench.lead()
+        await bench.with_brokers(1)
+        await bench.done(create("t"))
+        created = await bench.run(create(creatable("tiered", configs={"remote.storage.enable": "true"})))
+        altered = await bench.run(alter(alteration("t", "remote.storage.enable", "true")))
+        assert errors(created) == errors(altered) == [ErrorCode.INVALID_CONFIG]

@@ -1,4 +1,7 @@
-"""AlterConfigs as a pure function: a topic or broker with what it inherits, and removals of what is not set."""
+"""AlterConfigs as a pure function: a topic or broker with what it inherits, and removals of what is not set.
+
+Topics become tiered only where tiering is enabled (TS-81).
+"""
 
 from __future__ import annotations
 
@@ -20,9 +23,13 @@ ELR = MetadataRecord(feature_level=FeatureLevelRecord(name=ELIGIBLE_LEADER_REPLI
 Decided = list[tuple[str, str, str | None]]
 
 
-def decided(state: Metadata, *alterations: ConfigAlteration) -> tuple[Decided, list[tuple[ErrorCode, str]]]:
+def decided(
+    state: Metadata, *alterations: ConfigAlteration, tiering_enabled: bool = True
+) -> tuple[Decided, list[tuple[ErrorCode, str]]]:
     """Resource, config and value of each record, and the error of each resource."""
-    records, response = alter_configs(state, AlterConfigsRequest(alterations=alterations))
+    records, response = alter_configs(
+        state, AlterConfigsRequest(alterations=alterations), tiering_enabled=tiering_enabled
+    )
     configs = [record.config for record in records]
     return (
         [(of.resource_name, of.name, of.value if of.HasField("value") else None) for of in configs],
@@ -155,3 +162,26 @@ def test_ct60_a_topic_that_cannot_be_is_another_error_than_one_that_is_not(
     code, message = refused(cluster(), alteration(name, "retention.ms", "5"))
     assert code is error
     assert words in message
+
+
+# --- a cluster without tiering ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["true", " TRUE"])
+def test_ts81_no_topic_becomes_tiered_where_tiering_is_disabled(value: str) -> None:
+    on = alteration("clicks", "remote.storage.enable", value)
+    records, [(code, message)] = decided(cluster(), on, tiering_enabled=False)
+    assert (records, code) == ([], ErrorCode.INVALID_CONFIG)
+    assert "remote.log.storage.system.enable=false" in message
+
+
+def test_ts81_a_topic_that_is_tiered_already_is_altered_and_stops_to_be_tiered() -> None:
+    off = [alteration("clicks", "remote.storage.enable", None)]
+    off.append(alteration("clicks", "remote.log.delete.on.disable", "true"))
+    for change in (
+        [alteration("clicks", "segment.ms", "5")],
+        [alteration("clicks", "remote.storage.enable", "true")],
+        off,
+    ):
+        _, [(code, message)] = decided(cluster(TIERED), *change, tiering_enabled=False)
+        assert code is ErrorCode.NONE, message

@@ -44,7 +44,7 @@ def create(
     charge: ChargeMutations = no_quota,
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     request = admin_pb2.CreateTopicsRequest(topics=topics, validate_only=validate_only)
-    return create_topics(state, request, Random(1), create_topic_policy=policy, charge=charge)
+    return create_topics(state, request, Random(1), create_topic_policy=policy, charge=charge, tiering_enabled=True)
 
 
 def partitions_of(records: list[MetadataRecord]) -> list[PartitionRecord]:

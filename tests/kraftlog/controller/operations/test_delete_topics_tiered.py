@@ -237,7 +237,9 @@ def test_ct12_more_topics_than_a_batch_holds_are_refused_whole() -> None:
 def test_the_largest_tiered_topic_that_there_can_be_is_deleted_by_one_batch() -> None:
     state = metadata(broker(1))
     tiered = creatable("clicks", 1, configs={"remote.storage.enable": "true"})
-    state.append(create_topics(state, admin_pb2.CreateTopicsRequest(topics=[tiered]), Random(1))[0])
+    state.append(
+        create_topics(state, admin_pb2.CreateTopicsRequest(topics=[tiered]), Random(1), tiering_enabled=True)[0]
+    )
     grow = admin_pb2.CreatePartitionsRequest()
     grow.topics.add(name="clicks", count=PARTITIONS_PER_TOPIC_MAX)
     state.append(create_partitions(state, grow, Random(1))[0])
