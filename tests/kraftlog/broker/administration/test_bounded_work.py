@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 import pytest
 
 from kraftbase.errors import TopicAlreadyExistsError
-from kraftlog import broker, kafka
+from kraftlog import broker, kafka, network, replicas, storage
 from kraftlog.admin.client.client import NewTopic
 from kraftlog.kafka import apis
 from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE, all_apis, own_apis
@@ -49,7 +49,7 @@ CALLS_MORE_MAX: Final = 200
 """In a slice, for twice as many elements: a pass through all of them takes more, with one call for each."""
 FREED_MAX: Final = 2
 """Blocks of memory in a slice, for each element of the request: 20 ms of the largest one."""
-OF_BROKER: Final = f"{Path(broker.__path__[0])}/"
+OF_BROKER: Final = tuple(f"{Path(room.__path__[0])}/" for room in (broker, network, replicas, storage))
 OF_MESSAGES: Final = (
     f"{Path(kafka.__path__[0])}/",
     *(f"<{message.__name__}" for api in (*all_apis(), *own_apis()) for message in (api.request, api.response)),
