@@ -24,17 +24,10 @@ from kraftlog.broker.clean_shutdown import FILE_NAME
 from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.broker.settings import STATIC_CONFIGS
 from kraftlog.cli.main import app
-from kraftlog.config.settings import SETTING_BY_KEY
-from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.controller.rules.partition_change import METADATA_VERSION_SHRINK_KEEPS_EPOCH
 from kraftlog.local.cluster_directory import open_or_create
 from kraftpb.v1.admin_pb2 import Operation
-from raft.core.config import QuorumConfig
 from raft.observe import parse_endpoint
-from raft.storage.segmented_log import LogConfig
-from snapshot.log_start_policy import LogStartConfig
-from statemachine.store.snapshot_generator import SnapshotConfig
-from statemachine.words.config_definitions import BROKER_CONFIGS, TOPIC_CONFIGS
 from statemachine.words.features import (
     CONTROLLER_REGISTRATION,
     FETCH_VERSION_18,
@@ -49,6 +42,7 @@ from statemachine.words.record_versions import (
 )
 from tests.kraftlog.command_line import Run, environment
 from tests.paths import ROOT
+from tests.process.documented_settings import default_of
 from tests.process.test_operations_pages import shell
 from tests.process.test_up import up
 from tests.statemachine.remote_logs import COPY_FINISHED, FINISHED, STARTED, partition_delete, segment, update
@@ -414,25 +408,6 @@ def test_asking_in_sql(reading: Reading) -> None:
 
 
 # --- what they say ----------------------------------------------------------------------------------------------------
-
-SECTIONS = {
-    "quorum": QuorumConfig(),
-    "log": LogConfig(),
-    "snapshots": SnapshotConfig(),
-    "log_start": LogStartConfig(),
-    "controller": ControllerConfig(),
-}
-
-
-def default_of(key: str) -> str:
-    """The default in the code, as in a file; KeyError if there is no such setting."""
-    if key not in SETTING_BY_KEY:
-        return {**BROKER_CONFIGS, **TOPIC_CONFIGS, **STATIC_CONFIGS}[key].default
-    setting = SETTING_BY_KEY[key]
-    value = getattr(SECTIONS[setting.section], setting.field)
-    if value is None:
-        return str(setting.none) or "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @pytest.mark.parametrize("name", NAMES)
