@@ -1,4 +1,4 @@
-"""Records that a follower has cut off, kept in files beside the log until they cannot be missed (R-20).
+"""Records that a follower has cut off, kept in files beside the log until they cannot be missed (DB-31).
 
     00000000000000000010-7.cut               from offset 10 on, cut while the leader's epoch was 7
     00000000000000000010-7.cut-committed     the same, of which some were below the high watermark

@@ -1,4 +1,4 @@
-"""The log that a follower had before it started over, kept beside the new one until it cannot be missed (R-20).
+"""The log that a follower had before it started over, kept beside the new one until it cannot be missed (DB-34).
 
     00000000000000000466-7.old           the segment from offset 466 on, set aside while the leader's epoch was 7
     00000000000000009000-7.start-over    the log is about to start over at 9000; empty

@@ -347,7 +347,7 @@ class PartitionLog:
             self._host.note(self)
 
     def truncate_as_follower(self, end_offset: int, leader_epoch: int) -> None:
-        """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (R-20)."""
+        """As `truncate`; what is cut is kept beside the log, as the leader of that epoch does not have it (DB-31)."""
         with self._health:
             self._cut_records.keep(end_offset, leader_epoch, self.high_watermark)
         self.truncate(end_offset)
@@ -397,7 +397,7 @@ class PartitionLog:
             self._host.note(self)
 
     def start_over_as_follower(self, offset: int, leader_epoch: int) -> None:
-        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (R-20)."""
+        """As `truncate_fully_and_start_at`; what it had is kept aside, as the leader of that epoch lacks it (DB-34)."""
         with self._health:
             is_kept = self.size_bytes > 0 and self._old_log.begin(offset, leader_epoch)
             self._start_over(offset, self._old_log if is_kept else None)

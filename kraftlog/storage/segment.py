@@ -94,7 +94,7 @@ class Segment:
     def why_roll(
         self, config: PartitionLogConfig, first: BatchHeader, last: BatchHeader, byte_count: int, now_ms: int
     ) -> str:
-        """Why batches cannot be appended here but need a new segment, or nothing (G-02)."""
+        """Why batches cannot be appended here but need a new segment, or nothing."""
         if self.size_bytes > config.segment_bytes - byte_count:
             return "segment.bytes"
         if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX:

@@ -27,6 +27,8 @@ WRITTEN_SO = re.compile(
 )
 A_TEXT_ELSEWHERE = re.compile(r"kafka-facts|\btables? \d+\.\d+|\w \(\d{1,2}\.\d{1,2}\)|\(\d{1,2}\.\d{1,2}, [A-Z]{2}-\d")
 """Sections and tables of a text that is not in this repository, such as "table 1.2" and "is parked (2.1)"."""
+ID_ELSEWHERE = re.compile(rf"(?<![\w-])(?!(?:{FAMILY})-)(?:[A-Z]{{1,2}}-\d{{2,3}}|[A-Z]{{2}}\d{{3}})(?![\w-])")
+"""Ids of rules that no page defines, such as "R-06" and "JV966": a letter or two that name no family, and a number."""
 
 
 class Rule(NamedTuple):
@@ -156,6 +158,16 @@ def test_nothing_cites_sections_of_a_text_that_is_not_here() -> None:
     assert found == [], "cite the rule's id"
 
 
+def test_nothing_cites_an_id_of_a_family_that_has_no_page() -> None:
+    found = [
+        f"{source.path}:{number}: {line.strip()}"
+        for source in sources()
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if ID_ELSEWHERE.search(line)
+    ]
+    assert found == [], "cite a rule of docs/rules, or none"
+
+
 # --- of this file itself ----------------------------------------------------------------------------------------------
 
 A_PAGE = """
@@ -196,3 +208,13 @@ def test_ids_in_names_of_tests_are_cited() -> None:
 @pytest.mark.parametrize("text", ["the rows of table 5.4", "kafka-facts", "is parked (2.1)", "(5.2, CT-11)"])
 def test_a_section_of_a_text_elsewhere_is_found(text: str) -> None:
     assert A_TEXT_ELSEWHERE.search(text)
+
+
+@pytest.mark.parametrize("text", ["at once (R-06).", "a roll (G-02)", "KIP-966; JV966", "(W, G-12)"])
+def test_an_id_of_a_family_without_a_page_is_found(text: str) -> None:
+    assert ID_ELSEWHERE.search(text)
+
+
+@pytest.mark.parametrize("text", ["RF-15", "KIP-966", "UTF-16", "KAFKA-4485", "test_rf15_x", "DB-110"])
+def test_an_id_of_a_family_and_other_names_are_no_ids_elsewhere(text: str) -> None:
+    assert not ID_ELSEWHERE.search(text)

@@ -1,4 +1,4 @@
-"""A disk that is full refuses what is produced, loses nothing, and takes more as soon as there is room (W, G-12)."""
+"""A disk that is full refuses what is produced, loses nothing, and takes more as soon as there is room."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """All partitions of which this broker has replicas, as committed metadata says: a publisher of its state machine.
 
 A change of the metadata is carried out here: logs are made, leaders enter their epochs, logs of replicas that are not
-here any more are deleted. What leaves comes before what arrives (R-18): a topic that was deleted and made again under
+here any more are deleted. What leaves comes before what arrives: a topic that was deleted and made again under
 its name has its directory by then. A small change is carried out at once, a large one in slices, and what must be
 durable becomes so in the disk's thread, with a few syncs for all partitions (DB-97). A replica that is new is here when
 no crash can take it: until then it answers nobody, and its leader's followers, or the controller, do not hear of it.
@@ -274,7 +274,7 @@ class Partitions:
         partition.notify_all()
 
     def _take_role(self, partition: Partition) -> None:
-        """Lead or follow in the epoch that the metadata says; what was before ends first (R-18)."""
+        """Lead or follow in the epoch that the metadata says; what was before ends first."""
         if partition.is_leader:
             self.followers.unfollow(partition)
             partition.lead()

@@ -22,7 +22,7 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 @dataclass(slots=True)
 class Changes:
-    """What is to be carried out: who leaves goes before who arrives (R-18)."""
+    """What is to be carried out: who leaves goes before who arrives."""
 
     leaving: dict[PartitionKey, bool] = field(default_factory=dict)
     """Replicas that are not here any more, and whether other brokers have the partition."""

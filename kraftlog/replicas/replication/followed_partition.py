@@ -117,7 +117,7 @@ class FollowedPartition:
         return (log.log_end_offset, log.epochs.latest) != before
 
     def _cut(self, log: PartitionLog, end_offset: int, reason: str) -> None:
-        """Cut the log; what is committed only after an unclean election, or under protest (R-20)."""
+        """Cut the log; what is committed only after an unclean election, or under protest (DB-31)."""
         if end_offset < log.log_end_offset:
             told = {
                 "partition": str(self), "leader": self.partition.record.leader, "leader_epoch": self.leader_epoch,

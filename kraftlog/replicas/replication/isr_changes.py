@@ -1,6 +1,6 @@
 """Asks the controller for changes of ISRs: AlterPartition (KIP-497), in the name of every leader on this broker.
 
-One request is under way at a time, with all the changes that have come up meanwhile (R-13 of the requirements; Kafka's
+One request is under way at a time, with all the changes that have come up meanwhile (as in Kafka's
 `DefaultAlterPartitionManager`). A change stays pending until the controller has answered it or the metadata says more.
 
 Kafka sorts the errors of single partitions like this (DB-11), and so does this module:

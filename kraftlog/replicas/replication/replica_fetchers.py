@@ -1,4 +1,4 @@
-"""Has the replicas on this broker follow their leaders, by one fetcher for each broker that leads some (R-19)."""
+"""Has the replicas on this broker follow their leaders, by one fetcher for each broker that leads some."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ class LeadersKnowTheirIsr(Invariant):
 
     number = 40
     title = "leaders wait for the whole ISR"
-    source = "KIP-497; JV966"
+    source = "KIP-497; DB-10"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 

@@ -21,7 +21,7 @@ class PartitionStates(Invariant):
 
     number = 39
     title = "partitions are sound"
-    source = "KIP-966; JV966"
+    source = "KIP-966"
     looks_at = frozenset({"is_news", "deliveries"})
     is_about_brokers = True
 

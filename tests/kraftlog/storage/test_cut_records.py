@@ -1,4 +1,4 @@
-"""What a follower cuts off is kept beside its log until nobody can miss it (R-20)."""
+"""What a follower cuts off is kept beside its log until nobody can miss it (DB-31)."""
 
 from __future__ import annotations
 

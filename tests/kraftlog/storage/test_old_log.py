@@ -1,4 +1,4 @@
-"""What a follower had before it started over is kept beside its log until it can no longer be missed (R-20)."""
+"""What a follower had before it started over is kept beside its log until it can no longer be missed (DB-34)."""
 
 from __future__ import annotations
 

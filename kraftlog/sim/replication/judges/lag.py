@@ -58,7 +58,7 @@ class LedPartition:
     checks: int = 0
 
     def begin(self, leader: LeaderView, now_ms: float, before: LedPartition | None, leader_end: int) -> None:
-        """The epoch begins: members of the ISR count as caught up now (R-08)."""
+        """The epoch begins: members of the ISR count as caught up now (DB-06)."""
         self.unhindered_since_ms = now_ms
         for broker_id in leader.registered:
             is_in_sync = broker_id in leader.isr
@@ -86,7 +86,7 @@ class LedPartition:
     # --- rules --------------------------------------------------------------------------------------------------------
 
     def watermark_raised(self, view: ReplicaView, leader: LeaderView, replicas: tuple[int, ...], now_ms: float) -> None:
-        """Nobody that it must wait for lacks what it has committed (R-10)."""
+        """Nobody that it must wait for lacks what it has committed (DB-20)."""
         self.checks += 1
         for broker_id in replicas:
             if broker_id == self.leader_id:
@@ -103,7 +103,7 @@ class LedPartition:
                 )
 
     def proposed(self, view: ReplicaView, leader: LeaderView, replicas: tuple[int, ...], now_ms: float) -> None:
-        """The leader asks for another ISR: only who lags leaves, only who is caught up joins (R-11, R-12)."""
+        """The leader asks for another ISR: only who lags leaves, only who is caught up joins (DB-15, DB-62)."""
         self.checks += 1
         for broker_id in leader.isr:
             if broker_id in (leader.pending or ()) or broker_id not in replicas:

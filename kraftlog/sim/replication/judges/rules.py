@@ -1,6 +1,6 @@
 """What must hold of replication, with the numbers under which docs/faults.md has it.
 
-The first four are the guarantees of KAFKA-4485 (R-06), in its order.
+The first four are the guarantees of KAFKA-4485, in its order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Asking the controller for ISRs (R-13, R-14, DB-10 to DB-12)."""
+"""Asking the controller for ISRs (DB-10 to DB-12)."""
 
 from __future__ import annotations
 

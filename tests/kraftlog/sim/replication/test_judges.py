@@ -1,6 +1,6 @@
 """Each rule is broken by what breaks it, and by nothing else: judges are shown what brokers might have done.
 
-The first four are the guarantees of KAFKA-4485 (R-06), by name.
+The first four are the guarantees of KAFKA-4485, by name.
 """
 
 from __future__ import annotations
