@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: install demo test slow check format generate lock bench peers sim chaos soak soak-short dist clean
+.PHONY: install demo test slow check format generate lock bench peers client-suites sim chaos soak soak-short dist clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -87,8 +87,12 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 		tests/kraftlog/storage/test_dump_log.py tests/kraftlog/storage/test_stock_broker.py \
 		tests/kraftlog/clients/test_stock_broker.py tests/process/test_kafka_tools.py \
 		tests/process/test_kafka_tools_on_replicas.py tests/kraftlog/broker/test_offered_apis.py
+	$(BIN)/python tools/client_suites.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
+
+client-suites: $(INSTALLED)  ## other clients' own tests at a broker of ours; fetches them, needs Go
+	$(BIN)/python tools/client_suites.py
 
 sim: $(INSTALLED)  ## ten minutes of simulated clusters under faults, then a broker's log, and brokers that replicate
 	$(BIN)/kraftlog sim --minutes 10 --at-least 2000 --json sim.json

@@ -201,6 +201,8 @@ def test_an_export_is_continued_and_of_another_cluster_refused(ask, tmp_path) ->
     first = ask("export", "--to", tmp_path / "export", "--output", "json").json()
     assert (first["StartOffset"], first["Rows"]) == (0, first["EndOffset"])
     assert ask("topics", "create", "exported", "--replication-factor", 1).code == 0
-    second = ask("export", "--to", tmp_path / "export", "--output", "json").json()
-    assert second["StartOffset"] == first["EndOffset"]
-    assert second["EndOffset"] >= first["EndOffset"] + 2
+    end = first["EndOffset"]
+    while end < first["EndOffset"] + 2:  # a leader that answers late is not asked for its high watermark
+        next_one = ask("export", "--to", tmp_path / "export", "--output", "json").json()
+        assert next_one["StartOffset"] == end
+        end = next_one["EndOffset"]

@@ -1,0 +1,194 @@
+"""Run the tests that other people's clients come with at a broker of ours: `make client-suites`.
+
+Each suite comes from the registry of its language, at the version that `client_suites.toml` names. It runs against one
+node and one broker, which makes the topics that its tests ask for. The result is compared with the list of what is
+known to fail: the exit code is 1 if another test fails or a listed one passes, and 2 if a suite could not run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+SUITES: Final = Path(__file__).with_suffix(".toml")
+KRAFTLOG: Final = Path(sys.executable).with_name("kraftlog")
+START_SECONDS: Final = 60.0
+OUTCOME: Final = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+
+
+class SuiteError(Exception):
+    """Why a suite could not run, and what to do."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a suite."""
+
+    passed: int
+    skipped: int
+    known: Mapping[str, str]
+    """The tests that fail, as listed, and why."""
+    unknown: tuple[str, ...]
+    """Those that fail and are not listed."""
+    mended: tuple[str, ...]
+    """Those that are listed and pass."""
+    missing: tuple[str, ...]
+    """Those that are listed and did not run."""
+
+    @property
+    def is_as_listed(self) -> bool:
+        """Whether the list says what happened."""
+        return not (self.unknown or self.mended or self.missing)
+
+
+def outcomes(output: str) -> dict[str, str]:
+    """PASS, FAIL or SKIP of each test in what `go test -v` prints; of a test with parts, only that of its parts."""
+    found = {name: outcome for outcome, name in OUTCOME.findall(output)}
+    failing = [name for name, outcome in found.items() if outcome == "FAIL"]
+    return {
+        name: outcome
+        for name, outcome in found.items()
+        if outcome != "FAIL" or not any(other.startswith(f"{name}/") for other in failing)
+    }
+
+
+def compare(found: Mapping[str, str], listed: Mapping[str, str]) -> Result:
+    """Compare outcomes with the list of tests that fail."""
+    failing = [name for name, outcome in found.items() if outcome == "FAIL"]
+    return Result(
+        passed=sum(outcome == "PASS" for outcome in found.values()),
+        skipped=sum(outcome == "SKIP" for outcome in found.values()),
+        known={name: listed[name] for name in failing if name in listed},
+        unknown=tuple(name for name in failing if name not in listed),
+        mended=tuple(name for name in listed if found.get(name) == "PASS"),
+        missing=tuple(name for name in listed if name not in found),
+    )
+
+
+@contextmanager
+def broker(address: str, directory: Path) -> Iterator[None]:
+    """One node and one broker that listens there; raises SuiteError."""
+    host, _, port = address.rpartition(":")
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        if probe.connect_ex((host, int(port))) == 0:
+            raise SuiteError(f"something listens at {address}, which the suite's tests name: stop it first")
+    with _started(("up", "--voters", "1", "--dir", directory / "nodes"), directory / "nodes.log", " is up") as said:
+        node = re.findall(r"KRAFTLOG_BOOTSTRAP_SERVER=(\S+)", said)[0]
+        options = ("--config", "auto.create.topics.enable=true", "--config", "default.replication.factor=1")
+        command = ("brokers", "run", "--id", "1", "--bootstrap-server", node, "--endpoint", f"PLAINTEXT://{address}")
+        with _started((*command, "--data-dir", directory / "broker", *options), directory / "broker.log", "unfenced"):
+            yield
+
+
+@contextmanager
+def _started(arguments: tuple[object, ...], log: Path, ready: str) -> Iterator[str]:
+    with log.open("w") as said:
+        process = subprocess.Popen([KRAFTLOG, *map(str, arguments)], stdout=said, stderr=said)
+    try:
+        ends_at = time.monotonic() + START_SECONDS
+        while ready not in log.read_text():
+            if process.poll() is not None or time.monotonic() > ends_at:
+                raise SuiteError(f"kraftlog {arguments[0]} did not start: {log.read_text()[-1_000:]}")
+            time.sleep(0.1)
+        yield log.read_text()
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+
+
+def run_suite(suite: Mapping[str, Any], directory: Path) -> str:
+    """Build and run a suite of Go; returns what it printed. Raises SuiteError."""
+    if shutil.which("go") is None:
+        raise SuiteError("there is no go on PATH: install it (apt-get install golang), 1.23 or newer")
+    module, version = suite["module"], suite["version"]
+    fetched = _ask("go", "mod", "download", "-json", f"{module}@{version}", directory=directory)
+    source = directory / "suite"
+    shutil.copytree(json.loads(fetched)["Dir"], source)
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)  # modules are read-only
+    _ask("go", "test", "-c", "-o", "suite.test", ".", directory=source)
+    with broker(suite["address"], directory):
+        seconds = suite["timeout_seconds"]
+        command = (source / "suite.test", "-test.v", "-test.short", f"-test.timeout={seconds}s")
+        skipped = "|".join(suite["skipped"])
+        environment = {**os.environ, "KAFKA_VERSION": "4.3.0", "KAFKA_SKIP_NETTEST": "1"}
+        ran = subprocess.run(
+            [*command, f"-test.skip={skipped}"],
+            cwd=source,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if "panic: test timed out" in ran.stdout + ran.stderr:
+        raise SuiteError(f"it did not end within {seconds} s; its last lines: {ran.stdout[-500:]}")
+    return ran.stdout
+
+
+def _ask(*command: str, directory: Path) -> str:
+    environment = {**os.environ, "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()}
+    ran = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    if ran.returncode:
+        raise SuiteError(f"{' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()[-1_000:]}")
+    return ran.stdout
+
+
+def show(name: str, result: Result) -> None:
+    """Print what came of a suite."""
+    print(f"{name}: {result.passed} passed, {result.skipped} skipped, {len(result.known)} fail as listed")
+    for test, why in sorted(result.known.items(), key=lambda of: (of[1], of[0])):
+        print(f"  {test}: {why}")
+    for test in result.unknown:
+        print(f"  {test} FAILS and is not listed in {SUITES.name}")
+    for test in result.mended:
+        print(f"  {test} passes and is listed as failing in {SUITES.name}")
+    for test in result.missing:
+        print(f"  {test} is listed in {SUITES.name} and did not run")
+
+
+def main() -> int:
+    """Run the suites that are named, or all."""
+    suites = tomllib.loads(SUITES.read_text())
+    parser = argparse.ArgumentParser(description="Run other clients' own tests at a broker of ours.")
+    parser.add_argument("suite", nargs="*", help=f"which: {', '.join(suites)}; all if none is named")
+    parser.add_argument("--output", choices=("table", "json"), default="table")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.suite if name not in suites]
+    if unknown:
+        parser.error(f"there is no suite {unknown[0]!r}; there are {', '.join(suites)}")
+    results = {}
+    for name in arguments.suite or suites:
+        try:
+            with tempfile.TemporaryDirectory(prefix="client-suites-") as directory:
+                print(f"{name}: building and running it takes some minutes", file=sys.stderr)
+                found = outcomes(run_suite(suites[name], Path(directory)))
+        except SuiteError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            return 2
+        results[name] = compare(found, suites[name]["failing"])
+    if arguments.output == "json":
+        print(json.dumps({name: vars(result) for name, result in results.items()}, indent=2))
+    else:
+        for name, result in results.items():
+            show(name, result)
+    return 0 if all(result.is_as_listed for result in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
