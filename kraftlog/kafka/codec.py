@@ -1,4 +1,4 @@
-"""Reads and writes every message of the tables, in every version.
+"""Reads and writes every message of the tables, in every version, flexible (FM-21) or not.
 
     data = encode(FetchRequest(max_wait_ms=500), 17)
     request = decode(FetchRequest, 17, data)

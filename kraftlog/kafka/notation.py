@@ -9,7 +9,7 @@
         cluster_id: str | None = string("12+", null=True, default=None, tag=0, ignorable=True)
         ...
 
-The order of the fields is their order in bytes. A field says
+The tables have what Kafka's JSON files have (FM-23). The order of the fields is their order in bytes. A field says
 - in which versions it is: `"13+"`, `"4-12"`, `"7"`; nothing for every version that its struct is in;
 - in which of them it may be null: `null=True` for all, or versions;
 - its default, if that is not 0, false, "", no bytes, no elements, the zero uuid, or a struct of defaults;

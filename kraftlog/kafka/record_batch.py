@@ -1,4 +1,4 @@
-"""Record batches of version 2 (KIP-98), the only ones that Kafka 4 has, and their records.
+"""Record batches of version 2 (KIP-98, FM-14), the only ones that Kafka 4 has, and their records.
 
     offset bytes field                      what it is
          0     8 base offset                of the first record; a broker sets it

@@ -1,10 +1,10 @@
 """The values of records in a metadata log: metadata records, framed, and control records.
 
 A metadata record has no key. Its value is, in unsigned varints, the frame's version 1, the record's number and its
-version, and then the record (Kafka's MetadataRecordSerde).
+version, and then the record (Kafka's MetadataRecordSerde; FM-11, FM-20, and FM-22 for known bytes of each).
 
 A control record's key is two int16: 0, its own version, and its type. Its value starts with its version as an int16: as
-its first field; or, in the markers of transactions, before its fields.
+its first field; or, in the markers of transactions, before its fields (FM-13).
 """
 
 from __future__ import annotations

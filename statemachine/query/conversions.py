@@ -130,11 +130,6 @@ def config_to_proto(config: ConfigValue) -> admin_pb2.ConfigEntry:
     return admin_pb2.ConfigEntry(name=config.name, value=config.value)
 
 
-def described_config_to_proto(config: ConfigValue) -> admin_pb2.DescribedConfig:
-    """A config and its value."""
-    return admin_pb2.DescribedConfig(name=config.name, value=config.value)
-
-
 def config_from_proto(config: admin_pb2.ConfigEntry | admin_pb2.DescribedConfig) -> ConfigValue:
     """A config and its value."""
     return ConfigValue(config.name, config.value)

@@ -155,16 +155,6 @@ def describe_configs(connection: sqlite3.Connection, resource_type: int, resourc
     return [ConfigValue(*row) for row in rows]
 
 
-def topic_exists(connection: sqlite3.Connection, name: str) -> bool:
-    """Whether there is a topic of that name."""
-    return connection.execute("SELECT 1 FROM topics WHERE name = ?", (name,)).fetchone() is not None
-
-
-def broker_exists(connection: sqlite3.Connection, broker_id: int) -> bool:
-    """Whether that broker is registered."""
-    return connection.execute("SELECT 1 FROM brokers WHERE broker_id = ?", (broker_id,)).fetchone() is not None
-
-
 def _partitions(rows: Iterable[tuple[Any, ...]]) -> tuple[PartitionDescription, ...]:
     return tuple(
         PartitionDescription(

@@ -278,20 +278,10 @@ class FetchApi:
             code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
             and request.version >= FIRST_VERSION_WITH_LEADERS
         ):
-            data.current_leader = self._current_leader(request, topic, key.number, leaders)
+            data.current_leader = self._lookup.current_leader(
+                topic, key.number, request.client.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
+            )
         return data
-
-    def _current_leader(
-        self, request: ClientRequest, topic: TopicReference, index: int, leaders: dict[int, NodeEndpoint]
-    ) -> LeaderIdAndEpoch:
-        """The present leader, and where to reach it (KIP-951)."""
-        record = self._lookup.elsewhere(topic, index)
-        if record is None:
-            return LeaderIdAndEpoch()
-        node = self._lookup.leader_node(record, request.client.listener_name)
-        if node is not None:
-            leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
 
 
 def _response(

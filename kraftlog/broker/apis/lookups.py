@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.metadata.cluster_view import ClusterView, Node
+from kraftbase.sentinels import NO_LEADER, UNKNOWN_EPOCH
+from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.replicas.partitions.partitions import Partitions
-from kraftpb.v1.metadata_pb2 import PartitionRecord
+
+Leader = TypeVar("Leader", covariant=True)
+Endpoint = TypeVar("Endpoint", covariant=True)
+
+
+class LeaderTable(Protocol[Leader]):
+    """An API's table for a partition's leader: each API has its own, with these fields."""
+
+    def __call__(self, *, leader_id: int, leader_epoch: int) -> Leader:
+        """One row."""
+        ...
+
+
+class EndpointTable(Protocol[Endpoint]):
+    """An API's table for where leaders are reached."""
+
+    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> Endpoint:
+        """One row."""
+        ...
 
 
 class TopicReference(NamedTuple):
@@ -61,11 +80,19 @@ class PartitionLookup:
         """The replica on this broker, by the topic's name. Raises as `find`."""
         return self.find(TopicReference(topic), index)
 
-    def elsewhere(self, topic: TopicReference, index: int) -> PartitionRecord | None:
-        """What the metadata says of a partition, wherever it is."""
-        view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)
-        return None if view is None else view.partition(index)
+    def current_leader(
+        self, topic: TopicReference, index: int, listener_name: str, leader: LeaderTable[Leader],
+        endpoint: EndpointTable[Endpoint], endpoints: dict[int, Endpoint],
+    ) -> Leader:  # fmt: skip
+        """The present leader of a partition, wherever it is; into `endpoints`, by broker, where to reach it (KIP-951).
 
-    def leader_node(self, record: PartitionRecord, listener_name: str) -> Node | None:
-        """Where the leader of a partition is reached."""
-        return self._cluster.node(record.leader, listener_name)
+        -1 and -1 if the metadata has no such partition.
+        """
+        view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)
+        record = None if view is None else view.partition(index)
+        if record is None:
+            return leader(leader_id=NO_LEADER, leader_epoch=UNKNOWN_EPOCH)
+        node = self._cluster.node(record.leader, listener_name)
+        if node is not None:
+            endpoints[node.node_id] = endpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
+        return leader(leader_id=record.leader, leader_epoch=record.leader_epoch)

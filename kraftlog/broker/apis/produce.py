@@ -318,7 +318,9 @@ class ProduceApi:
         code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code
         current_leader = NO_LEADER
         if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
-            current_leader = self._current_leader(request, topic, part.index, leaders)
+            current_leader = self._lookup.current_leader(
+                topic.reference, part.index, request.client.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
+            )
         refused = error.record_errors if isinstance(error, RecordsRefused) else ()
         return PartitionProduceResponse(
             index=part.index, error_code=code, base_offset=UNKNOWN_OFFSET, error_message=str(error),
@@ -328,17 +330,6 @@ class ProduceApi:
             ),
             log_start_offset=_start_of(part.partition, code), current_leader=current_leader,
         )  # fmt: skip
-
-    def _current_leader(
-        self, request: ClientRequest, topic: _Topic, index: int, leaders: dict[int, NodeEndpoint]
-    ) -> LeaderIdAndEpoch:
-        record = self._lookup.elsewhere(topic.reference, index)
-        if record is None:
-            return NO_LEADER
-        node = self._lookup.leader_node(record, request.client.listener_name)
-        if node is not None:
-            leaders[node.node_id] = NodeEndpoint(node_id=node.node_id, host=node.host, port=node.port, rack=node.rack)
-        return LeaderIdAndEpoch(leader_id=record.leader, leader_epoch=record.leader_epoch)
 
 
 def _show_readers(part: _Part, error: ApiError | None) -> None:

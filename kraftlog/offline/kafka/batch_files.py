@@ -1,7 +1,7 @@
 """The batches in a segment or a checkpoint of Kafka's, one after the other: each is checked, and none is kept.
 
 What does not go on is a `BrokenEnd`: the writer was in the middle of a batch, or the bytes are damaged. A node that was
-killed, or a copy that was made while it ran, leaves the first at the end of its last segment.
+killed, or a copy that was made while it ran, leaves the first at the end of its last segment (FM-10).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A directory of Kafka's log.dirs, as far as the cluster's metadata is in it.
+"""A directory of Kafka's log.dirs, as far as the cluster's metadata is in it (FM-06, FM-07).
 
     meta.properties
     bootstrap.checkpoint                                the records that a new cluster begins with

@@ -1,7 +1,7 @@
 """A Kafka's metadata in kraftlog's tables: its newest snapshot is loaded, and the log after it replayed.
 
 The high watermark is not on disk. What lies behind the newest snapshot may be uncommitted: a leader that was cut off
-may have written it, and never got it to a majority.
+may have written it, and never got it to a majority (FM-02). What a transaction has takes effect with its end (FM-24).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 from uuid import UUID
 
 from kraftbase.types import Epoch, Offset
@@ -25,18 +25,6 @@ CLUSTER_ID: Final = "simulatedBrokerLogAAAA"
 BROKER_ID: Final = 1
 _FIRST_TOPIC_ID: Final = 1_000
 _FIRST_DIRECTORY_ID: Final = 1_000_000
-
-
-class Publisher(Protocol):
-    """Who is told of the metadata."""
-
-    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """This is all of it."""
-        ...
-
-    def on_delta(self, delta: MetadataDelta) -> None:
-        """This has changed."""
-        ...
 
 
 @dataclass(slots=True)

@@ -109,6 +109,7 @@ def test_dump_refuses_what_it_does_not_know(controller: Path, run: Run, options:
 
 
 def test_describe(controller: Path, run: Run) -> None:
+    """Also the records of bootstrap.checkpoint (FM-06)."""
     found = run("kafka", "describe", controller, "--output", "json").json()
     assert {name: value for name, value in found.items() if not isinstance(value, list)} == {
         "Directory": str(controller),

@@ -1,4 +1,4 @@
-"""The metadata log and the snapshots of an unmodified Kafka 4.3.0, record by record."""
+"""The metadata log and the snapshots of an unmodified Kafka 4.3.0, record by record (FM-22)."""
 
 from __future__ import annotations
 

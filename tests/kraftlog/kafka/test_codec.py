@@ -55,12 +55,14 @@ TOPIC_ID = bytes(range(16))
     ],
 )  # fmt: skip
 def test_these_bytes_are_the_value_and_no_others(value: Any, version: int, expected: str) -> None:
+    """FM-21 in flexible versions."""
     data = bytes.fromhex(expected)
     assert encode(value, version) == data
     assert decode(type(value), version, data) == value
 
 
 def test_unknown_tags_are_kept_and_written_among_the_known_ones_in_order() -> None:
+    """FM-21."""
     value = PartitionChangeRecord(topic_id=TOPIC_ID, leader=4, unknown_tags=((0, b"a"), (99, b"z")))
     data = encode(value, 0)
     assert data.endswith(bytes.fromhex("03 00 01 61 01 04 00 00 00 04 63 01 7a"))

@@ -1,4 +1,4 @@
-"""Our tables against the definitions in Kafka's own jars, which `make peers` fetches with Maven.
+"""Our tables against the definitions in Kafka's own jars (FM-23), which `make peers` fetches with Maven.
 
 Each version of each message must have the same fields in the same order: name, type, null, default, tag.
 """

@@ -68,6 +68,7 @@ def _with(**fields: int) -> bytes:
 
 
 def test_a_batch_is_its_header_and_its_records() -> None:
+    """FM-14."""
     batch = _batch(BATCH)
     assert batch.data.obj is BATCH
     assert batch.records() == RECORDS

@@ -17,6 +17,7 @@ from kraftlog.kafka.record_values import (
 
 
 def test_a_metadata_record_is_in_a_frame() -> None:
+    """FM-20."""
     assert encode_metadata_record(NoOpRecord(), 0) == bytes.fromhex("01 14 00 00")
     assert encode_metadata_record(ClearElrRecord(topic_name="t"), 0) == bytes.fromhex("01 1c 00 02 74 00")
     assert decode_metadata_record(memoryview(b"\1\x1c\0\2t\0")) == (ClearElrRecord(topic_name="t"), 0)
@@ -48,6 +49,7 @@ def test_a_version_that_there_is_not_is_not_written() -> None:
 
 
 def test_control_records_start_with_their_version() -> None:
+    """Keys and values (FM-11, FM-13)."""
     change = LeaderChangeMessage(version=1, leader_id=3, voters=(Voter(voter_id=3, voter_directory_id=bytes(16)),))
     key, value = encode_control_record(ControlType.LEADER_CHANGE, change, 1)
     assert key == bytes.fromhex("00 00 00 02")

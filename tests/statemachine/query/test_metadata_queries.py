@@ -66,12 +66,6 @@ def test_configs_are_those_of_one_resource(store: MetadataStore) -> None:
     assert metadata_queries.describe_configs(reader, TOPIC, "2") == []
 
 
-def test_what_exists_exists(store: MetadataStore) -> None:
-    reader = filled(store).reader
-    assert metadata_queries.topic_exists(reader, "a") and not metadata_queries.topic_exists(reader, "c")
-    assert metadata_queries.broker_exists(reader, 1) and not metadata_queries.broker_exists(reader, 3)
-
-
 def test_counts_and_digest_say_how_far_a_node_is(store: MetadataStore) -> None:
     assert metadata_queries.counts(store.reader) == Counts(0, 0, 0, 0, 0)
     reader = filled(store).reader

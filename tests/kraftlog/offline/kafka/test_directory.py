@@ -47,6 +47,7 @@ def everything(directory: KafkaDirectory) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_directory_is_found_by_either_name(controller: Path, inside: bool) -> None:
+    """It has what FM-07 says."""
     directory = open_directory(controller / "__cluster_metadata-0" if inside else controller)
     assert directory.path == controller
     assert directory.identity == ("kraftlogTestClusterAAA", 3, "WVgOKTrjSTm503GBhPGShQ")
@@ -101,6 +102,7 @@ def test_nothing_is_written_and_no_index_is_read(controller: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 20, 71])
 def test_a_batch_that_is_cut_short_ends_the_log(controller: Path, cut: int) -> None:
+    """FM-10."""
     path = controller / "__cluster_metadata-0" / LAST_SEGMENT
     os.truncate(path, path.stat().st_size - cut)
     end_offset, end = ends(open_directory(controller))
@@ -117,6 +119,7 @@ def test_zeros_end_the_log(controller: Path) -> None:
 
 
 def test_a_last_batch_with_wrong_bytes_ends_the_log(controller: Path) -> None:
+    """FM-10."""
     path = controller / "__cluster_metadata-0" / LAST_SEGMENT
     data = path.read_bytes()
     path.write_bytes(data[:-3] + b"\xff" * 3)
@@ -126,6 +129,7 @@ def test_a_last_batch_with_wrong_bytes_ends_the_log(controller: Path) -> None:
 
 
 def test_damage_with_batches_after_it_is_an_error(controller: Path) -> None:
+    """FM-10."""
     path = controller / "__cluster_metadata-0" / LAST_SEGMENT
     data = bytearray(path.read_bytes())
     data[LENGTH_END + 60] ^= 1

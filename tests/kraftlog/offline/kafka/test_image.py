@@ -90,6 +90,7 @@ def _plain(listed: str) -> str:
 
 
 def test_what_is_behind_the_newest_snapshot_may_be_uncommitted(kafka_data: Path) -> None:
+    """FM-02."""
     directory = open_directory(kafka_data / "controller-3")
     image = load_image(directory, directory.newest_checkpoint)
     image.connection.close()
@@ -167,6 +168,7 @@ FEATURE = FeatureLevelRecord(name="group.version", feature_level=0)
 
 
 def test_a_transaction_takes_effect_with_its_end(controller: Path) -> None:
+    """Also one over several batches of several records (FM-24)."""
     append(controller, [BEGIN, CREATED[0], CREDENTIAL], [FEATURE, CREATED[1], EndTransactionRecord()], [CREATED[2]])
     end_offset, names, closed, image = found_in(controller)
     assert (end_offset, names) == (787, {"in-0", "in-1", "in-2"})
