@@ -86,16 +86,29 @@ def databases_are_closed() -> Iterator[None]:
 def kafka_clients_are_closed() -> Iterator[None]:
     """A client of librdkafka in a cycle lives on, and its threads write to the standard error of later tests.
 
-    One whose callback has raised stays all the same; the only test with such a client lets it write nothing.
+    One whose callback has raised stays all the same; the only test with such a client lets it write nothing. Later
+    tests do not look for it: that would take each of them 0.1 s and more.
     """
+    yield from collecting_kafka_clients()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def kafka_clients_of_modules_are_closed() -> Iterator[None]:
+    """The same of those that the tests of a module share, at its end."""
+    yield from collecting_kafka_clients()
+
+
+def collecting_kafka_clients() -> Iterator[None]:
+    """Look for garbage at the end if a client that was made meanwhile is still there."""
+    before = frozenset(os.listdir(THREADS))  # noqa: PTH208 - each test calls this, and paths take ten times as long
     yield
-    if has_kafka_clients():
+    if has_kafka_clients(set(os.listdir(THREADS)) - before):  # noqa: PTH208
         gc.collect()
 
 
-def has_kafka_clients() -> bool:
-    """Whether librdkafka has threads in this process."""
-    for thread in os.listdir(THREADS):  # noqa: PTH208 - each test calls this, and paths take ten times as long
+def has_kafka_clients(threads: set[str]) -> bool:
+    """Whether one of these threads of this process, by their numbers, is librdkafka's."""
+    for thread in threads:
         with suppress(OSError), open(f"{THREADS}/{thread}/comm") as file:  # noqa: PTH123 - one may have ended meanwhile
             if file.read().startswith("rdk:"):
                 return True
