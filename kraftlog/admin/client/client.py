@@ -103,14 +103,14 @@ class AdminClient:
         """Create topics, or with `validate_only` only check them. Raises ApiError for the first that is refused."""
         creatable = [new_topic_to_proto(topic) if isinstance(topic, NewTopic) else topic for topic in topics]
         request = admin_pb2.CreateTopicsRequest(topics=creatable, validate_only=validate_only)
-        result = await self._change(admin_pb2.Operation(create_topics=request))
+        result = await self.change(admin_pb2.Operation(create_topics=request))
         _raise_first(result.create_topics.topics)
         return [created_topic_from_proto(topic) for topic in result.create_topics.topics]
 
     async def delete_topics(self, names: Iterable[str] = (), *, topic_ids: Iterable[str] = ()) -> None:
         """Delete topics by name or id. Raises ApiError for the first that is refused."""
         request = admin_pb2.DeleteTopicsRequest(topics=_references(names, topic_ids))
-        result = await self._change(admin_pb2.Operation(delete_topics=request))
+        result = await self.change(admin_pb2.Operation(delete_topics=request))
         _raise_first(result.delete_topics.topics)
 
     async def register_broker(
@@ -175,7 +175,7 @@ class AdminClient:
             previous_broker_epoch=previous_broker_epoch,
             log_dir_epochs=log_dir_epochs,
         )
-        result = await self._change(admin_pb2.Operation(register_broker=request), timeout_ms)
+        result = await self.change(admin_pb2.Operation(register_broker=request), timeout_ms)
         return result.register_broker
 
     async def broker_heartbeat(
@@ -207,17 +207,17 @@ class AdminClient:
             offline_log_dirs=map(id_to_bytes, offline_log_dirs),
             log_dir_space=log_dir_space,
         )
-        result = await self._change(admin_pb2.Operation(broker_heartbeat=request), timeout_ms)
+        result = await self.change(admin_pb2.Operation(broker_heartbeat=request), timeout_ms)
         return result.broker_heartbeat
 
     async def fence_broker(self, broker_id: int) -> None:
         """Take a broker out of every ISR and leadership, until its next heartbeat. Raises ApiError."""
-        await self._change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
+        await self.change(admin_pb2.Operation(fence_broker=admin_pb2.FenceBrokerRequest(broker_id=broker_id)))
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Unregister a broker: it is fenced and leaves every ISR, and its registration is deleted. Raises ApiError."""
         request = admin_pb2.UnregisterBrokerRequest(broker_id=broker_id)
-        await self._change(admin_pb2.Operation(unregister_broker=request))
+        await self.change(admin_pb2.Operation(unregister_broker=request))
 
     async def alter_configs(
         self, alterations: Iterable[Alteration | admin_pb2.ConfigAlteration], *, validate_only: bool = False
@@ -227,10 +227,11 @@ class AdminClient:
             alterations=[alteration_to_proto(a) if isinstance(a, Alteration) else a for a in alterations],
             validate_only=validate_only,
         )
-        result = await self._change(admin_pb2.Operation(alter_configs=request))
+        result = await self.change(admin_pb2.Operation(alter_configs=request))
         _raise_first(result.alter_configs.resources)
 
-    async def _change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
+    async def change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
+        """As `execute`, and raise ApiError if it was refused as a whole; its parts may have errors still."""
         result = await self.execute(operation, timeout_ms=self._at_most(timeout_ms))
         if result.error_code:
             raise ApiError(codec.error_from_proto(result.error_code), result.error_message)

@@ -56,7 +56,7 @@ async def update_features(
         ],
         validate_only=validate_only,
     )
-    result = await _change(client, admin_pb2.Operation(update_features=request))
+    result = await client.change(admin_pb2.Operation(update_features=request))
     refused = [feature for feature in result.update_features.features if feature.error_code]
     if refused:
         # Each names its feature. The first may only report that it was not updated because of another, and two that do
@@ -96,7 +96,7 @@ async def alter_client_quotas(
         ],
         validate_only=validate_only,
     )
-    result = await _change(client, admin_pb2.Operation(alter_client_quotas=request))
+    result = await client.change(admin_pb2.Operation(alter_client_quotas=request))
     _raise_first(("", of.error_code, of.error_message) for of in result.alter_client_quotas.results)
 
 
@@ -123,7 +123,7 @@ async def create_acls(client: AdminClient, entries: Iterable[AccessControlEntry]
     Raises ApiError for the first that was refused; the others are created.
     """
     request = admin_pb2.CreateAclsRequest(entries=map(_entry_to_record, entries))
-    result = await _change(client, admin_pb2.Operation(create_acls=request))
+    result = await client.change(admin_pb2.Operation(create_acls=request))
     _raise_first(("", of.error_code, of.error_message) for of in result.create_acls.results)
     return [id_to_text(of.id) for of in result.create_acls.results]
 
@@ -134,7 +134,7 @@ async def delete_acls(client: AdminClient, filters: Iterable[AccessControlFilter
     Raises ApiError for the first filter that was refused; what the others match is deleted.
     """
     request = admin_pb2.DeleteAclsRequest(filters=map(_filter_to_proto, filters))
-    result = await _change(client, admin_pb2.Operation(delete_acls=request))
+    result = await client.change(admin_pb2.Operation(delete_acls=request))
     _raise_first(("", of.error_code, of.error_message) for of in result.delete_acls.filters)
     deleted = (_entry_from_record(entry) for of in result.delete_acls.filters for entry in of.deleted)
     return list(dict.fromkeys(deleted))
@@ -205,7 +205,7 @@ async def change_configs(client: AdminClient, changes: Iterable[ConfigChange], *
         for change in changes
     )
     request = admin_pb2.AlterConfigsRequest(alterations=alterations, validate_only=validate_only)
-    result = await _change(client, admin_pb2.Operation(alter_configs=request))
+    result = await client.change(admin_pb2.Operation(alter_configs=request))
     _raise_first(
         (_resource(of.resource_type, of.resource_name), of.error_code, of.error_message)
         for of in result.alter_configs.resources
@@ -245,7 +245,7 @@ def _source(number: int) -> str:
 async def create_named_topics(client: AdminClient, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
     """Create topics. Raises ApiError for the first that was refused, by name; the others are created."""
     request = admin_pb2.CreateTopicsRequest(topics=map(new_topic_to_proto, topics), validate_only=validate_only)
-    result = await _change(client, admin_pb2.Operation(create_topics=request))
+    result = await client.change(admin_pb2.Operation(create_topics=request))
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.create_topics.topics)
 
 
@@ -258,26 +258,18 @@ async def grow_topics(client: AdminClient, counts: Mapping[str, int], *, validat
         topics=[admin_pb2.PartitionsOfTopic(name=name, count=count) for name, count in counts.items()],
         validate_only=validate_only,
     )
-    result = await _change(client, admin_pb2.Operation(create_partitions=request))
+    result = await client.change(admin_pb2.Operation(create_partitions=request))
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.create_partitions.topics)
 
 
 async def delete_named_topics(client: AdminClient, names: Iterable[str]) -> None:
     """Delete topics. Raises ApiError for the first that was refused, by name; the others are deleted."""
     request = admin_pb2.DeleteTopicsRequest(topics=[admin_pb2.TopicReference(name=name) for name in names])
-    result = await _change(client, admin_pb2.Operation(delete_topics=request))
+    result = await client.change(admin_pb2.Operation(delete_topics=request))
     _raise_first((_topic(of.name), of.error_code, of.error_message) for of in result.delete_topics.topics)
 
 
-# --- how changes are sent ---------------------------------------------------------------------------------------------
-
-
-async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    """The result of `operation`. Raises ApiError if it was refused as a whole."""
-    result = await client.execute(operation)
-    if result.error_code:
-        raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
-    return result
+# --- what was refused -------------------------------------------------------------------------------------------------
 
 
 def _raise_first(parts: Iterable[Refusal]) -> None:

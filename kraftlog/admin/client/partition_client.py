@@ -51,7 +51,7 @@ async def create_partitions(
         name=topic, count=count, assignments=[BrokerIds(ids=brokers) for brokers in assignments]
     )
     request = admin_pb2.CreatePartitionsRequest(topics=[asked], validate_only=validate_only)
-    result = await _change(client, admin_pb2.Operation(create_partitions=request))
+    result = await client.change(admin_pb2.Operation(create_partitions=request))
     for part in result.create_partitions.topics:
         if part.error_code:
             raise ApiError(codec.error_from_proto(part.error_code), part.error_message)
@@ -67,7 +67,7 @@ async def alter_partition(
     request = admin_pb2.AlterPartitionRequest(
         broker_id=broker_id, broker_epoch=broker_epoch, partitions=map(_alteration_to_proto, alterations)
     )
-    result = await _change(client, admin_pb2.Operation(alter_partition=request))
+    result = await client.change(admin_pb2.Operation(alter_partition=request))
     return tuple(map(_altered_from_proto, result.alter_partition.partitions))
 
 
@@ -86,7 +86,7 @@ async def elect_leaders(
     kinds = admin_pb2.ElectLeadersRequest
     kind = kinds.UNCLEAN if election_type is ElectionType.UNCLEAN else kinds.PREFERRED
     request = admin_pb2.ElectLeadersRequest(election_type=kind, partitions=references)
-    result = await _change(client, admin_pb2.Operation(elect_leaders=request))
+    result = await client.change(admin_pb2.Operation(elect_leaders=request))
     return tuple(map(_outcome_from_proto, result.elect_leaders.partitions))
 
 
@@ -107,15 +107,8 @@ async def alter_partition_reassignments(
             for at, wanted in replicas.items()
         ]
     )
-    result = await _change(client, admin_pb2.Operation(alter_partition_reassignments=request))
+    result = await client.change(admin_pb2.Operation(alter_partition_reassignments=request))
     return tuple(map(_outcome_from_proto, result.alter_partition_reassignments.partitions))
-
-
-async def _change(client: AdminClient, operation: admin_pb2.Operation) -> admin_pb2.OperationResult:
-    result = await client.execute(operation)
-    if result.error_code:
-        raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
-    return result
 
 
 # --- reads ------------------------------------------------------------------------------------------------------------
