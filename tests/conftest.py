@@ -27,12 +27,12 @@ from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
 from tests.by_file import ByFile, say_less
-from tests.effort import all_cases
+from tests.effort import all_cases, examples
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
 
 hypothesis.settings.register_profile(
-    "any speed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "any speed", max_examples=examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any speed")  # its limits are times, which a busy machine exceeds
 
