@@ -23,8 +23,9 @@ from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
 from kraftlog.offline.adoption.adopted_snapshot import OFFSET_JUMP, PRODUCER_ID_JUMP
 from kraftlog.offline.adoption.moving import Fate
-from kraftlog.offline.adoption.partition_choice import EPOCH_JUMP
+from kraftlog.offline.adoption.partition_choice import EPOCH_JUMP, choose
 from tests.kraftlog.command_line import Run, command, environment, kraftlog
+from tests.kraftlog.offline.adoption.builders import log
 from tests.paths import ROOT
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import SESSION_TIMEOUT_MS, addresses, running
@@ -33,6 +34,7 @@ from tests.process.test_operations_pages import shell
 from tests.process.test_replication import ASKED_EVERY_SECONDS, Acknowledgements, await_in_sync, produce, read_back
 from tests.process.test_up import up
 from tests.shells import run_block
+from tests.statemachine.partitions import a_partition
 
 pytestmark = pytest.mark.process
 
@@ -261,5 +263,14 @@ def test_the_numbers_on_the_page_are_the_codes() -> None:
         assert f"{number:,} {what}" in PAGE
     for fate in Fate:
         assert f"| `{fate}` |" in PAGE
-    for shown in (condition(False, [103], []), condition(True, [103], []), condition(False, [], [102])):
-        assert f"| `{shown}` |" in PAGE
+    whole, damaged = log(30, 5), log(40, 5, is_damaged=True)
+    partition = a_partition(replicas=[101, 102, 103], isr=[101], directories=[])
+    for logs, reported in (
+        ({101: whole, 102: whole}, (101, 102)),
+        ({}, (101, 102)),
+        ({}, (101, 102, 103)),
+        ({101: whole, 102: damaged}, (101, 102, 103)),
+        ({101: log(40, 5), 102: damaged}, (101, 102, 103)),
+    ):
+        shown = condition(choose(partition, logs, lambda broker_id, _, reported=reported: broker_id in reported))
+        assert f"| `{shown}` |" in PAGE, shown

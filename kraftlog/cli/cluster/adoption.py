@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kraftlog.offline.adoption.broker_disks import StoppedBroker
     from kraftlog.offline.adoption.broker_report import ReportedLog
     from kraftlog.offline.adoption.moving import Move
+    from kraftlog.offline.adoption.partition_choice import ChosenPartition
 
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "InSync", "LogEndOffset", "LeaderEpoch", "Condition")
 LOG_COLUMNS: Final = ("Topic", "Partition", "LogEndOffset", "Becomes")
@@ -202,8 +203,8 @@ def adoption_fields(adoption: Adoption) -> dict[str, Any]:
                 "LogEndOffset": None if chosen.log is None else chosen.log.log_end_offset,
                 "LeaderEpoch": chosen.record.leader_epoch,
                 "NotAdopted": [*chosen.not_adopted],
-                "Damaged": [*chosen.damaged],
-                "Condition": condition(chosen.is_without_leader, chosen.not_adopted, chosen.damaged),
+                "Damaged": sorted({*chosen.damaged, *chosen.damaged_beyond}),
+                "Condition": condition(chosen),
             }
             for name, chosen in adoption.partitions
         ],
@@ -211,15 +212,23 @@ def adoption_fields(adoption: Adoption) -> dict[str, Any]:
     }
 
 
-def condition(is_without_leader: bool, not_adopted: Sequence[int], damaged: Sequence[int]) -> str:
+def condition(chosen: ChosenPartition) -> str:
     """What is given up of a partition, or may be; empty if nothing is."""
-    who = ", ".join(map(str, not_adopted))
-    if is_without_leader:
+    who = _ids(chosen.not_adopted)
+    if chosen.is_without_leader:
         return f"no leader: only {who} may have records"
-    found = [f"gives up what only {who} has"] if not_adopted else []
-    if damaged:
-        found.append(f"damaged on {', '.join(map(str, damaged))}")
+    if chosen.log is None:
+        return "begins empty: no log of it is reported"
+    found = [f"gives up what only {who} has"] if who else []
+    if chosen.damaged_beyond:
+        found.append(f"gives up what only the damaged log on {_ids(chosen.damaged_beyond)} had")
+    if chosen.damaged:
+        found.append(f"damaged on {_ids(chosen.damaged)}")
     return "; ".join(found)
+
+
+def _ids(broker_ids: Sequence[int]) -> str:
+    return ", ".join(map(str, broker_ids))
 
 
 def _stray(log: ReportedLog) -> dict[str, Any]:

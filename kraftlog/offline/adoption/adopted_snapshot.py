@@ -168,7 +168,8 @@ def _check_lost(metadata: sqlite3.Connection, lost_voters: Collection[int]) -> N
 def _snapshot_id(tables: MetadataTables, reports: Reports) -> OffsetAndEpoch:
     """Above all that an adopted broker has seen, and what is applied here."""
     seen = reports.by_broker.values()
-    applied = tables.applied.end_offset + sum(of.row_count(tables.connection) for of in (BROKERS, PARTITIONS)) + 1
+    rows = sum(of.row_count(tables.connection) for of in (BROKERS, PARTITIONS))
+    applied = tables.applied.end_offset + rows + len(reports.by_broker) + 1
     end_offset = max([applied, *(report.metadata_end_offset for report in seen)])
     epoch = max([tables.applied.epoch, *(report.metadata_epoch for report in seen)])
     return OffsetAndEpoch(epoch=Epoch(epoch), offset=Offset(end_offset + OFFSET_JUMP))
@@ -229,6 +230,23 @@ def _brokers(
             if record.HasField("last_unfenced_epoch"):
                 record.last_unfenced_epoch = broker_epoch  # a directory that comes later is an older copy (CT-38)
         yield MetadataRecord(register_broker=record)
+    for broker_id, report in sorted(reports.by_broker.items()):
+        if BROKERS.get(metadata, (broker_id,)) is None:
+            yield MetadataRecord(register_broker=_registered_later(report, broker_epoch))
+
+
+# Consider broker 73, which came after the snapshot was taken, and to which a partition was moved: what was acknowledged
+# since is there alone.
+def _registered_later(report: BrokerReport, broker_epoch: int) -> RegisterBrokerRecord:
+    """The registration of a reported broker that the snapshot does not know; its first own one has its addresses."""
+    return RegisterBrokerRecord(
+        broker_id=report.broker_id,
+        incarnation_id=adopted_as(report.disk_id),
+        broker_epoch=broker_epoch,
+        fenced=True,
+        log_dirs=sorted(of.bytes for of in report.directory_ids),
+        last_unfenced_epoch=broker_epoch,
+    )
 
 
 def _partitions(metadata: sqlite3.Connection, reports: Reports, adoption: Adoption) -> Iterator[MetadataRecord]:

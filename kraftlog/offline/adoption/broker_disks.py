@@ -16,6 +16,7 @@ from uuid import UUID
 from kraftbase.errors import CorruptLog, DirectoryError
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftbase.partition import TopicPartition
+from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
 from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
@@ -39,7 +40,7 @@ from kraftlog.storage.loading import segment_offsets
 from kraftlog.storage.recovery import SegmentScan
 from kraftlog.storage.registered_epoch import registered_epoch
 from raft.storage.directory import METADATA_DATABASE_NAME, DataDirectory, DirectoryIdentity
-from statemachine.tables.database import open_reader
+from statemachine.tables.database import DamagedDatabase, open_reader
 
 NO_METADATA: Final = (0, 0)
 
@@ -115,12 +116,19 @@ def read_broker(broker: StoppedBroker) -> BrokerReport:
 
 
 def _applied(path: Path) -> tuple[int, int]:
-    """End offset and epoch of the metadata in a broker's database; a broker without one has seen nothing."""
+    """End offset and epoch of the metadata in a broker's database.
+
+    A broker without one has seen nothing. Of one that rotted its last registration says enough: what came after that is
+    far less than what is passed over.
+    """
     if not path.exists():
         return NO_METADATA
-    with closing(open_reader(path)) as metadata:
-        end_offset, epoch = metadata.execute("SELECT end_offset, epoch FROM applied").fetchone() or NO_METADATA
-        return int(end_offset), int(epoch)
+    try:
+        with closing(open_reader(path)) as metadata:
+            end_offset, epoch = metadata.execute("SELECT end_offset, epoch FROM applied").fetchone() or NO_METADATA
+            return int(end_offset), int(epoch)
+    except DamagedDatabase:
+        return NO_METADATA
 
 
 def _logs(files: FileSystem, directory: LogDirectoryIdentity) -> Iterator[ReportedLog]:
@@ -143,6 +151,27 @@ def _logs(files: FileSystem, directory: LogDirectoryIdentity) -> Iterator[Report
             )
         if topic_id is not None:
             yield _LogScan(files, directory, partition, known).report(topic_id)
+    yield from _missing_logs(files, directory, inventory)
+
+
+# Consider a log directory from which one log was removed by hand. The broker's start finds it damaged (DB-89): it is
+# no replica that never had anything.
+def _missing_logs(files: FileSystem, directory: LogDirectoryIdentity, inventory: Inventory) -> Iterator[ReportedLog]:
+    """The logs that were flushed here, and of which not even the directory is left."""
+    found = set(map(partition_in_name, files.list_directory(directory.path)))
+    for partition, entry in inventory.entries.items():
+        if partition not in found and not entry.is_new:
+            yield ReportedLog(
+                topic=partition.topic,
+                partition_id=partition.partition_id,
+                topic_id=entry.topic_id,
+                directory_id=directory.directory_id,
+                log_start_offset=entry.log_start_offset,
+                log_end_offset=entry.recovery_point,
+                last_epoch=UNKNOWN_EPOCH,
+                latest_epoch=UNKNOWN_EPOCH,
+                is_damaged=True,
+            )
 
 
 def _topic_id(files: FileSystem, directory: str, partition: TopicPartition, entry: LogEntry | None) -> UUID | None:
@@ -173,8 +202,8 @@ class _LogScan:
         names = self._files.list_directory(self._path)
         base_offsets = segment_offsets(names)
         entries = read_epochs(self._files, self._path)
-        epochs = LeaderEpochs(entries or ())
-        latest_epoch, first = epochs.latest, 0
+        epochs, noted = LeaderEpochs(entries or ()), LeaderEpochs(entries or ())
+        first = 0
         if entries is not None:
             first = max(0, sum(base <= self._known.recovery_point for base in base_offsets) - 1)
         # As a start does: the file may lack what was appended last, and still have what was cut off before that.
@@ -189,16 +218,24 @@ class _LogScan:
                     break  # a start cuts it there
         except CorruptLog as error:
             reason = reason or str(error)
+        start_offset = max(self._known.log_start_offset, base_offsets[0] if base_offsets else 0)
+        last_epoch = epochs.epoch_of(end_offset - 1)
+        is_damaged = bool(reason or lost_end(self._known, end_offset))
+        if is_damaged:  # where it ended, as far as that is known: it may have had what no other log has
+            end_offset = max(end_offset, self._known.recovery_point, base_offsets[-1] if base_offsets else 0)
+            last_epoch = max(last_epoch, noted.epoch_of(end_offset - 1))
+        elif start_offset == end_offset:
+            last_epoch = max(last_epoch, noted.epoch_of(end_offset))  # retention took its last record
         return ReportedLog(
             topic=self._partition.topic,
             partition_id=self._partition.partition_id,
             topic_id=topic_id,
             directory_id=self._directory.directory_id,
-            log_start_offset=max(self._known.log_start_offset, base_offsets[0] if base_offsets else 0),
+            log_start_offset=start_offset,
             log_end_offset=end_offset,
-            last_epoch=epochs.epoch_of(end_offset - 1),
-            latest_epoch=max(latest_epoch, epochs.latest),
-            is_damaged=bool(reason or lost_end(self._known, end_offset)),
+            last_epoch=last_epoch,
+            latest_epoch=max(noted.latest, epochs.latest),
+            is_damaged=is_damaged,
         )
 
     def _scan(self, base_offsets: Sequence[int], index: int, epochs: LeaderEpochs) -> SegmentScan:

@@ -23,15 +23,16 @@ from kraftlog.offline.adoption.broker_disks import StoppedBroker, read_broker
 from kraftlog.offline.adoption.broker_report import BrokerReport, ReportedLog
 from kraftlog.storage.formats.checkpoints import encode_meta as encode_log_meta
 from kraftlog.storage.formats.names import META_NAME as LOG_META_NAME
+from kraftlog.storage.registered_epoch import registered_epoch
 from kraftpb.v1.metadata_pb2 import PartitionRecord, RegisterBrokerRecord
 from raft.storage.directory import META_NAME, METADATA_DATABASE_NAME, encode_meta
 from snapshot.reader import SnapshotReader
 from statemachine.store.image import load_image
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.cluster_tables import BROKERS
-from statemachine.tables.database import install, open_database, open_reader, remove, sync
+from statemachine.tables.database import DamagedDatabase, install, open_database, open_reader, remove, sync
 from statemachine.tables.topic_tables import PARTITIONS
-from statemachine.words.adopted_brokers import adopted_as, is_awaited
+from statemachine.words.adopted_brokers import LEFT_OUT, adopted_as, is_awaited
 
 NEW_DATABASE_SUFFIX: Final = ".adopting"
 OLD_DATABASE_SUFFIX: Final = ".before-adoption"
@@ -79,6 +80,7 @@ def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path
         load_image(restored, MetadataTables(metadata, name=str(new_path)))
         found = BROKERS.get(metadata, (report.broker_id,))
         if broker.identity.cluster_id == new_id and _has_come(broker, found, report):
+            _check_is_of_restored(restored, found, report)
             return Move(report, new_id, (), is_done=True)
         if found is None or found.incarnation_id != adopted_as(report.disk_id):
             raise ConfigurationError(
@@ -93,8 +95,28 @@ def _has_come(broker: StoppedBroker, registered: RegisterBrokerRecord | None, re
     """Whether a broker of the restored cluster's id has been moved to it, or has been there."""
     if registered is None or not is_awaited(registered.incarnation_id):
         return registered is not None
+    if registered.incarnation_id == LEFT_OUT:
+        return False
+    if any(registered_epoch(broker.files, of.path) >= registered.broker_epoch for of in broker.log_directories):
+        return True  # and it may have more than what was reported by now
     adopted = adopted_incarnation(broker.files, broker.path)
     return adopted is not None and adopted.bytes == registered.incarnation_id == adopted_as(report.disk_id)
+
+
+# Consider an operator who names the snapshot from which the cluster was restored, instead of one of that cluster. The
+# broker is registered there, and as itself: it seems to have come.
+def _check_is_of_restored(
+    restored: SnapshotReader, registered: RegisterBrokerRecord | None, report: BrokerReport
+) -> None:
+    """Raise ConfigurationError for a snapshot that is from before what the broker has seen."""
+    is_awaited_there = registered is not None and is_awaited(registered.incarnation_id)
+    end_offset = restored.snapshot_id.offset
+    if not is_awaited_there and end_offset < report.metadata_end_offset:
+        raise ConfigurationError(
+            f"{restored.path} ends at offset {end_offset}, and broker {report.broker_id} has seen the metadata up to"
+            f" {report.metadata_end_offset}: it is not of the restored cluster, or older than that. Name one that"
+            " `kraftlog snapshot save` takes of the restored cluster while that runs. Nothing was changed"
+        )
 
 
 def _fates(metadata: sqlite3.Connection, report: BrokerReport) -> Iterator[tuple[ReportedLog, Fate]]:
@@ -119,7 +141,7 @@ def new_database_path(broker: StoppedBroker) -> Path:
 def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
     """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; then it can be done again."""
     path = Path(broker.path) / METADATA_DATABASE_NAME
-    _keep(path, _end_offset(new_path))
+    _keep(path, new_path)
     install(new_path, path)
     files: FileSystem = broker.files
     for directory in broker.log_directories:
@@ -130,20 +152,32 @@ def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
     write_new_file(files, join(broker.path, META_NAME), encode_meta(identity))
 
 
-def _end_offset(path: Path) -> int:
-    with closing(open_reader(path)) as metadata:
-        return int(metadata.execute("SELECT end_offset FROM applied").fetchone()[0])
-
-
-def _keep(path: Path, new_end_offset: int) -> None:
+def _keep(path: Path, new_path: Path) -> None:
     """Rename the database with the metadata of before, durably: it says what the strays are of."""
-    if not path.exists() or _end_offset(path) >= new_end_offset:
-        return  # this was done before, and interrupted
+    if not path.exists() or _is_moved(path, new_path):
+        return
     kept = path.with_name(path.name + OLD_DATABASE_SUFFIX)
     remove(kept)
-    for suffix in ("-wal", "-shm"):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists():
-            beside.replace(kept.with_name(kept.name + suffix))
     path.replace(kept)
     sync(path.parent)
+
+
+def _is_moved(path: Path, new_path: Path) -> bool:
+    """Whether the new database is in its place already, as this was done before, and interrupted.
+
+    If it is not, all of the old one is in one file afterwards, which one renaming moves. Consider a broker that was
+    killed: until its next start most of what it knows is in SQLite's log beside the database.
+    """
+    try:
+        with closing(open_reader(path)) as old, closing(open_reader(new_path)) as new:
+            is_moved = _end_offset(old) >= _end_offset(new)
+    except DamagedDatabase:
+        return False  # it is kept as it is
+    if not is_moved:
+        with closing(sqlite3.connect(path, isolation_level=None)) as old:
+            old.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return is_moved
+
+
+def _end_offset(metadata: sqlite3.Connection) -> int:
+    return int(metadata.execute("SELECT end_offset FROM applied").fetchone()[0])

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kraftbase.ids import UNASSIGNED_DIRECTORY
-from kraftbase.sentinels import NO_LEADER
+from kraftbase.sentinels import NO_LEADER, UNKNOWN_EPOCH
 from kraftlog.offline.adoption.broker_report import ReportedLog
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
@@ -34,7 +34,9 @@ class ChosenPartition:
     not_adopted: tuple[int, ...]
     """The replicas of which it is not known what they have."""
     damaged: tuple[int, ...]
-    """The replicas whose logs are damaged."""
+    """The replicas whose logs are damaged, and had nothing that the log of those who will lead lacks."""
+    damaged_beyond: tuple[int, ...]
+    """The replicas whose logs are damaged, and may have had more: it is given up."""
 
     @property
     def is_without_leader(self) -> bool:
@@ -79,12 +81,25 @@ def choose(
             broker_id: logs[broker_id].directory_id.bytes for broker_id in record.replicas if broker_id in logs
         }
         record.directories[:] = [directories.get(replica, UNASSIGNED_DIRECTORY) for replica in record.replicas]
+    log = None if best is None else logs[with_best[0]]
+    damaged = [broker_id for broker_id in _in_order(record, logs) if logs[broker_id].is_damaged]
+    beyond = [broker_id for broker_id in damaged if log is not None and _may_have_more(logs[broker_id], log)]
     return ChosenPartition(
         record,
-        log=None if best is None else logs[with_best[0]],
+        log=log,
         not_adopted=not_adopted,
-        damaged=tuple(broker_id for broker_id in record.replicas if broker_id in logs and logs[broker_id].is_damaged),
+        damaged=tuple(broker_id for broker_id in damaged if broker_id not in beyond),
+        damaged_beyond=tuple(beyond),
     )
+
+
+def _may_have_more(damaged: ReportedLog, log: ReportedLog) -> bool:
+    """Whether a damaged log may have had records that another one lacks; of its last epoch nothing may be known."""
+    if log.is_damaged:
+        return False
+    if damaged.last_epoch == UNKNOWN_EPOCH:
+        return damaged.log_end_offset > log.log_end_offset
+    return (damaged.last_epoch, damaged.log_end_offset) > (log.last_epoch, log.log_end_offset)
 
 
 def raised(epoch: int) -> int:

@@ -105,6 +105,18 @@ def test_ct39_an_adopted_broker_is_awaited_as_what_was_reported(tmp_path: Path) 
         assert (two.incarnation_id, two.broker_epoch) == (LEFT_OUT, found.snapshot_id.offset - 1)
 
 
+def test_ct39_a_reported_broker_that_came_after_the_snapshot_is_awaited_too(tmp_path: Path) -> None:
+    """A partition may have been moved to it, and what was acknowledged since is there alone."""
+    late = report(3, log(500, 8, directory=903))
+    with begun(tmp_path, [*REPORTS, late]) as found:
+        three = found.broker(3)
+        assert (three.incarnation_id, three.fenced) == (adopted_as(late.disk_id), True)
+        assert three.broker_epoch == three.last_unfenced_epoch == found.snapshot_id.offset - 1
+        assert [*three.log_dirs] == [an_id(903)]
+        (first, _) = (of for _, of in PARTITIONS.find(found.metadata))
+        assert ([*first.replicas], [*first.isr]) == ([1, 2, 3], [3])
+
+
 def test_ct39_logs_that_the_snapshot_lacks_are_strays(tmp_path: Path) -> None:
     elsewhere = log(7, 3, directory=903)
     with begun(tmp_path, [*REPORTS, report(3, elsewhere)]) as found:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from raft.storage.directory import METADATA_DATABASE_NAME
 from statemachine.store.store import MetadataStore
 from tests.kraftlog.node_directories import contents
 from tests.kraftlog.offline.adoption.builders import FILES, closed, make_broker, opened, read
+from tests.kraftlog.offline.adoption.builders import log as reported_log
 from tests.statemachine.builders import CLUSTER_ID, an_id, batch, no_op
 
 SMALL = PartitionLogConfig(segment_bytes=1_500)
@@ -69,6 +71,47 @@ def test_ct39_a_log_that_lacks_what_was_flushed_is_damaged(tmp_path: Path) -> No
     min((path / "partitions" / "clicks-0").glob("*.log")).unlink()
     (log,) = read(path).logs
     assert log.is_damaged
+
+
+def test_ct39_a_damaged_log_ends_where_it_did_and_not_where_reading_it_stops(tmp_path: Path) -> None:
+    """Else another one that was behind would seem to have everything."""
+    path = make_broker(tmp_path / "b", {1: [3, 3, 5, 8]}, config=SMALL)
+    manager = opened(path, config=SMALL)
+    manager.log_of(TopicPartition("clicks", 0)).flush()
+    closed(manager)
+    data = last_segment(path).read_bytes()
+    last_segment(path).write_bytes(data[:-10])
+    (log,) = read(path).logs
+    assert (log.log_end_offset, log.last_epoch, log.is_damaged) == (40, 8, True)
+
+
+def test_ct39_a_log_of_which_nothing_is_left_is_damaged(tmp_path: Path) -> None:
+    path = make_broker(tmp_path / "b", {1: [3, 3], 2: [4]}, is_clean=True)
+    shutil.rmtree(path / "partitions" / "clicks-0")
+    clicks, late = sorted(read(path).logs, key=lambda of: of.topic)
+    assert (clicks.log_end_offset, clicks.is_damaged, clicks.topic_id) == (20, True, UUID(bytes=an_id(1)))
+    assert not late.is_damaged
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_ct39_a_log_whose_records_retention_took_ends_in_the_epoch_of_the_last_one(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    """Else a broker that was down for long, and has old records still, would lead: offsets would be used again."""
+    config = PartitionLogConfig(segment_bytes=1_500, retention_ms=1)
+    path = make_broker(tmp_path / "b", {1: [3, 3, 5, 8]}, config=config)
+    manager = opened(path, config=config)
+    log = manager.log_of(TopicPartition("clicks", 0))
+    log.advance_high_watermark(40)
+    log.delete_old_segments(10**15)
+    log.flush()
+    if is_clean:
+        manager.close(5)
+    else:
+        closed(manager)
+    (found,) = read(path).logs
+    assert (found.log_start_offset, found.log_end_offset, found.last_epoch) == (40, 40, 8)
+    assert found.rank > reported_log(30, 5).rank
 
 
 def test_ct39_a_report_has_what_metadata_the_broker_has_seen(tmp_path: Path) -> None:

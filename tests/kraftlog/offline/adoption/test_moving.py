@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -9,9 +10,11 @@ from uuid import UUID
 import pytest
 
 from kraftbase.uuids import random_uuid, uuid_to_text
-from kraftlog.broker.adopted_incarnation import adopted_incarnation
+from kraftlog.broker.adopted_incarnation import adopted_incarnation, forget_adopted_incarnation
 from kraftlog.offline.adoption import moving
 from kraftlog.offline.adoption.moving import OLD_DATABASE_SUFFIX
+from kraftlog.offline.snapshot_files import open_snapshot
+from kraftlog.storage.registered_epoch import note_registration
 from kraftpb.v1.metadata_pb2 import MetadataRecord, RegisterControllerRecord
 from raft.storage.directory import METADATA_DATABASE_NAME, DataDirectory
 from statemachine.store.store import MetadataStore
@@ -20,7 +23,7 @@ from tests.kraftlog.command_line import Finished, Run
 from tests.kraftlog.node_directories import contents
 from tests.kraftlog.offline.adoption.builders import FILES, make_broker, read, write_snapshot
 from tests.kraftlog.offline.restore.builders import write_config
-from tests.statemachine.builders import CLUSTER_ID, an_id, broker, partition, topic
+from tests.statemachine.builders import CLUSTER_ID, an_id, batch, broker, no_op, partition, topic
 
 
 class Operator:
@@ -125,6 +128,82 @@ def test_ct39_a_move_that_was_interrupted_is_done_again(
     assert operator.cluster_of_broker() == operator.cluster_id
     with_old = operator.broker / (METADATA_DATABASE_NAME + OLD_DATABASE_SUFFIX)
     MetadataStore.open(with_old, CLUSTER_ID).close()
+
+
+@pytest.mark.parametrize("step", range(3))
+def test_ct39_a_move_of_a_broker_that_was_killed_is_interrupted_between_two_names(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Until its next start all that a killed broker knows is beside its database, in SQLite's log."""
+    killed = operator.path / "killed"
+    path = operator.broker / METADATA_DATABASE_NAME
+    path.unlink()
+    store = MetadataStore.open(path, CLUSTER_ID)
+    store.apply([batch(0, [no_op()] * 7, epoch=3)])
+    shutil.copytree(operator.broker, killed)
+    store.close()
+    operator.broker = killed
+    assert (killed / (METADATA_DATABASE_NAME + "-wal")).stat().st_size
+    restored = operator.restore(operator.report())
+    steps, replace = 0, Path.replace
+
+    def interrupting(source: Path, target: Path) -> Path:
+        nonlocal steps
+        if source.parent == killed:
+            if steps == step:
+                raise KeyboardInterrupt
+            steps += 1
+        return replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", interrupting)
+        operator.adopt(restored, "--execute")
+    assert operator.adopted(restored, "--execute")["Moved"]
+    kept = MetadataStore.open(killed / (METADATA_DATABASE_NAME + OLD_DATABASE_SUFFIX), CLUSTER_ID)
+    assert kept.applied_end_offset == 7
+    kept.close()
+
+
+def test_ct39_the_snapshot_from_before_the_restore_moves_nothing_and_is_not_taken_for_the_new_clusters(
+    operator: Operator,
+) -> None:
+    store = MetadataStore.open(operator.broker / METADATA_DATABASE_NAME, CLUSTER_ID)
+    store.apply([batch(0, [no_op()] * 70, epoch=3)])
+    store.close()
+    operator.restore(operator.report())
+    said = operator.adopt(operator.snapshot, "--execute")
+    assert (said.code, said.output) == (1, ""), said
+    assert "has seen the metadata up to 70" in said.errors
+    assert adopted_incarnation(FILES, str(operator.broker)) is None
+
+
+def test_ct39_a_broker_with_a_damaged_copy_of_the_metadata_is_reported_and_moved(operator: Operator) -> None:
+    """Its records are whole; what it has seen is known by its last registration."""
+    path = operator.broker / METADATA_DATABASE_NAME
+    data = path.read_bytes()
+    path.write_bytes(b"\xff" * 4096 + data[4096:])
+    restored = operator.restore(operator.report())
+    assert operator.adopted(restored, "--execute")["Moved"]
+    assert (operator.broker / (METADATA_DATABASE_NAME + OLD_DATABASE_SUFFIX)).read_bytes()[:1] == b"\xff"
+    MetadataStore.open(path, operator.cluster_id).close()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_ct39_a_broker_that_has_come_and_has_more_since_is_not_to_be_moved_again(
+    with_voters: Operator, keeps: bool
+) -> None:
+    """Nor is the operator told to restore again, from a snapshot that lacks what the cluster did since."""
+    operator = with_voters
+    restored = operator.restore(operator.report(), extra=KEEPING if keeps else ())
+    assert operator.adopted(restored, "--execute")["Moved"]
+    with open_snapshot(restored) as snapshot:
+        broker_epoch = snapshot.snapshot_id.offset - 1
+    forget_adopted_incarnation(FILES, str(operator.broker))
+    note_registration(FILES, str(operator.broker / "partitions"), broker_epoch)
+    (operator.broker / "partitions" / "late-0").rename(operator.broker / "partitions" / f"late-0.{'0' * 32}-stray")
+    said = operator.adopt(restored, "--execute")
+    assert (said.code, "already" in said.output) == (0, True), said
+    assert adopted_incarnation(FILES, str(operator.broker)) is None
 
 
 def test_what_is_given_up_is_shown_before_anything_is_made(operator: Operator) -> None:

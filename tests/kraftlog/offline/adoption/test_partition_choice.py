@@ -52,9 +52,27 @@ def test_ct39_the_leader_epoch_is_above_all_that_a_log_knows_of() -> None:
 
 
 def test_ct39_a_damaged_log_leads_only_if_no_other_one_was_reported() -> None:
-    found = chosen({1: log(900, 8, is_damaged=True), 2: log(300, 5)})
+    found = chosen({1: log(900, 8, is_damaged=True), 2: log(900, 8)})
     assert ([*found.record.isr], found.damaged) == ([2], (1,))
     assert in_sync({1: log(900, 8, is_damaged=True)}) == [1]
+
+
+@pytest.mark.parametrize(
+    ("damaged", "is_beyond"),
+    [
+        (log(900, 8, is_damaged=True), True),
+        (log(400, 5, is_damaged=True), True),
+        (log(300, 5, is_damaged=True), False),
+        (log(900, 4, is_damaged=True), False),
+        (log(301, -1, is_damaged=True), True),
+        (log(300, -1, is_damaged=True), False),
+    ],
+)
+def test_ct39_a_damaged_log_that_may_have_had_more_is_named(damaged: ReportedLog, is_beyond: bool) -> None:
+    found = chosen({1: damaged, 2: log(300, 5)})
+    assert [*found.record.isr] == [2]
+    assert (found.damaged, found.damaged_beyond) == (((), (1,)) if is_beyond else ((1,), ()))
+    assert not chosen({1: damaged}).damaged_beyond
 
 
 def test_ct39_a_replica_that_nobody_reported_is_not_in_sync_and_is_named() -> None:
