@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: install demo test slow check format generate lock bench peers client-suites sim chaos soak soak-short dist clean
+.PHONY: install demo test slow check format generate lock bench recording peers client-suites sim chaos soak soak-short dist clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -90,6 +90,9 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 	$(BIN)/python tools/client_suites.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
+
+recording: $(INSTALLED)  ## docs/images/a-brokers-kill.svg: what an operator sees when a broker is killed
+	$(BIN)/python tools/record_kill.py
 
 client-suites: $(INSTALLED)  ## other clients' own tests at a broker of ours; fetches them, needs Go
 	$(BIN)/python tools/client_suites.py

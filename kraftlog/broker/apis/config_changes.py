@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.configs import check_this_broker
-from kraftlog.broker.apis.guards import check_changed_config
+from kraftlog.broker.apis.guards import check_changed_configs
 from kraftlog.broker.apis.refusals import message_of, text_of
 from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.metadata.cluster_view import ClusterView
@@ -128,8 +128,7 @@ class ConfigChanges:
                 raise invalid_request(f"config {quoted(name)} has no value; give one, or delete the config")
         resource_type, resource_name = change.resource
         if resource_type == ResourceType.TOPIC:
-            for name, _, _ in change.configs:
-                check_changed_config(resource_name, name)
+            check_changed_configs(resource_name, change.configs)
         if resource_type == ResourceType.BROKER and resource_name != CLUSTER_DEFAULT:
             check_this_broker(resource_name, self._broker_id)
         if not change.configs:  # there is nothing to ask the controller for

@@ -5,6 +5,8 @@ Kafka leaves internal topics to those who are authorized (DB-114); here everybod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.config_definitions import CLEANUP_POLICY, invalid_config
 from statemachine.words.names import INTERNAL_TOPICS
@@ -19,7 +21,7 @@ def check_not_internal(topic: str) -> None:
         )
 
 
-def check_changed_config(topic: str, name: str) -> None:
-    """Raise ApiError(INVALID_CONFIG) if a client may not change this config of a topic."""
-    if name == CLEANUP_POLICY and topic in INTERNAL_TOPICS:
+def check_changed_configs(topic: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
+    """Raise ApiError(INVALID_CONFIG) if a client may not change one of these configs of a topic; names come first."""
+    if topic in INTERNAL_TOPICS and any(name == CLEANUP_POLICY for name, *_ in changes):
         raise invalid_config(f"{topic} is internal: its {CLEANUP_POLICY} stays as it is, or what was committed is lost")
