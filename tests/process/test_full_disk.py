@@ -83,8 +83,10 @@ def test_ct66_another_replica_leads_when_the_disk_of_the_leader_is_full(
     voter: LocalCluster, disk: Path, tmp_path: Path, run: Run
 ) -> None:
     """Every record is acknowledged in the end, and people see which disk is full."""
-    full = BrokerProcess(addresses(voter), 81, tmp_path / "81", "--log-dir", disk / "logs")
-    other = BrokerProcess(addresses(voter), 82, tmp_path / "82")
+    # The new leader waits for the full replica until that has lagged for so long, which is 30 s by default.
+    lag = ("--config", "replica.lag.time.max.ms=3000")
+    full = BrokerProcess(addresses(voter), 81, tmp_path / "81", "--log-dir", disk / "logs", *lag)
+    other = BrokerProcess(addresses(voter), 82, tmp_path / "82", *lag)
     with full.running(), other.running():
         created = run(
             "topics", "create", "fuller", "--replica-assignment", "81:82", "--config", "min.insync.replicas=1",
