@@ -97,9 +97,6 @@ DOUBT_MS: Final = 500
 """For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
 within that time the controller fences it if its process has ended (CT-65)."""
 
-STOP_TIMEOUT_MS: Final = 10_000
-"""How long its controlled shutdown may take. Without a majority no controller answers: then it just ends."""
-
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
@@ -246,7 +243,7 @@ async def _serving(
         broker.is_serving = True
         await broker.unless_ended(asyncio.create_task(life.unfenced()))
         yield
-        await life.shut_down(STOP_TIMEOUT_MS)
+        await life.shut_down()
     finally:
         fetchers.stop()
         isr_changes.stop()

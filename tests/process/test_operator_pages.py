@@ -21,8 +21,8 @@ import typer
 from kraftbase.ids import id_to_bytes
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.clean_shutdown import FILE_NAME
-from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.broker.settings import STATIC_CONFIGS
+from kraftlog.broker.shell.membership import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.cli.main import app
 from kraftlog.config.settings import SETTING_BY_KEY
 from kraftlog.controller.controller_config import ControllerConfig

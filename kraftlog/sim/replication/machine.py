@@ -14,16 +14,17 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError, FlushFailed, StorageError
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
+from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.notation import Message
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
-from kraftlog.sim.replication.membership import Membership, OnResult
-from kraftlog.sim.replication.metadata_log import empty_tables
+from kraftlog.sim.replication.member import Member
+from kraftlog.sim.replication.metadata_log import CLUSTER_ID, empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
 from kraftlog.sim.virtual.clock import Clock
@@ -141,11 +142,11 @@ class Machine:
         self.kills_at_start = False
         self.while_down: Callable[[], None] | None = None
         """Called once, when its process has ended the next time."""
-        self.membership: Membership | None = None
+        self.member: Member | None = None
         """Of the process that runs, once its logs are open."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
-        self.heartbeat_interval_us = world.parameters.heartbeat_interval_ms * MICROSECONDS_PER_MS
+        self.heartbeat_interval_ms = world.parameters.heartbeat_interval_ms
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
@@ -222,16 +223,14 @@ class Machine:
         self.process.run(self._open)
 
     def _open(self) -> None:
-        # Without such an epoch the controller takes it that the broker has lost records (KIP-966).
-        clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
+        own = BrokerDirectory.open(self.files, OWN_DIRECTORY, self.broker_id)
+        own.claim(CLUSTER_ID, own.directory_id or self.new_id())
         broker = Broker(self, self.world.parameters, self, self)
         self.broker = broker
-        if broker.logs.clean_broker_epoch != clean_epoch:
-            clean_epoch = (
-                None  # as `kraftlog.broker.directory` has it: a log directory is another one, or lacks something
-            )
+        own.note_log_directories()
+        own.trust_clean_epoch_of_logs(broker.logs.clean_broker_epoch)
         epochs = RegisteredEpochs(self.files, broker.logs.online, self.process)
-        self.membership = membership = Membership(self, self.process, broker, clean_epoch, epochs)
+        self.member = member = Member(self, self.process, broker, own, epochs)
         for directory in broker.logs.directories:
             directory.on_lost = partial(self.process.call_soon, self._log_lost)
         self.process.after_step = lambda: self.world.broker_stepped(self)
@@ -242,7 +241,7 @@ class Machine:
         self._every(MAINTAIN_US, lambda broker: broker.maintain())
         self._every(parameters.checkpoint_interval_ms * MICROSECONDS_PER_MS, lambda broker: broker.checkpoint())
         self._every(parameters.lag_max_ms * MICROSECONDS_PER_MS // 2, lambda broker: broker.partitions.check_isrs())
-        self.process.after(1, membership.register)
+        self.process.after(1, member.start)
 
     def _every(self, interval_us: int, work: Callable[[Broker], None]) -> None:
         """Let the process that runs now do something again and again."""
@@ -270,7 +269,7 @@ class Machine:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
         self.broker = None
-        self.membership = None
+        self.member = None
         self.next_crash = Crash.KILLED
         self.files.before_operation = None
         self.disk.crash(crash)
@@ -335,16 +334,16 @@ class Machine:
 
     def registered(self) -> None:
         """Take the partitions over, as soon as the metadata has the registration."""
-        broker, epoch = self.broker, -1 if self.membership is None else self.membership.epoch
+        broker, epoch = self.broker, -1 if self.member is None else self.member.membership.broker_epoch
         if broker is not None and not broker.is_serving and 0 <= epoch < self.metadata_end_offset:
             broker.take_over(epoch)
             self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
-    def new_incarnation(self) -> bytes:
+    def new_incarnation(self) -> UUID:
         """An id that no registration has had."""
-        return self.random.randbytes(16)
+        return UUID(bytes=self.random.randbytes(16))
 
     def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
         """Ask the controller for something, in the process that runs now."""
@@ -358,13 +357,13 @@ class Machine:
         on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
     ) -> None:
         """The controller, as leaders on this broker reach it."""
-        if self.membership is not None:
-            self.membership.alter_partition(request, on_answer)
+        if self.member is not None:
+            self.member.alter_partition(request, on_answer)
 
     def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
         """A replica is in that log directory."""
-        if self.membership is not None:
-            self.membership.replica_placed(partition, directory_id)
+        if self.member is not None:
+            self.member.replica_placed(partition, directory_id)
 
     def give_up(self) -> None:
         """The process ends, in the middle of a step."""
@@ -382,30 +381,21 @@ class Machine:
 
     def shut_down(self) -> None:
         """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
-        membership = self.membership
-        if membership is None or membership.is_leaving:
+        if self.member is None or self.member.membership.is_leaving:
             return
-        if membership.epoch < 0:
-            self.process.after(0, self.close)
-            return
-        membership.is_leaving = True
+        self.member.membership.leave()
         self.process.after(SHUTDOWN_TIMEOUT_US, self.close)
 
     def close(self) -> None:
         """End in order, when no flush is under way."""
-        broker, membership = self.broker, self.membership
-        if broker is None or membership is None:
+        broker, member = self.broker, self.member
+        if broker is None or member is None:
             return
         broker.stop()
         if not broker.is_idle:
             self.process.after(MICROSECONDS_PER_MS, self.close)
             return
-        is_clean = broker.logs.close(membership.epoch)
-        if is_clean and membership.epoch >= 0:
-            try:
-                leave_clean_epoch(self.files, OWN_DIRECTORY, membership.epoch)
-            except (StorageError, FlushFailed):
-                is_clean = False  # there is no room: the next start counts as one after a crash
+        is_clean = member.close()
         self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.process.has_ended = True
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
