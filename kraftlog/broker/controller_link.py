@@ -24,12 +24,13 @@ class ControllerLink:
         """Give up what is not answered, and call nobody back."""
         await self._answers.close()
 
-    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> None:
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation. It may take the client's timeout if that is less."""
-        self._answers.begin(self._execute(operation, min(timeout_ms, self._client.timeout_ms)), on_result)
+        asking = self._execute(operation, min(timeout_ms, self._client.timeout_ms), retry_unknown)
+        self._answers.begin(asking, on_result)
 
-    async def _execute(self, operation: Operation, timeout_ms: int) -> OperationResult:
-        result = await self._client.execute(operation, timeout_ms=timeout_ms)
+    async def _execute(self, operation: Operation, timeout_ms: int, retry_unknown: bool) -> OperationResult:
+        result = await self._client.execute(operation, timeout_ms=timeout_ms, retry_unknown=retry_unknown)
         if result.error_code:
             raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
         return result

@@ -39,9 +39,8 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.clients import ClientApis
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.controller_errands import ControllerErrands
+from kraftlog.broker.controller_link import ControllerLink
 from kraftlog.broker.directory import BrokerDirectory
-from kraftlog.broker.directory_assignments import DirectoryAssignments
 from kraftlog.broker.first_answer import cluster_id_when_known
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.log_dir_space import LogDirRoom
@@ -69,6 +68,8 @@ from kraftlog.broker.settings import (
     RETENTION_CHECK_INTERVAL,
     BrokerSettings,
 )
+from kraftlog.broker.shell.controller_requests import ControllerRequests
+from kraftlog.broker.shell.directory_assignments import DirectoryAssignments
 from kraftlog.kafka import record_reader
 from kraftlog.network.serving import Limits, Listener, serving
 from kraftlog.network.turns import SLICE_SECONDS
@@ -210,14 +211,14 @@ async def _serving(
     """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
-    errands = ControllerErrands(
-        ControllerChannel(client, ()), settings.broker_id, lambda: broker.epoch, broker.configs.broker_value
-    )
-    isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, errands, runtime)
+    link, own_channel = ControllerLink(client, broker.fail), ControllerChannel(client, ())
+    requests = ControllerRequests(own_channel, settings.broker_id, lambda: broker.epoch, broker.configs.broker_value)
+    isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, requests, runtime)
+    assignments = DirectoryAssignments(settings.broker_id, lambda: broker.epoch, link, runtime)
     broker.partitions.replication.ask_for_isr = isr_changes.ask
     broker.partitions.followers = fetchers = _fetchers(broker, runtime)
-    auto_create = errands if settings.is_on(AUTO_CREATE_TOPICS) else None
-    apis = ClientApis(broker, controller, errands.producer_ids, auto_create, runtime)
+    auto_create = requests if settings.is_on(AUTO_CREATE_TOPICS) else None
+    apis = ClientApis(broker, controller, requests.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
     try:
         listeners = [Listener(of.name, of.host, of.port) for of in settings.listeners]
@@ -238,7 +239,7 @@ async def _serving(
         life = _lifecycle(broker, client, directory, callbacks, runtime, room)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
-        await broker.unless_ended(asyncio.create_task(_take_over(broker, client, life)))
+        await broker.unless_ended(asyncio.create_task(_take_over(broker, assignments, life)))
         broker.run(asyncio.create_task(_measure(room, settings.whole(HEARTBEAT_INTERVAL))))
         broker.is_serving = True
         await broker.unless_ended(asyncio.create_task(life.unfenced()))
@@ -249,7 +250,9 @@ async def _serving(
         isr_changes.stop()
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
-        await errands.close()
+        assignments.stop()
+        await own_channel.close()
+        await link.close()
         broker.leave_metadata()
         await broker.stop_tasks()  # nothing else may touch the logs while they are closed, in a thread
         broker.logs.stop_work()  # from here on there are no flushes but those that somebody waits for
@@ -334,10 +337,9 @@ def _lifecycle(
     )
 
 
-async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle) -> None:
+async def _take_over(broker: Broker, assignments: DirectoryAssignments, life: BrokerLifecycle) -> None:
     await life.registered()
     broker.epoch_of = lambda: life.last_broker_epoch
-    assignments = DirectoryAssignments(client, broker.settings.broker_id, lambda: broker.epoch)
     broker.partitions.on_placed = assignments.placed
 
     def log_lost() -> None:
@@ -348,7 +350,8 @@ async def _take_over(broker: Broker, client: AdminClient, life: BrokerLifecycle)
         directory.on_lost = functools.partial(asyncio.get_running_loop().call_soon, log_lost)
         directory.full_disk.on_change = life.tell_now
     await broker.take_over(life.broker_epoch)
-    for work in (assignments.run(), _maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
+    assignments.start()
+    for work in (_maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
         broker.run(asyncio.create_task(work))
     for work in (_check_isrs(broker), _forget_producers(broker)):
         broker.run(asyncio.create_task(work))

@@ -18,10 +18,23 @@ OnResult = OnAnswer[OperationResult]
 class ControllerPort(Protocol):
     """The broker's own way to the controller. What is asked is answered once, but never within the call."""
 
-    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> None:
-        """Have the controller carry out an operation. An error may leave it open whether that was done."""
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
+        """Have the controller carry out an operation. An error may leave it open whether that was done.
+
+        `retry_unknown` is for operations that do no harm when done twice: then one of these is that the time is up.
+        """
         ...
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
         """Ask for the id of the cluster. BROKER_NOT_AVAILABLE: no node answers."""
+        ...
+
+
+class OperationsPort(Protocol):
+    """A way to the controller, too; its errors are as clients of Kafka's protocol are to see them."""
+
+    def submit(
+        self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
+    ) -> None:
+        """As `ControllerPort.ask`; `on_result` may be called at once."""
         ...

@@ -109,12 +109,12 @@ class Broker:
             config_of=lambda partition: configs_at_start.log_config(partition.topic), new_id=machine.new_id,
         )  # fmt: skip
         self.cluster = ClusterView(CLUSTER_ID)
-        self._configs = SmallSegments(machine.broker_id, parameters)
+        self.configs = SmallSegments(machine.broker_id, parameters)
         self._isr_changes = IsrChanges(machine.broker_id, lambda: self.epoch, controller, process)
         replication = Replication(
             machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
         )
-        self.partitions = Partitions(self.logs, self._configs, replication)
+        self.partitions = Partitions(self.logs, self.configs, replication)
         self.partitions.on_placed = machine.replica_placed
         settings = FetchSettings(
             wait_max_ms=parameters.fetch_wait_ms, max_bytes=parameters.fetch_bytes_max,
@@ -123,7 +123,7 @@ class Broker:
         self._fetchers = ReplicaFetchers(
             Follower(
                 broker_id=machine.broker_id, broker_epoch=lambda: self.epoch, logs=self.logs, runtime=process,
-                connector=connector, settings=settings, throttle=self._configs,
+                connector=connector, settings=settings, throttle=self.configs,
                 quota=ReplicationQuota(process.now_ms()),
             )
         )  # fmt: skip
@@ -141,7 +141,7 @@ class Broker:
                 FetchSessionCache(machine.new_number),
                 usage,
                 RackAwareChoice(machine.broker_id, self.cluster),
-                SentToFollowers(self._configs, process.now_ms),
+                SentToFollowers(self.configs, process.now_ms),
             ).handle,
             LIST_OFFSETS: ListOffsetsApi(lookup).handle,
             DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
@@ -154,14 +154,14 @@ class Broker:
         """It is registered, and has applied that: take its partitions over."""
         self.epoch = broker_epoch
         tables = self._machine.tables
-        for publisher in (self.cluster, self._configs, self.partitions):
+        for publisher in (self.cluster, self.configs, self.partitions):
             publisher.on_snapshot(tables.applied.end_offset, tables.connection)
         self.is_serving = True
 
     def on_deltas(self, deltas: list[MetadataDelta]) -> None:
         """The metadata has changed."""
         for delta in deltas if self.is_serving else ():
-            for publisher in (self.cluster, self._configs, self.partitions):
+            for publisher in (self.cluster, self.configs, self.partitions):
                 publisher.on_delta(delta)
 
     # --- requests -----------------------------------------------------------------------------------------------------

@@ -334,9 +334,12 @@ class Machine:
 
     def registered(self) -> None:
         """Take the partitions over, as soon as the metadata has the registration."""
-        broker, epoch = self.broker, -1 if self.member is None else self.member.membership.broker_epoch
-        if broker is not None and not broker.is_serving and 0 <= epoch < self.metadata_end_offset:
-            broker.take_over(epoch)
+        broker, member = self.broker, self.member
+        if broker is None or member is None or broker.is_serving:
+            return
+        if 0 <= member.membership.broker_epoch < self.metadata_end_offset:
+            broker.take_over(member.membership.broker_epoch)
+            member.assignments.start()
             self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     # --- the controller -----------------------------------------------------------------------------------------------
@@ -358,12 +361,12 @@ class Machine:
     ) -> None:
         """The controller, as leaders on this broker reach it."""
         if self.member is not None:
-            self.member.alter_partition(request, on_answer)
+            self.member.requests.alter_partition(request, on_answer)
 
     def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
         """A replica is in that log directory."""
         if self.member is not None:
-            self.member.replica_placed(partition, directory_id)
+            self.member.assignments.placed(partition, directory_id)
 
     def give_up(self) -> None:
         """The process ends, in the middle of a step."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -11,13 +11,13 @@ from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.shell.controller_requests import ControllerRequests
+from kraftlog.broker.shell.directory_assignments import AssignmentsPace, DirectoryAssignments
 from kraftlog.broker.shell.membership import Candidacy, Membership, Pace
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
-from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1 import admin_pb2
 from statemachine.query.descriptions import BrokerListener
 
@@ -69,11 +69,9 @@ class Member:
         epochs: RegisteredEpochs,
     ) -> None:  # fmt: skip
         self._machine = machine
-        self._process = process
         self._broker = broker
         self._directory = directory
         self._room = LogDirRoom(broker.logs)
-        self._placed: dict[Partition, bytes] = {}
         self.was_unfenced = False
         """Whether it was told so since it registered."""
         broker_id = machine.broker_id
@@ -86,6 +84,13 @@ class Member:
             ),
             pace=Pace(machine.heartbeat_interval_ms, RETRY_MS, REQUEST_TIMEOUT_MS),
             directory=directory, epochs=epochs, controller=self, runtime=process, host=self,
+        )  # fmt: skip
+        self.requests = ControllerRequests(
+            self, broker_id, lambda: self.membership.last_broker_epoch, broker.configs.broker_value, REQUEST_TIMEOUT_MS
+        )
+        self.assignments = DirectoryAssignments(
+            broker_id, lambda: self.membership.last_broker_epoch, self, process,
+            AssignmentsPace(REQUEST_TIMEOUT_MS, RETRY_MS),
         )  # fmt: skip
 
     def start(self) -> None:
@@ -108,7 +113,9 @@ class Member:
 
     # --- the controller (`ControllerPort`) ----------------------------------------------------------------------------
 
-    def ask(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
+    def ask(
+        self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
+    ) -> None:
         """Over the wire."""
 
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
@@ -123,8 +130,15 @@ class Member:
         if isinstance(result, ApiError):
             if operation.HasField("broker_heartbeat") and result.code in _REGISTER_ANEW:
                 marks.hit("a broker had to register again")
-        elif result.register_broker.older_log_dirs:
+            if operation.HasField("alter_partition"):
+                marks.hit(f"an ISR was not changed: {result.code.name}")
+            return
+        for one in result.alter_partition.partitions:
+            marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
+        if result.register_broker.older_log_dirs:
             marks.hit("an older copy of a disk was found")
+
+    submit = ask
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
         """It knows its cluster."""
@@ -173,59 +187,3 @@ class Member:
         if not isinstance(error, KraftlogError):
             raise error
         self._machine.give_up()
-
-    # --- what else the controller is asked for ------------------------------------------------------------------------
-
-    def alter_partition(
-        self,
-        request: admin_pb2.AlterPartitionRequest,
-        on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
-    ) -> None:
-        """The controller, as leaders on this broker reach it."""
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            marks = self._machine.marks
-            if isinstance(result, ApiError):
-                marks.hit(f"an ISR was not changed: {result.code.name}")
-                on_answer(result)
-                return
-            for one in result.alter_partition.partitions:
-                marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
-            on_answer(result.alter_partition)
-
-        self.ask(admin_pb2.Operation(alter_partition=request), REQUEST_TIMEOUT_MS, answered)
-
-    def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
-        """Tell the controller in which log directory a replica is, until it knows."""
-        replicas, directories = list(partition.record.replicas), partition.record.directories
-        at = replicas.index(self._machine.broker_id)
-        if at < len(directories) and directories[at] == directory_id.bytes:
-            self._placed.pop(partition, None)
-            return
-        self._placed[partition] = directory_id.bytes
-        if len(self._placed) == 1:
-            self._process.after(1, self._tell_places)
-
-    def _tell_places(self) -> None:
-        told = dict(self._placed)
-        if not told:
-            return
-        assignments = [
-            admin_pb2.DirectoryAssignment(
-                topic_id=partition.topic_id, partition_id=partition.index, directory_id=directory_id
-            )
-            for partition, directory_id in told.items()
-        ]
-        request = admin_pb2.AssignReplicasToDirsRequest(
-            broker_id=self._machine.broker_id, broker_epoch=self.membership.broker_epoch, assignments=assignments
-        )
-
-        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
-            if not isinstance(result, ApiError):
-                for partition, directory_id in told.items():
-                    if self._placed.get(partition) == directory_id:
-                        del self._placed[partition]
-            if self._placed:
-                self._process.after(RETRY_MS * MICROSECONDS_PER_MS, self._tell_places)
-
-        self.ask(admin_pb2.Operation(assign_replicas_to_dirs=request), REQUEST_TIMEOUT_MS, answered)

@@ -117,7 +117,7 @@ class Stage:
 
     # --- ControllerPort -----------------------------------------------------------------------------------------------
 
-    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult) -> None:
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         assert self.on_result is None, "one thing is asked at a time"
         self.on_result = on_result
         if operation.HasField("register_broker"):
