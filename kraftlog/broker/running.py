@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
@@ -70,9 +70,9 @@ from kraftlog.broker.settings import (
 )
 from kraftlog.broker.shell.controller_requests import ControllerRequests
 from kraftlog.broker.shell.directory_assignments import DirectoryAssignments
+from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
 from kraftlog.kafka import record_reader
 from kraftlog.network.serving import Limits, Listener, serving
-from kraftlog.network.turns import SLICE_SECONDS
 from kraftlog.replicas.leader_connection import BrokerConnections
 from kraftlog.replicas.replication.isr_changes import IsrChanges
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
@@ -217,6 +217,14 @@ async def _serving(
     assignments = DirectoryAssignments(settings.broker_id, lambda: broker.epoch, link, runtime)
     broker.partitions.replication.ask_for_isr = isr_changes.ask
     broker.partitions.followers = fetchers = _fetchers(broker, runtime)
+    maintenance = Maintenance(
+        broker.logs,
+        broker.partitions,
+        _intervals(settings),
+        lambda: int(broker.configs.broker_value(PRODUCER_EXPIRATION)),
+        runtime,
+        broker.fail,
+    )
     auto_create = requests if settings.is_on(AUTO_CREATE_TOPICS) else None
     apis = ClientApis(broker, controller, requests.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
@@ -235,12 +243,10 @@ async def _serving(
         broker.ports.update(network.ports)
         report_interval_ms = settings.whole(LOOP_REPORT_INTERVAL)
         broker.run(asyncio.create_task(watch_loop(network.longest_request, report_interval_ms)))
-        room = LogDirRoom(broker.logs)
-        life = _lifecycle(broker, client, directory, callbacks, runtime, room)
+        life = _lifecycle(broker, client, directory, callbacks, runtime, maintenance.room)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
-        await broker.unless_ended(asyncio.create_task(_take_over(broker, assignments, life)))
-        broker.run(asyncio.create_task(_measure(room, settings.whole(HEARTBEAT_INTERVAL))))
+        await broker.unless_ended(asyncio.create_task(_take_over(broker, assignments, maintenance, life)))
         broker.is_serving = True
         await broker.unless_ended(asyncio.create_task(life.unfenced()))
         yield
@@ -254,6 +260,7 @@ async def _serving(
         await own_channel.close()
         await link.close()
         broker.leave_metadata()
+        maintenance.stop()
         await broker.stop_tasks()  # nothing else may touch the logs while they are closed, in a thread
         broker.logs.stop_work()  # from here on there are no flushes but those that somebody waits for
         await awaited(functools.partial(runtime.run_on_disk, lambda: None))  # what was begun in the thread has ended
@@ -301,6 +308,17 @@ def _fetchers(broker: Broker, runtime: AsyncioRuntime) -> ReplicaFetchers:
     )
 
 
+def _intervals(settings: BrokerSettings) -> MaintenanceIntervals:
+    return MaintenanceIntervals(
+        retention_ms=settings.whole(RETENTION_CHECK_INTERVAL),
+        checkpoint_ms=settings.whole(CHECKPOINT_INTERVAL),
+        high_watermarks_ms=settings.whole(HIGH_WATERMARK_CHECKPOINT_INTERVAL),
+        isr_ms=settings.whole(REPLICA_LAG_MAX) / 2,
+        producers_ms=settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL),
+        room_ms=settings.whole(HEARTBEAT_INTERVAL),
+    )
+
+
 def _limits(settings: BrokerSettings) -> Limits:
     return Limits(
         connections_max=int(settings.broker_value(CONNECTIONS_MAX)),
@@ -337,7 +355,9 @@ def _lifecycle(
     )
 
 
-async def _take_over(broker: Broker, assignments: DirectoryAssignments, life: BrokerLifecycle) -> None:
+async def _take_over(
+    broker: Broker, assignments: DirectoryAssignments, maintenance: Maintenance, life: BrokerLifecycle
+) -> None:
     await life.registered()
     broker.epoch_of = lambda: life.last_broker_epoch
     broker.partitions.on_placed = assignments.placed
@@ -351,57 +371,7 @@ async def _take_over(broker: Broker, assignments: DirectoryAssignments, life: Br
         directory.full_disk.on_change = life.tell_now
     await broker.take_over(life.broker_epoch)
     assignments.start()
-    for work in (_maintain(broker), _checkpoint(broker), _save_high_watermarks(broker)):
-        broker.run(asyncio.create_task(work))
-    for work in (_check_isrs(broker), _forget_producers(broker)):
-        broker.run(asyncio.create_task(work))
-
-
-async def _maintain(broker: Broker) -> None:
-    while True:
-        await asyncio.sleep(broker.settings.whole(RETENTION_CHECK_INTERVAL) / 1000)
-        await _in_slices(broker.logs.maintain_in_steps())
-        broker.partitions.check_logs()
-
-
-async def _measure(room: LogDirRoom, interval_ms: int) -> None:
-    while True:
-        room.measure()
-        await asyncio.sleep(interval_ms / 1000)
-
-
-async def _in_slices(steps: Iterable[object]) -> None:
-    """Go through the steps of the broker's own work; the loop turns after each `SLICE_SECONDS`."""
-    now = asyncio.get_running_loop().time
-    ends_at = now() + SLICE_SECONDS
-    for _ in steps:
-        if now() >= ends_at:
-            await asyncio.sleep(0)
-            ends_at = now() + SLICE_SECONDS
-
-
-async def _forget_producers(broker: Broker) -> None:
-    while True:
-        await asyncio.sleep(broker.settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL) / 1000)
-        broker.logs.forget_producers(int(broker.configs.broker_value(PRODUCER_EXPIRATION)))
-
-
-async def _checkpoint(broker: Broker) -> None:
-    while True:
-        await asyncio.sleep(broker.settings.whole(CHECKPOINT_INTERVAL) / 1000)
-        broker.logs.checkpoint()
-
-
-async def _save_high_watermarks(broker: Broker) -> None:
-    while True:
-        await asyncio.sleep(broker.settings.whole(HIGH_WATERMARK_CHECKPOINT_INTERVAL) / 1000)
-        broker.logs.checkpoint_high_watermarks()
-
-
-async def _check_isrs(broker: Broker) -> None:
-    while True:
-        await asyncio.sleep(broker.settings.whole(REPLICA_LAG_MAX) / 2 / 1000)
-        broker.partitions.check_isrs()
+    maintenance.start()
 
 
 async def _endless(work: Awaitable[object]) -> None:

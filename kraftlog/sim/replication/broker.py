@@ -175,17 +175,7 @@ class Broker:
             return None
         return request
 
-    # --- from time to time --------------------------------------------------------------------------------------------
-
-    def maintain(self) -> None:
-        """Retention, and flushes that are due."""
-        self.logs.maintain()
-        self.partitions.check_logs()
-
-    def checkpoint(self) -> None:
-        """What a start needs."""
-        self.logs.checkpoint()
-        self.logs.checkpoint_high_watermarks()
+    # --- its end ------------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """Fetch nothing, ask for nothing."""

@@ -39,7 +39,6 @@ SHUTDOWN_TIMEOUT_US: Final = 4_000 * MICROSECONDS_PER_MS
 STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
 KILLED_BY_THEN: Final = 80
 """A process that is to be killed between two operations survives fewer operations than this."""
-MAINTAIN_US: Final = 2_000 * MICROSECONDS_PER_MS
 
 
 class Environment(Protocol):
@@ -146,12 +145,16 @@ class Machine:
         """Of the process that runs, once its logs are open."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
-        self.heartbeat_interval_ms = world.parameters.heartbeat_interval_ms
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
         """A connection of this broker to another one (`LeaderConnector`)."""
         return Connection(self, broker_id)
+
+    @property
+    def parameters(self) -> ReplicationParameters:
+        """Of the run."""
+        return self.world.parameters
 
     @property
     def log_paths(self) -> list[str]:
@@ -237,22 +240,7 @@ class Machine:
         self.world.note(f"broker {self.broker_id} has started, after {self.process.operations} operations on files")
         self.marks.hit("a broker started")
         self.world.broker_started(self)
-        parameters = self.world.parameters
-        self._every(MAINTAIN_US, lambda broker: broker.maintain())
-        self._every(parameters.checkpoint_interval_ms * MICROSECONDS_PER_MS, lambda broker: broker.checkpoint())
-        self._every(parameters.lag_max_ms * MICROSECONDS_PER_MS // 2, lambda broker: broker.partitions.check_isrs())
         self.process.after(1, member.start)
-
-    def _every(self, interval_us: int, work: Callable[[Broker], None]) -> None:
-        """Let the process that runs now do something again and again."""
-        process = self.process
-
-        def do() -> None:
-            if self.broker is not None and self.broker.process is process:
-                work(self.broker)
-                process.after(interval_us, do)
-
-        process.after(interval_us, do)
 
     def kill_within(self, crash: Crash) -> None:
         """Let the process be killed before one of its next operations on files."""
@@ -340,6 +328,7 @@ class Machine:
         if 0 <= member.membership.broker_epoch < self.metadata_end_offset:
             broker.take_over(member.membership.broker_epoch)
             member.assignments.start()
+            member.maintenance.start()
             self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     # --- the controller -----------------------------------------------------------------------------------------------
@@ -394,6 +383,7 @@ class Machine:
         broker, member = self.broker, self.member
         if broker is None or member is None:
             return
+        member.maintenance.stop()
         broker.stop()
         if not broker.is_idle:
             self.process.after(MICROSECONDS_PER_MS, self.close)

@@ -9,21 +9,26 @@ from uuid import UUID
 from kraftbase.errors import ApiError, ErrorCode, FlushFailed, KraftlogError, StorageError
 from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.broker.directory import BrokerDirectory
-from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.controller_requests import ControllerRequests
 from kraftlog.broker.shell.directory_assignments import AssignmentsPace, DirectoryAssignments
+from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
 from kraftlog.broker.shell.membership import Candidacy, Membership, Pace
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
+from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftpb.v1 import admin_pb2
 from statemachine.query.descriptions import BrokerListener
+from statemachine.words.config_definitions import PRODUCER_EXPIRATION
 
 RETRY_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 800
 """Both are less than in a process: sessions are short here."""
+
+RETENTION_CHECK_MS: Final = 2_000
+PRODUCERS_CHECK_MS: Final = 5_000
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
@@ -33,7 +38,11 @@ class Surroundings(Protocol):
 
     broker_id: int
     marks: Marks
-    heartbeat_interval_ms: int
+
+    @property
+    def parameters(self) -> ReplicationParameters:
+        """Of the run."""
+        ...
 
     @property
     def metadata_end_offset(self) -> int:
@@ -71,7 +80,16 @@ class Member:
         self._machine = machine
         self._broker = broker
         self._directory = directory
-        self._room = LogDirRoom(broker.logs)
+        parameters = machine.parameters
+        self.maintenance = Maintenance(
+            broker.logs, broker.partitions,
+            MaintenanceIntervals(
+                retention_ms=RETENTION_CHECK_MS, checkpoint_ms=parameters.checkpoint_interval_ms,
+                high_watermarks_ms=parameters.checkpoint_interval_ms, isr_ms=parameters.lag_max_ms / 2,
+                producers_ms=PRODUCERS_CHECK_MS, room_ms=parameters.heartbeat_interval_ms,
+            ),
+            lambda: int(broker.configs.broker_value(PRODUCER_EXPIRATION)), process, self._failed,
+        )  # fmt: skip
         self.was_unfenced = False
         """Whether it was told so since it registered."""
         broker_id = machine.broker_id
@@ -82,7 +100,7 @@ class Member:
                 f"rack-{broker_id % 2}",
                 [of.directory_id for of in epochs.directories],
             ),
-            pace=Pace(machine.heartbeat_interval_ms, RETRY_MS, REQUEST_TIMEOUT_MS),
+            pace=Pace(parameters.heartbeat_interval_ms, RETRY_MS, REQUEST_TIMEOUT_MS),
             directory=directory, epochs=epochs, controller=self, runtime=process, host=self,
         )  # fmt: skip
         self.requests = ControllerRequests(
@@ -160,8 +178,7 @@ class Member:
 
     def log_dir_space(self) -> Sequence[admin_pb2.LogDirSpace]:
         """The room in the others."""
-        self._room.measure()
-        return self._room.told()
+        return self.maintenance.room.told()
 
     def tell(self, message: str) -> None:
         """Nobody listens."""
@@ -184,6 +201,9 @@ class Member:
 
     def membership_ended(self, error: BaseException) -> None:
         """It cannot go on."""
+        self._failed(error)
+
+    def _failed(self, error: BaseException) -> None:
         if not isinstance(error, KraftlogError):
             raise error
         self._machine.give_up()
