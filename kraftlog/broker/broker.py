@@ -13,14 +13,32 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime, awaited
 from kraftbase.types import Offset
 from kraftbase.uuids import uuid_to_text
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.controller_link import ControllerLink
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.in_order import InOrder
-from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
-from kraftlog.broker.settings import REPLICA_LAG_MAX, BrokerSettings
-from kraftlog.replicas.partitions.partition import Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.broker.settings import (
+    CHECKPOINT_INTERVAL,
+    HEARTBEAT_INTERVAL,
+    HIGH_WATERMARK_CHECKPOINT_INTERVAL,
+    PRODUCER_EXPIRATION_CHECK_INTERVAL,
+    REPLICA_FETCH_BACKOFF,
+    REPLICA_FETCH_BYTES,
+    REPLICA_FETCH_BYTES_MIN,
+    REPLICA_FETCH_RESPONSE_BYTES,
+    REPLICA_FETCH_WAIT_MAX,
+    REPLICA_LAG_MAX,
+    REPLICA_SOCKET_TIMEOUT,
+    RETENTION_CHECK_INTERVAL,
+    BrokerSettings,
+)
+from kraftlog.broker.shell.directory_assignments import AssignmentsPace
+from kraftlog.broker.shell.maintenance import MaintenanceIntervals
+from kraftlog.broker.shell.parts import Parts, PartsPorts, PartsSettings
+from kraftlog.replicas.leader_connection import BrokerConnections
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.storage.log_manager import LogManager
 from statemachine.apply.machine import MetadataMachine
 
@@ -34,17 +52,38 @@ class Broker:
     """A broker that serves, for one event loop. Use `running`."""
 
     def __init__(
-        self, settings: BrokerSettings, cluster_id: str, logs: LogManager, machine: MetadataMachine, runtime: Runtime
+        self,
+        settings: BrokerSettings,
+        cluster_id: str,
+        logs: LogManager,
+        machine: MetadataMachine,
+        client: AdminClient,
+        runtime: Runtime,
     ) -> None:
+        """`client` is the broker's own, which stays its owner's."""
         self.settings = settings
         self.logs = logs
         self.machine = machine
         self.cluster = ClusterView(cluster_id)
         self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
-        self.quotas = ClientQuotas()
-        self.registration = OwnRegistration(settings.broker_id, lambda: self.epoch)
-        replication = Replication(settings.broker_id, self.cluster, settings.whole(REPLICA_LAG_MAX), runtime.now_ms)
-        self.partitions = Partitions(logs, self.configs, replication)
+        self._link, self._channel = ControllerLink(client, self.fail), ControllerChannel(client, ())
+        work = _settings_of_parts(settings)
+        ports = PartsPorts(
+            runtime=runtime,
+            controller=self._link,
+            operations=self._channel,
+            connector=BrokerConnections(
+                lambda broker_id: self.cluster.node(broker_id, settings.inter_broker_listener),
+                client_id=f"broker-{settings.broker_id}-fetcher",
+                timeout_ms=work.fetch.wait_max_ms + settings.whole(REPLICA_SOCKET_TIMEOUT),
+                on_fatal=self.fail,
+            ),
+            broker_epoch=lambda: self.epoch,
+            on_failed=self.fail,
+        )
+        self.parts = Parts(work, ports, logs=logs, cluster=self.cluster, configs=self.configs)
+        self.quotas = self.parts.quotas
+        self.partitions = self.parts.partitions
         self.ports: dict[str, int] = {}
         """By listener, the port that it is bound to."""
         self.epoch_of: Callable[[], int] = lambda: -1
@@ -96,6 +135,11 @@ class Broker:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._failed.cancel()
 
+    async def close_channels(self) -> None:
+        """Ask the controller for nothing any more."""
+        await self._channel.close()
+        await self._link.close()
+
     # --- metadata -----------------------------------------------------------------------------------------------------
 
     async def applied_end_offset(self) -> int:
@@ -115,9 +159,8 @@ class Broker:
                     raise
                 logger.warning("the broker waits for its own registration", reason=str(error))
         is_taken_over = asyncio.Event()
-        parts = (self.registration, self.cluster, self.configs, self.quotas, self.partitions)
-        self.partitions.on_failed = self.fail
-        self._publisher = InOrder(parts, lambda: self.partitions.when_level(is_taken_over.set), self.fail)
+        on_changed = functools.partial(self.partitions.when_level, is_taken_over.set)
+        self._publisher = InOrder(self.parts.publishers, on_changed, self.fail)
         self.machine.install_publisher(self._publisher)
         await is_taken_over.wait()
 
@@ -140,3 +183,26 @@ class Broker:
             self.fail(
                 ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; repair one, and restart")
             )
+
+
+def _settings_of_parts(settings: BrokerSettings) -> PartsSettings:
+    return PartsSettings(
+        broker_id=settings.broker_id,
+        lag_max_ms=settings.whole(REPLICA_LAG_MAX),
+        fetch=FetchSettings(
+            wait_max_ms=settings.whole(REPLICA_FETCH_WAIT_MAX),
+            min_bytes=settings.whole(REPLICA_FETCH_BYTES_MIN),
+            max_bytes=settings.whole(REPLICA_FETCH_BYTES),
+            response_max_bytes=settings.whole(REPLICA_FETCH_RESPONSE_BYTES),
+            backoff_ms=settings.whole(REPLICA_FETCH_BACKOFF),
+        ),
+        intervals=MaintenanceIntervals(
+            retention_ms=settings.whole(RETENTION_CHECK_INTERVAL),
+            checkpoint_ms=settings.whole(CHECKPOINT_INTERVAL),
+            high_watermarks_ms=settings.whole(HIGH_WATERMARK_CHECKPOINT_INTERVAL),
+            isr_ms=settings.whole(REPLICA_LAG_MAX) / 2,
+            producers_ms=settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL),
+            room_ms=settings.whole(HEARTBEAT_INTERVAL),
+        ),
+        assignments=AssignmentsPace(),
+    )

@@ -10,14 +10,10 @@ from kraftbase.runtime import Runtime
 from kraftlog.broker.administration import administration
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
-from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
-from kraftlog.broker.apis.produce import ProduceApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
 from kraftlog.broker.broker import Broker
@@ -26,10 +22,10 @@ from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
+from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.broker.settings import RACK_AWARE_SELECTOR, REPLICA_SELECTOR
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 
@@ -49,15 +45,19 @@ class ClientApis:
         lookup = PartitionLookup(broker.partitions, broker.cluster)
         usage = QuotaUsage(broker.quotas)
         handlers: Mapping[str, Handler] = {
-            "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
-            "Fetch": self._fetch_api(lookup, runtime, usage).handle,
-            "ListOffsets": ListOffsetsApi(lookup).handle,
+            **record_handlers(
+                lookup,
+                broker.logs,
+                runtime,
+                usage,
+                new_session_id=_session_id,
+                choice=self._replica_choice(),
+                throttle=SentToFollowers(broker.configs, runtime.now_ms),
+            ),
             "Metadata": MetadataApi(broker.cluster, auto_create).handle,
             "FindCoordinator": FindCoordinatorApi(broker.settings.broker_id, broker.cluster).handle,
             "OffsetFetch": OffsetFetchApi(broker.cluster).handle,
-            "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
             "InitProducerId": InitProducerIdApi(producer_ids).handle,
-            "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,
             "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
             "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
@@ -68,13 +68,11 @@ class ClientApis:
         self._dispatch = Dispatch(handlers, broker.cluster)
         self._handle = RequestQuota(self._dispatch.handle, usage, runtime).handle
 
-    def _fetch_api(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> FetchApi:
+    def _replica_choice(self) -> RackAwareChoice | None:
         settings = self._broker.settings
-        choice = None
-        if settings.static_value(REPLICA_SELECTOR) == RACK_AWARE_SELECTOR:
-            choice = RackAwareChoice(settings.broker_id, self._broker.cluster)
-        throttle = SentToFollowers(self._broker.configs, runtime.now_ms)
-        return FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage, choice, throttle)
+        if settings.static_value(REPLICA_SELECTOR) != RACK_AWARE_SELECTOR:
+            return None
+        return RackAwareChoice(settings.broker_id, self._broker.cluster)
 
     @property
     def offered(self) -> Mapping[int, Versions]:

@@ -39,45 +39,24 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.clients import ClientApis
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.controller_link import ControllerLink
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.first_answer import cluster_id_when_known
 from kraftlog.broker.lifecycle import BrokerLifecycle
-from kraftlog.broker.log_dir_space import LogDirRoom
 from kraftlog.broker.loop_watch import watch_loop
 from kraftlog.broker.metadata.topic_configs import last_known_configs
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     AUTO_CREATE_TOPICS,
-    CHECKPOINT_INTERVAL,
     CONNECTIONS_MAX_IDLE,
     HEARTBEAT_INTERVAL,
-    HIGH_WATERMARK_CHECKPOINT_INTERVAL,
     LOOP_REPORT_INTERVAL,
-    PRODUCER_EXPIRATION_CHECK_INTERVAL,
     QUEUED_BYTES,
-    REPLICA_FETCH_BACKOFF,
-    REPLICA_FETCH_BYTES,
-    REPLICA_FETCH_BYTES_MIN,
-    REPLICA_FETCH_RESPONSE_BYTES,
-    REPLICA_FETCH_WAIT_MAX,
-    REPLICA_LAG_MAX,
-    REPLICA_SOCKET_TIMEOUT,
     REQUEST_BYTES,
-    RETENTION_CHECK_INTERVAL,
     BrokerSettings,
 )
-from kraftlog.broker.shell.controller_requests import ControllerRequests
-from kraftlog.broker.shell.directory_assignments import DirectoryAssignments
-from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
 from kraftlog.kafka import record_reader
 from kraftlog.network.serving import Limits, Listener, serving
-from kraftlog.replicas.leader_connection import BrokerConnections
-from kraftlog.replicas.replication.isr_changes import IsrChanges
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
-from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.storage.loading import RecoveryProgress
 from kraftlog.storage.log_manager import LogManager
 from raft.observe import observe
@@ -85,7 +64,7 @@ from raft.storage.directory import META_NAME
 from statemachine.apply.machine_listener import MachineListener, machine_on_loop
 from statemachine.apply.run_writer import OnLoop
 from statemachine.store.store import MetadataStore
-from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
 
 logger = structlog.get_logger(__name__)
 
@@ -93,10 +72,6 @@ METADATA_NAME: Final = "metadata.db"
 
 APPLIED_ON_LOOP: Final = OnLoop(bytes_max=4 * 1024, rows_max=64)
 """A broker's clients wait for its event loop, and nobody waits for what it applies."""
-
-DOUBT_MS: Final = 500
-"""For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
-within that time the controller fences it if its process has ended (CT-65)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +105,7 @@ async def running(
             ):
                 runtime = AsyncioRuntime(executor)
                 logs = await _open_logs(settings, directory, cluster_id, runtime, callbacks)
-                broker = Broker(settings, cluster_id, logs, machine, runtime)
+                broker = Broker(settings, cluster_id, logs, machine, client, runtime)
                 following = observe(
                     endpoints,
                     MachineListener(machine),
@@ -211,22 +186,8 @@ async def _serving(
     """Registered and unfenced within the block, at whose end `controller` is closed."""
     settings = broker.settings
     listening = AsyncExitStack()
-    link, own_channel = ControllerLink(client, broker.fail), ControllerChannel(client, ())
-    requests = ControllerRequests(own_channel, settings.broker_id, lambda: broker.epoch, broker.configs.broker_value)
-    isr_changes = IsrChanges(settings.broker_id, lambda: broker.epoch, requests, runtime)
-    assignments = DirectoryAssignments(settings.broker_id, lambda: broker.epoch, link, runtime)
-    broker.partitions.replication.ask_for_isr = isr_changes.ask
-    broker.partitions.followers = fetchers = _fetchers(broker, runtime)
-    maintenance = Maintenance(
-        broker.logs,
-        broker.partitions,
-        _intervals(settings),
-        lambda: int(broker.configs.broker_value(PRODUCER_EXPIRATION)),
-        runtime,
-        broker.fail,
-    )
-    auto_create = requests if settings.is_on(AUTO_CREATE_TOPICS) else None
-    apis = ClientApis(broker, controller, requests.producer_ids, auto_create, runtime)
+    auto_create = broker.parts.requests if settings.is_on(AUTO_CREATE_TOPICS) else None
+    apis = ClientApis(broker, controller, broker.parts.requests.producer_ids, auto_create, runtime)
     life: BrokerLifecycle | None = None
     try:
         listeners = [Listener(of.name, of.host, of.port) for of in settings.listeners]
@@ -243,24 +204,23 @@ async def _serving(
         broker.ports.update(network.ports)
         report_interval_ms = settings.whole(LOOP_REPORT_INTERVAL)
         broker.run(asyncio.create_task(watch_loop(network.longest_request, report_interval_ms)))
-        life = _lifecycle(broker, client, directory, callbacks, runtime, maintenance.room)
+        life = _lifecycle(broker, client, directory, callbacks, runtime)
         life.start()
         broker.run(asyncio.create_task(_endless(life.ended())))
-        await broker.unless_ended(asyncio.create_task(_take_over(broker, assignments, maintenance, life)))
+        await broker.unless_ended(asyncio.create_task(_take_over(broker, life)))
         broker.is_serving = True
         await broker.unless_ended(asyncio.create_task(life.unfenced()))
         yield
         await life.shut_down()
     finally:
-        fetchers.stop()
-        isr_changes.stop()
+        broker.parts.fetchers.stop()
+        broker.parts.isr_changes.stop()
         await controller.close()  # while the answers can still be sent
         await listening.aclose()
-        assignments.stop()
-        await own_channel.close()
-        await link.close()
+        broker.parts.assignments.stop()
+        await broker.close_channels()
         broker.leave_metadata()
-        maintenance.stop()
+        broker.parts.maintenance.stop()
         await broker.stop_tasks()  # nothing else may touch the logs while they are closed, in a thread
         broker.logs.stop_work()  # from here on there are no flushes but those that somebody waits for
         await awaited(functools.partial(runtime.run_on_disk, lambda: None))  # what was begun in the thread has ended
@@ -270,53 +230,6 @@ async def _serving(
         is_clean = await asyncio.to_thread(broker.logs.close, UNKNOWN_EPOCH if clean_epoch is None else clean_epoch)
         if life is not None:
             await life.stop(is_clean=is_clean)
-
-
-def _fetchers(broker: Broker, runtime: AsyncioRuntime) -> ReplicaFetchers:
-    settings = broker.settings
-    fetch = FetchSettings(
-        wait_max_ms=settings.whole(REPLICA_FETCH_WAIT_MAX),
-        min_bytes=settings.whole(REPLICA_FETCH_BYTES_MIN),
-        max_bytes=settings.whole(REPLICA_FETCH_BYTES),
-        response_max_bytes=settings.whole(REPLICA_FETCH_RESPONSE_BYTES),
-        backoff_ms=settings.whole(REPLICA_FETCH_BACKOFF),
-    )
-    connections = BrokerConnections(
-        lambda broker_id: broker.cluster.node(broker_id, settings.inter_broker_listener),
-        client_id=f"broker-{settings.broker_id}-fetcher",
-        timeout_ms=fetch.wait_max_ms + settings.whole(REPLICA_SOCKET_TIMEOUT),
-        on_fatal=broker.fail,
-    )
-
-    def gone(broker_id: int) -> None:
-        broker.cluster.doubt(broker_id)
-        runtime.call_later(DOUBT_MS, functools.partial(broker.cluster.trust, broker_id))
-
-    return ReplicaFetchers(
-        Follower(
-            broker_id=settings.broker_id,
-            broker_epoch=lambda: broker.epoch,
-            logs=broker.logs,
-            runtime=runtime,
-            connector=connections,
-            settings=fetch,
-            throttle=broker.configs,
-            quota=ReplicationQuota(runtime.now_ms()),
-            on_gone=gone,
-            on_back=broker.cluster.trust,
-        )
-    )
-
-
-def _intervals(settings: BrokerSettings) -> MaintenanceIntervals:
-    return MaintenanceIntervals(
-        retention_ms=settings.whole(RETENTION_CHECK_INTERVAL),
-        checkpoint_ms=settings.whole(CHECKPOINT_INTERVAL),
-        high_watermarks_ms=settings.whole(HIGH_WATERMARK_CHECKPOINT_INTERVAL),
-        isr_ms=settings.whole(REPLICA_LAG_MAX) / 2,
-        producers_ms=settings.whole(PRODUCER_EXPIRATION_CHECK_INTERVAL),
-        room_ms=settings.whole(HEARTBEAT_INTERVAL),
-    )
 
 
 def _limits(settings: BrokerSettings) -> Limits:
@@ -335,7 +248,6 @@ def _lifecycle(
     directory: BrokerDirectory,
     callbacks: Callbacks,
     runtime: AsyncioRuntime,
-    room: LogDirRoom,
 ) -> BrokerLifecycle:
     settings = broker.settings
     online = broker.logs.online
@@ -349,18 +261,15 @@ def _lifecycle(
         metadata_offset=broker.applied_end_offset,
         directory=directory,
         offline_log_dirs=broker.offline_directories,
-        log_dir_space=room.told,
+        log_dir_space=broker.parts.maintenance.room.told,
         tell=callbacks.tell,
         epochs=RegisteredEpochs(PosixFileSystem(), online, runtime),
     )
 
 
-async def _take_over(
-    broker: Broker, assignments: DirectoryAssignments, maintenance: Maintenance, life: BrokerLifecycle
-) -> None:
+async def _take_over(broker: Broker, life: BrokerLifecycle) -> None:
     await life.registered()
     broker.epoch_of = lambda: life.last_broker_epoch
-    broker.partitions.on_placed = assignments.placed
 
     def log_lost() -> None:
         broker.log_lost()
@@ -370,8 +279,8 @@ async def _take_over(
         directory.on_lost = functools.partial(asyncio.get_running_loop().call_soon, log_lost)
         directory.full_disk.on_change = life.tell_now
     await broker.take_over(life.broker_epoch)
-    assignments.start()
-    maintenance.start()
+    broker.parts.assignments.start()
+    broker.parts.maintenance.start()
 
 
 async def _endless(work: Awaitable[object]) -> None:

@@ -8,22 +8,21 @@ from typing import Final
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.offsets import ListOffsetsApi
-from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.replicas.partitions.partition import Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused
+from kraftlog.replicas.partitions.partition import Partition, Replication
+from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.process import BrokerProcess
+from kraftlog.sim.violation import Violation
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from statemachine.replay.deltas import MetadataDelta
@@ -38,6 +37,11 @@ DELETE_RECORDS: Final = 21
 VERSIONS: Final = {PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, DELETE_RECORDS: 2}
 LAG_MAX_MS: Final = 30_000
 _CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
+
+
+def _no_isr_changes(partition: Partition, isr: tuple[int, ...]) -> None:
+    """There is one broker."""
+    raise Violation(f"{GOES_ON}: the ISR of {partition} is to be {isr}")
 
 
 class Broker:
@@ -55,18 +59,19 @@ class Broker:
             new_id=metadata.new_id,
         )  # fmt: skip
         self.cluster = ClusterView(CLUSTER_ID)
-        replication = Replication(BROKER_ID, self.cluster, LAG_MAX_MS, process.now_ms)
-        self.partitions = Partitions(self.logs, metadata, replication)
+        replication = Replication(BROKER_ID, self.cluster, LAG_MAX_MS, process.now_ms, _no_isr_changes)
+        self.partitions = Partitions(
+            self.logs, metadata, replication, followers=NobodyFollows(),
+            on_placed=lambda partition, directory_id: None, on_failed=reraise,
+        )  # fmt: skip
         for publisher in (self.cluster, self.partitions):
             publisher.on_snapshot(metadata.end_offset, metadata.connection)
         lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())
-        self._handlers: dict[int, Handler] = {
-            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
-            FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
-            DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
-        }
+        handlers = record_handlers(
+            lookup, self.logs, process, usage, new_session_id=metadata.new_number, choice=None, throttle=None
+        )
+        self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
 
     def on_deltas(self, deltas: list[MetadataDelta]) -> None:
         """The metadata has changed."""

@@ -7,21 +7,18 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
-from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.partitions import Partitions, reraise
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.replicas.replication.isr_changes import Controller, IsrChanges
@@ -111,11 +108,6 @@ class Broker:
         self.cluster = ClusterView(CLUSTER_ID)
         self.configs = SmallSegments(machine.broker_id, parameters)
         self._isr_changes = IsrChanges(machine.broker_id, lambda: self.epoch, controller, process)
-        replication = Replication(
-            machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
-        )
-        self.partitions = Partitions(self.logs, self.configs, replication)
-        self.partitions.on_placed = machine.replica_placed
         settings = FetchSettings(
             wait_max_ms=parameters.fetch_wait_ms, max_bytes=parameters.fetch_bytes_max,
             response_max_bytes=2 * parameters.fetch_bytes_max, backoff_ms=parameters.backoff_ms,
@@ -124,29 +116,28 @@ class Broker:
             Follower(
                 broker_id=machine.broker_id, broker_epoch=lambda: self.epoch, logs=self.logs, runtime=process,
                 connector=connector, settings=settings, throttle=self.configs,
-                quota=ReplicationQuota(process.now_ms()),
+                quota=ReplicationQuota(process.now_ms()), on_gone=lambda broker_id: None,
+                on_back=lambda broker_id: None,
             )
         )  # fmt: skip
-        self.partitions.followers = self._fetchers
+        replication = Replication(
+            machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
+        )
+        self.partitions = Partitions(
+            self.logs, self.configs, replication, followers=self._fetchers, on_placed=machine.replica_placed,
+            on_failed=reraise,
+        )  # fmt: skip
         self._handlers = self._made_handlers(machine, process)
 
     def _made_handlers(self, machine: Surroundings, process: BrokerProcess) -> dict[int, Handler]:
         lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())
-        return {
-            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
-            FETCH: FetchApi(
-                lookup,
-                process,
-                FetchSessionCache(machine.new_number),
-                usage,
-                RackAwareChoice(machine.broker_id, self.cluster),
-                SentToFollowers(self.configs, process.now_ms),
-            ).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
-            DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
-            OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(lookup).handle,
-        }
+        handlers = record_handlers(
+            lookup, self.logs, process, usage, new_session_id=machine.new_number,
+            choice=RackAwareChoice(machine.broker_id, self.cluster),
+            throttle=SentToFollowers(self.configs, process.now_ms),
+        )  # fmt: skip
+        return {KEYS[name]: handler for name, handler in handlers.items()}
 
     # --- metadata -----------------------------------------------------------------------------------------------------
 
