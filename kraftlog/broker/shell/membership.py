@@ -21,6 +21,7 @@ from kraftbase.runtime import Runtime
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.attempts import Attempts
+from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.membership_messages import MembershipMessages
 from kraftlog.broker.shell.ports import Answer, ControllerPort, OnAnswer
 from kraftlog.broker.shell.states import (
@@ -205,7 +206,7 @@ class Membership:
                     self._register(incarnation_id)
                 case Registered():
                     self._send_heartbeat()
-        except Exception as error:
+        except FATAL as error:
             self._end(error)
 
     def _then(self, take: Callable[[Answer], None]) -> OnAnswer[Answer]:
@@ -219,7 +220,7 @@ class Membership:
                     self._failed(answer)
                 else:
                     take(answer)
-            except Exception as error:  # nobody would notice, and no heartbeat would leave
+            except FATAL as error:
                 self._end(error)
 
         return answered

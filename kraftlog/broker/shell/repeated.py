@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from kraftbase.errors import FlushFailed
 from kraftbase.runtime import Runtime, Timer
+from kraftlog.broker.shell.failures import FATAL
 from kraftlog.network.turns import SLICE_SECONDS
 
 SLICE_MS: Final = SLICE_SECONDS * 1000
@@ -64,7 +64,7 @@ class Repeated:
                 if self._runtime.now_ms() >= ends_at_ms:
                     self._runtime.call_soon(partial(self._go_on, steps))
                     return
-        except (Exception, FlushFailed) as error:
+        except FATAL as error:
             self._is_stopped = True
             self._on_failed(error)
         else:

@@ -204,6 +204,6 @@ class Member:
         self._failed(error)
 
     def _failed(self, error: BaseException) -> None:
-        if not isinstance(error, KraftlogError):
+        if not isinstance(error, KraftlogError | FlushFailed):
             raise error
         self._machine.give_up()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import ErrorCode, InvariantViolation
+from kraftbase.errors import ErrorCode, FlushFailed, InvariantViolation
 from kraftlog.broker.shell import membership_messages
 from kraftlog.broker.shell.states import MEMBERSHIP_EDGES, Accepted, Registered, Stopped, check_edge
 from tests import transcripts
-from tests.kraftlog.broker.shell.membership_commands import Commands
+from tests.kraftlog.broker.shell.membership_commands import Commands, Stage
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.txt"))
 
@@ -58,6 +58,22 @@ async def test_nothing_is_sent_by_one_that_is_stopped() -> None:
     assert await happened(*REGISTERED, "advance 2000 ms", "end", "answer unfenced") == []
     assert await happened(*REGISTERED, "end", "advance 60000 ms") == []
     assert await happened("start", "cluster found", "accept 7", "end", "disk") == []
+
+
+@pytest.mark.parametrize("error", [FlushFailed("input/output error"), InvariantViolation("a bug"), KeyError("a bug")])
+def test_a_step_that_fails_ends_it(error: BaseException) -> None:
+    """Unseen it would send no heartbeat any more, and live on."""
+    stage = Stage()
+    stage.start()
+
+    def claim(*_: object) -> None:
+        raise error
+
+    assert stage.directory is not None
+    stage.directory.claim = claim  # type: ignore[method-assign]
+    assert stage.on_cluster is not None
+    stage.on_cluster("kraftlogTestClusterAAA")
+    assert stage.lines[-1] == f"cannot go on: {error}"
 
 
 async def test_a_lost_controller_is_reported_once_and_when_it_is_back() -> None:
