@@ -38,8 +38,8 @@ from kraftlog.broker.shell.membership import (
     Pace,
     is_passing,
 )
+from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
 from kraftlog.broker.shell.ports import OnAnswer
-from kraftlog.broker.shell.states import NO_BROKER_EPOCH
 from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 

@@ -23,8 +23,7 @@ from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.attempts import Attempts
 from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.membership_messages import MembershipMessages
-from kraftlog.broker.shell.ports import Answer, ControllerPort, OnAnswer
-from kraftlog.broker.shell.states import (
+from kraftlog.broker.shell.membership_states import (
     NO_BROKER_EPOCH,
     Accepted,
     MembershipState,
@@ -34,6 +33,7 @@ from kraftlog.broker.shell.states import (
     Unregistered,
     check_edge,
 )
+from kraftlog.broker.shell.ports import Answer, ControllerPort, OnAnswer
 from kraftpb.v1.admin_pb2 import (
     BrokerHeartbeatRequest,
     LogDirSpace,

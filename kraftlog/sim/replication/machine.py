@@ -1,30 +1,21 @@
-"""A broker's machine: its disk, its clock, and its processes, one after the other.
-
-A process opens its logs, registers, applies the metadata up to its registration, and takes its partitions over: as
-`kraftlog.broker.running` has it, which needs an event loop.
-"""
+"""A broker's machine: its disk, its clock, and its processes, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import Final, Protocol
 from uuid import UUID
 
-from kraftbase.errors import ApiError, FlushFailed, StorageError
+from kraftbase.errors import ApiError, FlushFailed, KraftlogError, StorageError
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.directory import BrokerDirectory
-from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.notation import Message
-from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
-from kraftlog.sim.replication.member import Member
-from kraftlog.sim.replication.metadata_log import CLUSTER_ID, empty_tables
+from kraftlog.sim.replication.metadata_log import empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
 from kraftlog.sim.virtual.clock import Clock
@@ -34,8 +25,6 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftpb.v1 import admin_pb2
 from statemachine.store.metadata_tables import MetadataTables
 
-OWN_DIRECTORY: Final = "broker"
-SHUTDOWN_TIMEOUT_US: Final = 4_000 * MICROSECONDS_PER_MS
 STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
 KILLED_BY_THEN: Final = 80
 """A process that is to be killed between two operations survives fewer operations than this."""
@@ -141,8 +130,8 @@ class Machine:
         self.kills_at_start = False
         self.while_down: Callable[[], None] | None = None
         """Called once, when its process has ended the next time."""
-        self.member: Member | None = None
-        """Of the process that runs, once its logs are open."""
+        self._starting: Broker | None = None
+        """Of the process that runs, from its start on."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
         self._numbers = 0
@@ -150,11 +139,6 @@ class Machine:
     def connect(self, broker_id: int) -> Connection:
         """A connection of this broker to another one (`LeaderConnector`)."""
         return Connection(self, broker_id)
-
-    @property
-    def parameters(self) -> ReplicationParameters:
-        """Of the run."""
-        return self.world.parameters
 
     @property
     def log_paths(self) -> list[str]:
@@ -226,21 +210,24 @@ class Machine:
         self.process.run(self._open)
 
     def _open(self) -> None:
-        own = BrokerDirectory.open(self.files, OWN_DIRECTORY, self.broker_id)
-        own.claim(CLUSTER_ID, own.directory_id or self.new_id())
-        broker = Broker(self, self.world.parameters, self, self)
+        try:
+            self._starting = Broker(self, self.world.parameters, self)
+        except (StorageError, FlushFailed):  # such as a full disk
+            self.give_up()
+        else:
+            self._starting.shell.start()
+
+    def opened(self, broker: Broker) -> None:
+        """The broker's logs are open."""
         self.broker = broker
-        own.note_log_directories()
-        own.trust_clean_epoch_of_logs(broker.logs.clean_broker_epoch)
-        epochs = RegisteredEpochs(self.files, broker.logs.online, self.process)
-        self.member = member = Member(self, self.process, broker, own, epochs)
-        for directory in broker.logs.directories:
-            directory.on_lost = partial(self.process.call_soon, self._log_lost)
         self.process.after_step = lambda: self.world.broker_stepped(self)
         self.world.note(f"broker {self.broker_id} has started, after {self.process.operations} operations on files")
         self.marks.hit("a broker started")
         self.world.broker_started(self)
-        self.process.after(1, member.start)
+
+    def serving(self, broker: Broker) -> None:
+        """The broker has taken its partitions over."""
+        self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     def kill_within(self, crash: Crash) -> None:
         """Let the process be killed before one of its next operations on files."""
@@ -257,7 +244,7 @@ class Machine:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
         self.broker = None
-        self.member = None
+        self._starting = None
         self.next_crash = Crash.KILLED
         self.files.before_operation = None
         self.disk.crash(crash)
@@ -307,29 +294,11 @@ class Machine:
 
         def do(broker: Broker) -> None:
             batches = self.world.controller.log.batches[self.applied_batches : batch_count]
-            if batches:
-                self.tables.apply(batches, note_delta=True)
+            if batches and broker.follows:
                 self.applied_batches = batch_count
-                broker.on_deltas(self.tables.take_deltas())
-                self.registered()
+                broker.apply(batches)
 
         self.step(do)
-
-    @property
-    def metadata_end_offset(self) -> int:
-        """What its broker has applied."""
-        return self.tables.applied.end_offset
-
-    def registered(self) -> None:
-        """Take the partitions over, as soon as the metadata has the registration."""
-        broker, member = self.broker, self.member
-        if broker is None or member is None or broker.is_serving:
-            return
-        if 0 <= member.membership.broker_epoch < self.metadata_end_offset:
-            broker.take_over(member.membership.broker_epoch)
-            member.assignments.start()
-            member.maintenance.start()
-            self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     # --- the controller -----------------------------------------------------------------------------------------------
 
@@ -343,52 +312,26 @@ class Machine:
             self.world.controller, self.process, self.broker_id, operation, timeout_ms, on_result
         )
 
-    def alter_partition(
-        self,
-        request: admin_pb2.AlterPartitionRequest,
-        on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
-    ) -> None:
-        """The controller, as leaders on this broker reach it."""
-        if self.member is not None:
-            self.member.requests.alter_partition(request, on_answer)
-
-    def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
-        """A replica is in that log directory."""
-        if self.member is not None:
-            self.member.assignments.placed(partition, directory_id)
-
     def give_up(self) -> None:
         """The process ends, in the middle of a step."""
         self.process.has_ended = True
         self.next_crash = Crash.KILLED
 
-    def _log_lost(self) -> None:
-        """As `kraftlog.broker.broker.Broker.log_lost`."""
-        if self.broker is not None:
-            self.broker.partitions.check_logs()
-            if not self.broker.logs.online:
-                self.give_up()
-
     # --- ending in order ----------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
-        if self.member is None or self.member.membership.is_leaving:
-            return
-        self.member.membership.leave()
-        self.process.after(SHUTDOWN_TIMEOUT_US, self.close)
+        if self._starting is not None:
+            self.process.run(self._starting.shell.shut_down)
 
-    def close(self) -> None:
-        """End in order, when no flush is under way."""
-        broker, member = self.broker, self.member
-        if broker is None or member is None:
-            return
-        member.maintenance.stop()
-        broker.stop()
-        if not broker.is_idle:
-            self.process.after(MICROSECONDS_PER_MS, self.close)
-            return
-        is_clean = member.close()
-        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """The broker has ended in order."""
+        if error is not None and not isinstance(error, KraftlogError | FlushFailed):
+            raise error
         self.process.has_ended = True
+        if error is not None:
+            self.marks.hit("a broker could not go on")
+            self.next_crash = Crash.KILLED
+            return
+        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])

@@ -121,9 +121,9 @@ class Stage:
         assert self.on_result is None, "one thing is asked at a time"
         self.on_result = on_result
         if operation.HasField("register_broker"):
-            self.lines.append(_registration(operation.register_broker))
+            self.lines.append(registration_line(operation.register_broker))
         else:
-            self.lines.append(_heartbeat(operation.broker_heartbeat))
+            self.lines.append(heartbeat_line(operation.broker_heartbeat))
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
         self.lines.append("asks which cluster this is")
@@ -160,7 +160,7 @@ class Stage:
         self.lines.append(f"cannot go on: {error}")
 
 
-def _registration(request: RegisterBrokerRequest) -> str:
+def registration_line(request: RegisterBrokerRequest) -> str:
     incarnation = UUID(bytes=request.incarnation_id).int
     is_clean = request.HasField("previous_broker_epoch")
     clean = f", clean shutdown of epoch {request.previous_broker_epoch}" if is_clean else ""
@@ -168,7 +168,7 @@ def _registration(request: RegisterBrokerRequest) -> str:
     return f"registers as incarnation {incarnation}{clean}, its log directory has {epochs}"
 
 
-def _heartbeat(request: BrokerHeartbeatRequest) -> str:
+def heartbeat_line(request: BrokerHeartbeatRequest) -> str:
     leaving = ", wants to shut down" if request.want_shut_down else ""
     return f"heartbeat of epoch {request.broker_epoch}, metadata applied to {request.current_metadata_offset}{leaving}"
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from kraftbase.errors import ErrorCode, FlushFailed, InvariantViolation
 from kraftlog.broker.shell import membership_messages
-from kraftlog.broker.shell.states import MEMBERSHIP_EDGES, Accepted, Registered, Stopped, check_edge
+from kraftlog.broker.shell.membership_states import MEMBERSHIP_EDGES, Accepted, Registered, Stopped, check_edge
 from tests import transcripts
 from tests.kraftlog.broker.shell.membership_commands import Commands, Stage
 
