@@ -263,8 +263,8 @@ class BrokerShell:
         elif error is not None:
             self.fail(error)
         else:
-            self._publisher = InOrder(self._parts.publishers, self._metadata_changed, self.fail)
-            self._ports.metadata.install_publisher(self._publisher)
+            self._publisher = publisher = InOrder(self._parts.publishers, self._metadata_changed, self.fail)
+            self._guarded(lambda: self._ports.metadata.install_publisher(publisher))
 
     def _metadata_changed(self) -> None:
         if isinstance(self._state, CatchingUp) and self._parts is not None:
