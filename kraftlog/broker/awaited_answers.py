@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from kraftbase.errors import ApiError
+from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.ports import Answer, OnAnswer
 
 
@@ -15,7 +16,7 @@ class AwaitedAnswers:
     """For one event loop. Close it."""
 
     def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
-        """`on_fatal` is called for what is no ApiError: a bug. Its callback is not called then."""
+        """`on_fatal` is called for what is no ApiError, or is raised by a callback: a bug."""
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -37,9 +38,10 @@ class AwaitedAnswers:
             return  # closed
         self._tasks.discard(task)
         error = asyncio.CancelledError() if task.cancelled() else task.exception()
-        if error is None:
-            on_answer(task.result())
-        elif isinstance(error, ApiError):
-            on_answer(error)
-        else:
+        if error is not None and not isinstance(error, ApiError):
             self._on_fatal(error)
+            return
+        try:
+            on_answer(task.result() if error is None else error)
+        except FATAL as failure:
+            self._on_fatal(failure)

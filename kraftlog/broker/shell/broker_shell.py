@@ -139,7 +139,7 @@ class BrokerShell:
         self._end_asked: Closing | None = None
         """Of a broker that is to end while its logs are opened, which cannot be interrupted."""
         self.is_serving = False
-        """Whether it answers clients: until its connections are closed."""
+        """Whether it has taken its partitions over: from then on it answers whoever reaches it."""
 
     # --- calls of its owner -------------------------------------------------------------------------------------------
 
@@ -207,7 +207,7 @@ class BrokerShell:
 
     def _opened(self, error: BaseException | None) -> None:
         if self._end_asked is not None:
-            self._end_now(self._end_asked)
+            self._end_now(Closing(self._end_asked.error or error))
             return
         if error is not None or self._logs is None:
             self._end_now(Closing(error))
@@ -367,7 +367,6 @@ class BrokerShell:
         Ending(self._logs, self._parts, ports).start()
 
     def _leave_metadata(self) -> None:
-        self.is_serving = False  # nobody can ask any more
         if self._publisher is not None:
             self._publisher.stop()
         if self._parts is not None:

@@ -99,6 +99,10 @@ class Surroundings(Protocol):
         """Ask the controller for something, in the process that runs now."""
         ...
 
+    def close_connections(self) -> None:
+        """Whoever waits for an answer of the broker hears that there is none."""
+        ...
+
     def opened(self, broker: Broker) -> None:
         """The broker's logs are open."""
         ...
@@ -140,6 +144,8 @@ class Broker:
         self._handlers: Mapping[int, Handler] = {}
         self.follows = False
         """Whether it takes metadata."""
+        self.is_closed = False
+        """Whether its connections are closed, at its end."""
         self.cluster = ClusterView(CLUSTER_ID)
         self.configs = SmallSegments(machine.broker_id, parameters)
         directory = BrokerDirectory.open(machine.files, OWN_DIRECTORY, machine.broker_id)
@@ -214,7 +220,7 @@ class Broker:
     @property
     def is_serving(self) -> bool:
         """Whether it has taken its partitions over, and can be reached."""
-        return self.shell.is_serving
+        return self.shell.is_serving and not self.is_closed
 
     @property
     def was_unfenced(self) -> bool:
@@ -319,7 +325,9 @@ class Broker:
         self._soon(on_done)
 
     def close(self, on_closed: OnDone) -> None:
-        """Its exchanges end with its process."""
+        """It is not reached any more, and answers nothing more."""
+        self.is_closed = True
+        self._machine.close_connections()
         self._soon(on_closed)
 
     def close_controller(self, on_closed: OnDone) -> None:

@@ -251,9 +251,8 @@ class Machine:
         self.is_powered = crash is Crash.KILLED
         self.world.note(f"broker {self.broker_id} has ended: {crash}")
         self.marks.hit(f"ended: {crash}")
-        for exchange in self.exchanges if self.is_powered else ():
-            if not exchange.is_over:
-                exchange.broken()
+        if self.is_powered:
+            self.close_connections()
         self.exchanges.clear()
         self.world.broker_ended(self, crash)
         if down_ms is None:
@@ -263,6 +262,13 @@ class Machine:
         work, self.while_down = self.while_down, None
         if work is not None:
             work()
+
+    def close_connections(self) -> None:
+        """Whoever waits for an answer hears that there is none."""
+        for exchange in self.exchanges:
+            if not exchange.is_over:
+                exchange.broken()
+        self.exchanges.clear()
 
     @property
     def is_up(self) -> bool:
