@@ -42,7 +42,8 @@ from statemachine.query.descriptions import BrokerListener
 from tests.raft.by_hand import HandRuntime
 
 CLUSTER_ID = "kraftlogTestClusterAAA"
-LOG_DIR = UUID(int=2**100 + 1)
+FIRST_ID = 2**100
+LOG_DIR = UUID(int=FIRST_ID + 1)
 
 
 class DiskByHand(HandRuntime):
@@ -165,12 +166,20 @@ def registration_line(request: RegisterBrokerRequest) -> str:
     is_clean = request.HasField("previous_broker_epoch")
     clean = f", clean shutdown of epoch {request.previous_broker_epoch}" if is_clean else ""
     epochs = ", ".join("no epoch" if epoch < 0 else f"epoch {epoch}" for epoch in request.log_dir_epochs)
-    return f"registers as incarnation {incarnation}{clean}, its log directory has {epochs}"
+    numbers = ", ".join(map(directory_number, request.log_dirs))
+    return f"registers as incarnation {incarnation}{clean}, its log directory {numbers} has {epochs}"
+
+
+def directory_number(directory_id: bytes) -> str:
+    """Log directories are numbered by their ids."""
+    return str(UUID(bytes=directory_id).int - FIRST_ID)
 
 
 def heartbeat_line(request: BrokerHeartbeatRequest) -> str:
     leaving = ", wants to shut down" if request.want_shut_down else ""
-    return f"heartbeat of epoch {request.broker_epoch}, metadata applied to {request.current_metadata_offset}{leaving}"
+    lost = "".join(f", log directory {directory_number(of)} is lost" for of in request.offline_log_dirs)
+    applied = request.current_metadata_offset
+    return f"heartbeat of epoch {request.broker_epoch}, metadata applied to {applied}{leaving}{lost}"
 
 
 class Commands:

@@ -45,7 +45,7 @@ from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationResult, RegisterBrokerResponse
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.query.descriptions import BrokerListener
-from tests.kraftlog.broker.shell.membership_commands import heartbeat_line, registration_line
+from tests.kraftlog.broker.shell.membership_commands import FIRST_ID, heartbeat_line, registration_line
 from tests.raft.by_hand import HandRuntime
 
 CLUSTER_ID = "kraftlogTestClusterAAA"
@@ -143,7 +143,7 @@ class Stage:
 
     def new_id(self) -> UUID:
         self._ids += 1
-        return UUID(int=2**100 + self._ids)
+        return UUID(int=FIRST_ID + self._ids)
 
     def connect(self, broker_id: int) -> object:
         raise NotImplementedError
