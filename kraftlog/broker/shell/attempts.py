@@ -18,7 +18,9 @@ class Attempts:
         self._attempt = attempt
         self._timer: Timer | None = None
         self._on_wake: Callable[[], None] | None = None
-        """How a pause is cut short; None if there is none, or it may not be."""
+        """How a pause is cut short; None if there is none."""
+        self._is_due = False
+        """Whether a pause was cut short, and the next attempt is about to begin."""
         self._is_woken = False
         """Whether the next pause is cut short as it begins."""
         self._hurried_at_ms = -math.inf
@@ -33,6 +35,8 @@ class Attempts:
 
     def wake(self) -> None:
         """Cut the pause short; that of the attempt which is under way, if one is."""
+        if self._is_due:
+            return
         on_wake, self._on_wake = self._on_wake, None
         if on_wake is None:
             self._is_woken = True
@@ -60,9 +64,11 @@ class Attempts:
         self._after(pause_ms, self._begin)
 
     def _at_once(self) -> None:
+        self._is_due = True
         self._after(0, self._begin)
 
     def _hurry(self) -> None:
+        self._is_due = True
         self._after(max(0.0, self._hurried_at_ms + self._retry_ms - self._runtime.now_ms()), self._begin_hurried)
 
     def _begin_hurried(self) -> None:
@@ -75,5 +81,6 @@ class Attempts:
 
     def _begin(self) -> None:
         self._timer = self._on_wake = None
+        self._is_due = False
         if not self._is_stopped:
             self._attempt()
