@@ -128,12 +128,13 @@ class Broker:
         await asyncio.shield(self._closed)
 
     async def unless_ended(self, work: asyncio.Task[None]) -> None:
-        """Wait for `work`; raises what ends the broker before."""
+        """Wait for `work`, or until the broker has ended; raises what ends it before."""
         try:
             await asyncio.wait((work, self._closed), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
+            if work.done():
+                await work
+            else:
                 await self.ended()
-            await work
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
