@@ -237,6 +237,8 @@ class Membership:
         if error.code is ErrorCode.BROKER_NOT_AVAILABLE and self.last_broker_epoch == NO_BROKER_EPOCH:
             self._messages.wait_for_nodes(error)
         self._messages.unanswered(error, was_registered=self._was_registered)
+        # When the connection breaks (`tell_now`) the next attempt follows at once: the controller may already wonder
+        # whether this process has ended, and gives a sign of life 100 ms (CT-65).
         self._attempts.pause_before_retry()
 
     def _end(self, error: BaseException) -> None:
