@@ -45,6 +45,8 @@ class Maintenance:
         """`on_failed` is called with what no log directory can be blamed for: the broker cannot go on."""
         self.room = LogDirRoom(logs)
         """What the controller is told of the room in log directories."""
+        self.segments_deleted = 0
+        """How many segments retention has deleted."""
         self._logs = logs
         self._partitions = partitions
         self._producer_expiration_ms = producer_expiration_ms
@@ -73,7 +75,9 @@ class Maintenance:
             repeated.stop()
 
     def _maintain(self) -> Steps:
-        yield from self._logs.maintain_in_steps()
+        for deleted in self._logs.maintain_in_steps():
+            self.segments_deleted += deleted
+            yield deleted
         self._partitions.check_logs()
 
     def _forget_producers(self) -> None:

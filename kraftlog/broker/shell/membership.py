@@ -76,7 +76,7 @@ class Candidacy:
 class Pace:
     """How often a broker asks, in milliseconds."""
 
-    heartbeat_interval_ms: int
+    heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
     retry_ms: int = RETRY_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
 

@@ -13,6 +13,7 @@ from kraftbase.partition import TopicPartition
 from kraftbase.runtime import Runtime
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.file_handles import OPEN_FILES_MAX
 from kraftlog.storage.loading import RecoveryProgress
 from kraftlog.storage.log_manager import LogManager
 from raft.storage.directory import META_NAME
@@ -29,6 +30,7 @@ class LogsToOpen:
     paths: Sequence[str]
     last_configs: Callable[[], AbstractContextManager[LogConfigs]]
     """The configs of logs that the broker has applied before, for the time of the opening. For any thread."""
+    open_files_max: int = OPEN_FILES_MAX
     new_id: Callable[[], UUID]
     """An id that nothing else has."""
     on_progress: Callable[[RecoveryProgress], None]
@@ -46,6 +48,7 @@ def open_logs(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory
             node_id=to_open.broker_id,
             config_of=config_of,
             on_progress=to_open.on_progress,
+            open_files_max=to_open.open_files_max,
             new_id=_directory_ids(to_open, files, directory).__next__,
         )
 

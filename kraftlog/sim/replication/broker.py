@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
-from kraftbase.runtime import OnDone
-from kraftbase.types import Offset
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.dispatch import KEYS
@@ -38,6 +35,7 @@ from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.process import BrokerProcess
+from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
@@ -45,13 +43,11 @@ from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1 import admin_pb2
 from raft.listener import CommittedBatch
-from statemachine.apply.publishers import MetadataPublisher
 from statemachine.query.descriptions import BrokerListener
 from statemachine.store.metadata_tables import MetadataTables
 
 FETCH: Final = 1
 OWN_DIRECTORY: Final = "broker"
-PORT: Final = 9_092
 
 RETRY_MS: Final = 100
 REQUEST_TIMEOUT_MS: Final = 800
@@ -136,23 +132,18 @@ class Broker:
         self.process = process = machine.process
         self._machine = machine
         self._parameters = parameters
-        self._publisher: MetadataPublisher | None = None
-        self._waiting: list[tuple[int, OnDone]] = []
-        """Who waits for the metadata to be applied up to there."""
+        self._feed = TablesFeed(process, machine.tables)
+        self._network = OpenNetwork(process, machine.close_connections)
         self._unfenced_epoch = NO_BROKER_EPOCH
         self._parts: Parts | None = None
         self._handlers: Mapping[int, Handler] = {}
-        self.follows = False
-        """Whether it takes metadata."""
-        self.is_closed = False
-        """Whether its connections are closed, at its end."""
         self.cluster = ClusterView(CLUSTER_ID)
         self.configs = SmallSegments(machine.broker_id, parameters)
         directory = BrokerDirectory.open(machine.files, OWN_DIRECTORY, machine.broker_id)
         directory.claim(CLUSTER_ID, directory.directory_id or machine.new_id())
         ports = ShellPorts(
-            runtime=process, files=machine.files, controller=self, operations=self, connector=connector, metadata=self,
-            network=self,
+            runtime=process, files=machine.files, controller=self, operations=self, connector=connector,
+            metadata=self._feed, network=self._network,
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=self.configs
@@ -223,6 +214,11 @@ class Broker:
         return self.shell.is_serving and not self.is_closed
 
     @property
+    def is_closed(self) -> bool:
+        """Whether its connections are closed, at its end."""
+        return self._network.is_closed
+
+    @property
     def was_unfenced(self) -> bool:
         """Whether it was told so since it registered."""
         return self.epoch != NO_BROKER_EPOCH and self._unfenced_epoch == self.epoch
@@ -271,71 +267,18 @@ class Broker:
         if result.register_broker.older_log_dirs:
             marks.hit("an older copy of a disk was found")
 
-    # --- the metadata (`MetadataFeed`) --------------------------------------------------------------------------------
+    # --- the metadata -------------------------------------------------------------------------------------------------
 
     @property
-    def applied_end_offset(self) -> int:
-        """What it has applied."""
-        return self._machine.tables.applied.end_offset
-
-    def follow(self) -> None:
-        """Take what is committed."""
-        self.follows = True
+    def follows(self) -> bool:
+        """Whether it takes metadata."""
+        return self._feed.follows
 
     def apply(self, batches: Sequence[CommittedBatch]) -> None:
         """Take this."""
         tables = self._machine.tables
         tables.apply(batches, note_delta=True)
-        for delta in tables.take_deltas():
-            if self._publisher is not None:
-                self._publisher.on_delta(delta)
-        waiting, self._waiting = self._waiting, []
-        for end_offset, on_done in waiting:
-            self._wait(end_offset, on_done)
-
-    def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> None:
-        """Call back when that is applied; it waits for longer than any run takes."""
-        self._wait(end_offset, on_done)
-
-    def _wait(self, end_offset: int, on_done: OnDone) -> None:
-        if self.applied_end_offset >= end_offset:
-            on_done(None)
-        else:
-            self._waiting.append((end_offset, on_done))
-
-    def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Show it the state, and every change from now on."""
-        self._publisher = publisher
-        publisher.on_snapshot(Offset(self.applied_end_offset), self._machine.tables.connection)
-
-    def stop(self, on_stopped: OnDone) -> None:
-        """Take nothing more."""
-        self.follows = False
-        self._publisher = None
-        self._soon(on_stopped)
-
-    # --- the network (`NetworkPort`) ----------------------------------------------------------------------------------
-
-    def listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
-        """Nothing is in its way."""
-        self.process.call_soon(lambda: on_listening({"PLAINTEXT": PORT}))
-
-    def answer_pending(self, on_done: OnDone) -> None:
-        """No client has the controller do anything by way of a broker here."""
-        self._soon(on_done)
-
-    def close(self, on_closed: OnDone) -> None:
-        """It is not reached any more, and answers nothing more."""
-        self.is_closed = True
-        self._machine.close_connections()
-        self._soon(on_closed)
-
-    def close_controller(self, on_closed: OnDone) -> None:
-        """What comes back is not heard any more when its process has ended."""
-        self._soon(on_closed)
-
-    def _soon(self, on_done: OnDone) -> None:
-        self.process.call_soon(partial(on_done, None))
+        self._feed.changed(tables.take_deltas())
 
     # --- what it is told (`ShellHost`) --------------------------------------------------------------------------------
 
