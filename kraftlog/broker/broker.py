@@ -1,142 +1,180 @@
-"""A data broker: its partitions, its view of the cluster, and what makes it end."""
+"""A data broker in a process: its shell on an event loop, and whoever waits for what becomes of it."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+from uuid import UUID
 
-import structlog
-
-from kraftbase.errors import ApiError, ErrorCode
-from kraftbase.runtime import Runtime, awaited
-from kraftbase.types import Offset
-from kraftbase.uuids import uuid_to_text
+from kraftbase.endpoint import Endpoint
+from kraftbase.files.posix import PosixFileSystem
+from kraftbase.runtime import Runtime
+from kraftbase.uuids import random_uuid
+from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.broker_network import BrokerNetwork
+from kraftlog.broker.clients import ClientApis
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.controller_link import ControllerLink
+from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.broker.followed_metadata import FollowedMetadata
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.metadata.in_order import InOrder
-from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
-from kraftlog.broker.settings import REPLICA_LAG_MAX, BrokerSettings
-from kraftlog.replicas.partitions.partition import Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.broker.settings import REPLICA_SOCKET_TIMEOUT, BrokerSettings
+from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSettings
+from kraftlog.broker.shell.parts import Parts
+from kraftlog.replicas.leader_connection import BrokerConnections
 from kraftlog.storage.log_manager import LogManager
 from statemachine.apply.machine import MetadataMachine
 
-APPLIED_TIMEOUT_MS: Final = 60_000
-"""How long a starting broker waits for its own registration before it says so, and waits on."""
-
-logger = structlog.get_logger(__name__)
-
 
 class Broker:
-    """A broker that serves, for one event loop. Use `running`."""
+    """A broker that serves, for one event loop; it is the host of its shell. Use `running`."""
 
     def __init__(
-        self, settings: BrokerSettings, cluster_id: str, logs: LogManager, machine: MetadataMachine, runtime: Runtime
+        self,
+        settings: BrokerSettings,
+        shell_settings: ShellSettings,
+        *,
+        endpoints: Sequence[Endpoint],
+        client: AdminClient,
+        client_of_clients: AdminClient,
+        directory: BrokerDirectory,
+        machine: MetadataMachine,
+        following: Callable[[], Coroutine[Any, Any, object]],
+        runtime: Runtime,
+        tell: Callable[[str], None],
     ) -> None:
+        """`client` is for what the broker asks the nodes at `endpoints` by itself, `client_of_clients` for what its
+        clients ask: both stay the caller's. `following` feeds `machine` with the metadata of the cluster."""
         self.settings = settings
-        self.logs = logs
         self.machine = machine
+        cluster_id = shell_settings.logs.cluster_id
         self.cluster = ClusterView(cluster_id)
-        self.configs = TopicConfigs(settings.broker_id, settings.broker_configs)
-        self.quotas = ClientQuotas()
-        self.registration = OwnRegistration(settings.broker_id, lambda: self.epoch)
-        replication = Replication(settings.broker_id, self.cluster, settings.whole(REPLICA_LAG_MAX), runtime.now_ms)
-        self.partitions = Partitions(logs, self.configs, replication)
-        self.ports: dict[str, int] = {}
+        self._configs = TopicConfigs(settings.broker_id, settings.broker_configs)
+        self._runtime = runtime
+        self._tell = tell
+        self._parts: Parts | None = None
+        self._is_unfenced = asyncio.Event()
+        self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._link = ControllerLink(client, self._fail)
+        own_channel = ControllerChannel(client, ())
+        self._network = BrokerNetwork(
+            settings, self._apis, ControllerChannel(client_of_clients, endpoints), own_channel, self._fail
+        )
+        ports = ShellPorts(
+            runtime=runtime,
+            files=PosixFileSystem(),
+            controller=self._link,
+            operations=own_channel,
+            connector=BrokerConnections(
+                lambda broker_id: self.cluster.node(broker_id, settings.inter_broker_listener),
+                client_id=f"broker-{settings.broker_id}-fetcher",
+                timeout_ms=shell_settings.parts.fetch.wait_max_ms + settings.whole(REPLICA_SOCKET_TIMEOUT),
+                on_fatal=self._fail,
+            ),
+            metadata=FollowedMetadata(machine, following, self._fail),
+            network=self._network,
+        )
+        self._shell = BrokerShell(
+            shell_settings, ports, self, directory=directory, cluster=self.cluster, configs=self._configs
+        )
+        # At once, since the controller may wonder whether this process has ended (CT-65).
+        client.when_disconnected(self._shell.tell_now)
+
+    def _apis(self, controller: ControllerChannel) -> ClientApis:
+        return ClientApis(self.settings, self.parts, controller, self._runtime, lambda: self._shell.is_serving)
+
+    def _fail(self, error: BaseException) -> None:
+        self._shell.fail(error)
+
+    @property
+    def parts(self) -> Parts:
+        """What it consists of, once its logs are open."""
+        if self._parts is None:
+            raise LookupError("the broker's logs are not open")
+        return self._parts
+
+    @property
+    def logs(self) -> LogManager:
+        """Its logs."""
+        return self.parts.logs
+
+    @property
+    def ports(self) -> Mapping[str, int]:
         """By listener, the port that it is bound to."""
-        self.epoch_of: Callable[[], int] = lambda: -1
-        """Returns the epoch of its last registration, -1 before the first."""
-        self.is_serving = False
-        """Whether it answers clients."""
-        self._publisher: InOrder | None = None
-        self._tasks: list[asyncio.Task[None]] = []
-        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return self._network.ports
 
     @property
     def epoch(self) -> int:
-        """The epoch of its last registration."""
-        return self.epoch_of()
+        """The epoch of its last registration, -1 before the first."""
+        return self._shell.broker_epoch
 
-    def run(self, work: asyncio.Task[None]) -> None:
-        """Have the broker end when `work` does."""
-        self._tasks.append(work)
+    # --- its life -----------------------------------------------------------------------------------------------------
 
-    def fail(self, error: BaseException) -> None:
-        """End the broker: it cannot go on."""
-        if not self._failed.done():
-            self._failed.set_exception(error)
+    def start(self) -> None:
+        """Begin."""
+        self._shell.start()
+
+    async def unfenced(self) -> None:
+        """Wait until the controller has unfenced it; raises why it has ended before."""
+        await self.unless_ended(asyncio.create_task(self._wait_unfenced()))
+
+    async def _wait_unfenced(self) -> None:
+        await self._is_unfenced.wait()
 
     async def ended(self) -> None:
-        """Wait until it cannot go on; raises why."""
-        await asyncio.wait((self._failed, *self._tasks), return_when=asyncio.FIRST_COMPLETED)
-        for done in (self._failed, *self._tasks):
-            if done.done():
-                done.result()
+        """Wait until it has ended; raises why, unless it was asked to."""
+        await asyncio.shield(self._closed)
 
     async def unless_ended(self, work: asyncio.Task[None]) -> None:
-        """Wait for `work`; raises what ends the broker before."""
-        ending = asyncio.create_task(self.ended())
+        """Wait for `work`, or until the broker has ended; raises what ends it before."""
         try:
-            await asyncio.wait((work, ending), return_when=asyncio.FIRST_COMPLETED)
-            if not work.done():
-                await ending
-            await work
+            await asyncio.wait((work, self._closed), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                await work
+            else:
+                await self.ended()
         finally:
-            for task in (work, ending):
-                task.cancel()
-            await asyncio.gather(work, ending, return_exceptions=True)
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
 
-    async def stop_tasks(self) -> None:
-        """Cancel what runs."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._failed.cancel()
+    async def shut_down(self) -> None:
+        """Have its partitions led by others, and end. Raises what it could not do, StorageError for example."""
+        self._shell.shut_down()
+        await self.ended()
 
-    # --- metadata -----------------------------------------------------------------------------------------------------
+    async def close(self) -> None:
+        """End, if it has not ended yet, without handing anything over."""
+        self._shell.close()
+        await asyncio.wait((self._closed,))
+        await self._link.close()
 
-    async def applied_end_offset(self) -> int:
-        """What it tells the controller: nothing until it has taken its partitions over, so it is not unfenced."""
-        return self.machine.applied_end_offset if self.is_serving else 0
+    # --- what its shell tells it (`ShellHost`) ------------------------------------------------------------------------
 
-    async def take_over(self, broker_epoch: int) -> None:
-        """Apply its own registration, then take its partitions over."""
-        while True:
-            try:
-                await awaited(
-                    functools.partial(self.machine.wait_applied, Offset(broker_epoch + 1), APPLIED_TIMEOUT_MS)
-                )
-                break
-            except ApiError as error:
-                if error.code is not ErrorCode.REQUEST_TIMED_OUT:
-                    raise
-                logger.warning("the broker waits for its own registration", reason=str(error))
-        is_taken_over = asyncio.Event()
-        parts = (self.registration, self.cluster, self.configs, self.quotas, self.partitions)
-        self.partitions.on_failed = self.fail
-        self._publisher = InOrder(parts, lambda: self.partitions.when_level(is_taken_over.set), self.fail)
-        self.machine.install_publisher(self._publisher)
-        await is_taken_over.wait()
+    def new_incarnation(self) -> UUID:
+        """An id that no registration has had."""
+        return random_uuid()
 
-    def leave_metadata(self) -> None:
-        """Carry out no change of the metadata any more."""
-        if self._publisher is not None:
-            self._publisher.stop()
-        self.partitions.stop()
+    def tell(self, message: str) -> None:
+        """It has to wait for longer than a moment, or the wait has ended."""
+        self._tell(message)
 
-    # --- log directories ----------------------------------------------------------------------------------------------
+    def opened(self, parts: Parts) -> None:
+        """Its logs are open."""
+        self._parts = parts
 
-    def offline_directories(self) -> list[str]:
-        """The ids of the directories that have failed since the start."""
-        return [uuid_to_text(of.directory_id) for of in self.logs.directories if of.offline_reason]
+    def serving(self) -> None:
+        """It answers clients."""
 
-    def log_lost(self) -> None:
-        """A directory or a partition has gone offline."""
-        self.partitions.check_logs()
-        if not self.logs.online:
-            self.fail(
-                ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline; repair one, and restart")
-            )
+    def heartbeat_answered(self, *, is_fenced: bool) -> None:
+        """The controller has answered a heartbeat."""
+        (self._is_unfenced.clear if is_fenced else self._is_unfenced.set)()
+
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """It has ended."""
+        if error is None:
+            self._closed.set_result(None)
+        else:
+            self._closed.set_exception(error)
+            self._closed.exception()  # no error that nobody has looked at, even if nobody waits

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from kraftbase.runtime import Runtime
 from kraftlog.broker.administration import administration
 from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.metadata import AutoCreate, MetadataApi
-from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
-from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.apis.metadata import MetadataApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
-from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
-from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
-from kraftlog.broker.settings import RACK_AWARE_SELECTOR, REPLICA_SELECTOR
+from kraftlog.broker.record_handlers import record_handlers
+from kraftlog.broker.settings import AUTO_CREATE_TOPICS, RACK_AWARE_SELECTOR, REPLICA_SELECTOR, BrokerSettings
+from kraftlog.broker.shell.parts import Parts
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 
@@ -39,42 +34,46 @@ class ClientApis:
 
     def __init__(
         self,
-        broker: Broker,
+        settings: BrokerSettings,
+        parts: Parts,
         controller: ControllerChannel,
-        producer_ids: ProducerIds,
-        auto_create: AutoCreate | None,
         runtime: Runtime,
+        is_serving: Callable[[], bool],
     ) -> None:
-        self._broker = broker
-        lookup = PartitionLookup(broker.partitions, broker.cluster)
-        usage = QuotaUsage(broker.quotas)
+        """`controller` is for what clients have the controller do. `is_serving` tells whether the broker serves."""
+        self._settings, self._parts, self._is_serving = settings, parts, is_serving
+        lookup = PartitionLookup(parts.partitions, parts.cluster)
+        usage = QuotaUsage(parts.quotas)
+        auto_create = parts.requests if settings.is_on(AUTO_CREATE_TOPICS) else None
         handlers: Mapping[str, Handler] = {
-            "Produce": ProduceApi(lookup, broker.logs, runtime, usage).handle,
-            "Fetch": self._fetch_api(lookup, runtime, usage).handle,
-            "ListOffsets": ListOffsetsApi(lookup).handle,
-            "Metadata": MetadataApi(broker.cluster, auto_create).handle,
-            "FindCoordinator": FindCoordinatorApi(broker.settings.broker_id, broker.cluster).handle,
-            "OffsetFetch": OffsetFetchApi(broker.cluster).handle,
-            "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
-            "InitProducerId": InitProducerIdApi(producer_ids).handle,
-            "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,
-            "DescribeLogDirs": DescribeLogDirsApi(broker.logs, disk_space).handle,
-            "DescribeCluster": DescribeClusterApi(broker.cluster).handle,
-            "DescribeTopicPartitions": DescribeTopicPartitionsApi(broker.cluster).handle,
+            **record_handlers(
+                lookup,
+                parts.logs,
+                runtime,
+                usage,
+                new_session_id=_session_id,
+                choice=self._replica_choice(),
+                throttle=SentToFollowers(parts.configs, runtime.now_ms),
+            ),
+            "Metadata": MetadataApi(parts.cluster, auto_create).handle,
+            "FindCoordinator": FindCoordinatorApi(settings.broker_id, parts.cluster).handle,
+            "OffsetFetch": OffsetFetchApi(parts.cluster).handle,
+            "InitProducerId": InitProducerIdApi(parts.requests.producer_ids).handle,
+            "DescribeLogDirs": DescribeLogDirsApi(parts.logs, disk_space).handle,
+            "DescribeCluster": DescribeClusterApi(parts.cluster).handle,
+            "DescribeTopicPartitions": DescribeTopicPartitionsApi(parts.cluster).handle,
             "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
-            "DescribeReplicas": DescribeReplicasApi(lookup, broker.partitions, broker.cluster).handle,
-            **administration(broker.settings, broker.cluster, controller, runtime),
+            "DescribeReplicas": DescribeReplicasApi(lookup, parts.partitions, parts.cluster).handle,
+            **administration(settings, parts.cluster, controller, runtime),
         }
-        self._dispatch = Dispatch(handlers, broker.cluster)
+        self._dispatch = Dispatch(handlers, parts.cluster)
         self._handle = RequestQuota(self._dispatch.handle, usage, runtime).handle
 
-    def _fetch_api(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> FetchApi:
-        settings = self._broker.settings
-        choice = None
-        if settings.static_value(REPLICA_SELECTOR) == RACK_AWARE_SELECTOR:
-            choice = RackAwareChoice(settings.broker_id, self._broker.cluster)
-        throttle = SentToFollowers(self._broker.configs, runtime.now_ms)
-        return FetchApi(lookup, runtime, FetchSessionCache(_session_id), usage, choice, throttle)
+    def _replica_choice(self) -> RackAwareChoice | None:
+        settings = self._settings
+        if settings.static_value(REPLICA_SELECTOR) != RACK_AWARE_SELECTOR:
+            return None
+        return RackAwareChoice(settings.broker_id, self._parts.cluster)
 
     @property
     def offered(self) -> Mapping[int, Versions]:
@@ -83,7 +82,7 @@ class ClientApis:
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Have a request answered. A broker that does not serve yet closes the connection: the client tries again."""
-        if not self._broker.is_serving:
+        if not self._is_serving():
             raise ConnectionRefused("the broker is starting")
         self._handle(request, reply)
 

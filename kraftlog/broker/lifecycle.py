@@ -3,68 +3,56 @@
     async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
         await life.unfenced()
 
-Registration is repeated until the controller accepts it. A broker whose epoch is no longer the present one, because its
-session expired and another incarnation has registered, registers again. On leaving the context it does a controlled
-shutdown: its partitions get other leaders before it stops, as far as there are any. It stays with the cluster that
-accepted it first. With a directory of its own it knows that cluster when it starts again, and whether its shutdown was
-clean (kraftlog.broker.directory).
+It is `kraftlog.broker.shell.membership` on an event loop. On leaving the context it does a controlled shutdown: its
+partitions get other leaders before it stops, as far as there are any.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Final
+from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.errors import ApiError
 from kraftbase.files.posix import PosixFileSystem
+from kraftbase.ids import id_to_bytes
+from kraftbase.runtime import AsyncioRuntime
 from kraftbase.uuids import random_uuid, uuid_from_text, uuid_to_text
 from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.awaited_answers import AwaitedAnswers
+from kraftlog.broker.controller_link import ControllerLink
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.shell.membership import (
+    HEARTBEAT_INTERVAL_MS,
+    SHUTDOWN_TIMEOUT_MS,
+    Candidacy,
+    Membership,
+    Pace,
+    is_passing,
+)
+from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
+from kraftlog.broker.shell.ports import OnAnswer
 from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
-
-HEARTBEAT_INTERVAL_MS: Final = 2_000
-"""broker.heartbeat.interval.ms."""
-
-RETRY_MS: Final = 200
-"""How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
-
-REQUEST_TIMEOUT_MS: Final = 4_500
-"""How long one heartbeat or registration may take before it is sent again, to the leader of that time: half a session,
-as in Kafka. Otherwise it would wait at a hung leader until the next leader considers the broker dead."""
 
 OFFSET_READ_TIMEOUT_MS: Final = 1_000
 OFFSET_TIMEOUT_MS: Final = 1_500
 """How long a heartbeat waits to learn what the broker has applied: from a node, and from the broker itself. After that
 it reports the last known offset: a heartbeat in time matters more than an exact one."""
 
-SHUTDOWN_TIMEOUT_MS: Final = 10_000
-
 PORT_BASE: Final = 9_092
 """Where `living_brokers` report that they listen: one port each, above this one."""
 
 _NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
 """Namespace for the ids of the log directories of brokers that keep no data."""
-
-_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-
-REGISTERED: Final = "the broker is registered"
-CONTROLLER_LOST: Final = (
-    "no controller answers: this broker goes on with what it leads, but topics, leaders and ISRs cannot change until a"
-    " majority of the voters is there"
-)
-CONTROLLER_BACK: Final = "the controller answers again"
-CONTROLLER_LOST_SECONDS: Final = 5.0
-"""The log line of each registration."""
 
 logger = structlog.get_logger(__name__)
 
@@ -100,40 +88,27 @@ class BrokerLifecycle:
         the caller's."""
         self._client = client
         self.broker_id = broker_id
-        self._listeners = listeners
-        self._rack = rack
-        self._log_dirs = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
-        self._heartbeat_interval_ms = heartbeat_interval_ms
+        ids = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
+        self._candidacy = Candidacy(
+            broker_id, [BrokerListener(*at) for at in listeners], rack, [uuid_from_text(of) for of in ids]
+        )
+        self._pace = Pace(heartbeat_interval_ms)
         self._metadata_offset = metadata_offset or partial(client.applied_end_offset, timeout_ms=OFFSET_READ_TIMEOUT_MS)
         self._known_metadata_offset = 0
         self._data_dir = data_dir
-        self._tell = tell or (lambda _: None)
-        self._incarnation_id = uuid_to_text(random_uuid())
         self._directory = directory
-        self._offline_log_dirs = offline_log_dirs
-        self._log_dir_space = log_dir_space
+        self._offline_log_dirs, self._log_dir_space = offline_log_dirs, log_dir_space
+        self._tell = tell
         self._epochs = epochs
-        self._cluster_id: str | None = None
-        self._previous_broker_epoch: int | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._membership: Membership | None = None
+        self._link: ControllerLink | None = None
+        self._offsets: AwaitedAnswers | None = None
+        self._ended: asyncio.Future[None] | None = None
         self._is_registered = asyncio.Event()
         self._is_unfenced = asyncio.Event()
         self._may_go = asyncio.Event()
-        self._wakes = asyncio.Event()
-        self._hurried_at = -math.inf
-        """When a heartbeat was tried again at once, by the clock of the event loop."""
-        self._is_leaving = False
-        self._was_registered = False
-        self._waits_for_another = False
-        self._waits_for_nodes = False
-        self._unanswered_since: float | None = None
-        """When the controller first gave no answer after its last one, by the clock of the event loop."""
-        self._has_lost_controller = False
-        self.broker_epoch: int = -1
-        """The epoch of its registration; -1 while it has none."""
-        self.last_broker_epoch: int = -1
-        """The epoch of its last registration; -1 before the first. Its fetches have this one while it registers again:
-        with -1 a leader could not tell them from those of its next process (KIP-903)."""
+        self.last_broker_epoch = NO_BROKER_EPOCH
+        """The epoch of its last registration; -1 before the first."""
         self.is_fenced = True
         """The state in the last heartbeat's answer."""
 
@@ -144,21 +119,25 @@ class BrokerLifecycle:
         """
         if self._data_dir is not None:
             self._directory = BrokerDirectory.open(PosixFileSystem(), self._data_dir, self.broker_id)
-        if self._directory is not None:
-            self._cluster_id = self._directory.cluster_id
-            self._previous_broker_epoch = self._directory.clean_epoch
-            # The cluster is there, as it accepted the broker once: after a power cut it may be up later.
-            self._was_registered = self._cluster_id is not None
-        adopted = None if self._directory is None else self._directory.adopted_incarnation
-        self._incarnation_id = uuid_to_text(adopted or random_uuid())
-        self.broker_epoch = -1
         self._known_metadata_offset = 0
-        self._is_leaving = self._waits_for_another = self._waits_for_nodes = False
-        for event in (self._is_registered, self._is_unfenced, self._may_go, self._wakes):
+        for event in (self._is_registered, self._is_unfenced, self._may_go):
             event.clear()
+        self._ended = asyncio.get_running_loop().create_future()
+        self._ended.add_done_callback(_look_at)
+        self._link = ControllerLink(self._client, self.membership_ended)
+        self._offsets = AwaitedAnswers(self.membership_ended)
+        self._membership = Membership(
+            candidacy=self._candidacy,
+            pace=self._pace,
+            directory=self._directory,
+            epochs=self._epochs,
+            controller=self._link,
+            runtime=AsyncioRuntime(),
+            host=self,
+        )
         # At once, since the controller may wonder whether this process has ended (CT-65).
         self._client.when_disconnected(self.tell_now)
-        self._task = asyncio.create_task(self._live())
+        self._membership.start()
 
     async def __aenter__(self) -> BrokerLifecycle:
         self.start()
@@ -180,31 +159,32 @@ class BrokerLifecycle:
         await self._wait_for(self._is_unfenced)
 
     async def _wait_for(self, event: asyncio.Event) -> None:
-        task = self._task
-        if task is None:
+        ended = self._ended
+        if ended is None:
             raise RuntimeError("the broker has not been started: use it as a context")
         waiting = asyncio.create_task(event.wait())
         try:
-            await asyncio.wait((waiting, task), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((waiting, ended), return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                await asyncio.shield(task)  # raises what ended it
+                await asyncio.shield(ended)  # raises what ended it
         finally:
             waiting.cancel()
 
     async def ended(self) -> None:
         """Wait until it sends no more heartbeats; raises what ended it."""
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        if self._ended is not None:
+            await asyncio.shield(self._ended)
 
     def tell_now(self) -> None:
         """Send the next heartbeat at once: something that it tells has changed."""
-        self._wakes.set()
+        if self._membership is not None:
+            self._membership.tell_now()
 
     async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
         """Ask to shut down, until the controller allows it; returns whether it did in time. Without a registration the
         broker just stops."""
-        self._is_leaving = True
-        self._wakes.set()
+        if self._membership is not None:
+            self._membership.leave()
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await self._may_go.wait()
@@ -218,12 +198,19 @@ class BrokerLifecycle:
 
         Without `is_clean` the next start counts as one after a crash: the broker's logs could not be closed.
         """
-        if self._task is None:
+        if self._membership is None or self._link is None or self._offsets is None or self._ended is None:
             return
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        self._membership.stop()
+        self._ended.cancel()
+        await self._link.close()
+        await self._offsets.close()
         if self._directory is not None:
             self._directory.close(self.clean_epoch if is_clean else None)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of its registration; -1 while it has none."""
+        return NO_BROKER_EPOCH if self._membership is None else self._membership.broker_epoch
 
     @property
     def clean_epoch(self) -> int | None:
@@ -231,111 +218,18 @@ class BrokerLifecycle:
 
         A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
         """
-        return self.broker_epoch if self._is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
+        return None if self._membership is None else self._membership.clean_epoch
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- what its membership asks and tells (`MembershipHost`) --------------------------------------------------------
 
-    async def _live(self) -> None:
-        while not self._may_go.is_set():
-            try:
-                if self.broker_epoch < 0 and self._is_leaving:
-                    self._may_go.set()  # it has no leadership to hand over
-                    break
-                if self.broker_epoch < 0:
-                    await self._register()
-                await self._heartbeat()
-            except ApiError as error:
-                if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-                    self._wait_for_another()
-                if error.code in _REGISTER_ANEW:
-                    self.broker_epoch = -1
-                    self._incarnation_id = uuid_to_text(random_uuid())
-                elif not _is_passing(error, was_registered=self._was_registered):
-                    raise
-                if error.code is ErrorCode.BROKER_NOT_AVAILABLE and not self._is_registered.is_set():
-                    self._wait_for_nodes(error)
-                logger.info("no answer to the broker", broker_id=self.broker_id, reason=str(error))
-                self._note_no_answer(error)
-                await self._pause_before_retry()
-                continue
-            await self._pause()
+    def new_incarnation(self) -> UUID:
+        """An id that no registration has had."""
+        return random_uuid()
 
-    async def _register(self) -> None:
-        if self._cluster_id is None:
-            self._cluster_id = await self._client.cluster_id()
-        if self._directory is not None:
-            self._directory.claim(self._cluster_id, uuid_from_text(self._log_dirs[0]))
-        answer = await self._client.registration(
-            self.broker_id,
-            self._listeners,
-            rack=self._rack,
-            cluster_id=self._cluster_id,
-            incarnation_id=self._incarnation_id,
-            log_dirs=self._log_dirs,
-            previous_broker_epoch=self._previous_broker_epoch,
-            log_dir_epochs=() if self._epochs is None else self._epochs.named(),
-            timeout_ms=REQUEST_TIMEOUT_MS,
-        )
-        if self._epochs is not None:  # before any heartbeat: what is acknowledged once it is unfenced is of this epoch
-            await self._epochs.note(answer.broker_epoch, answer.older_log_dirs)
-        if self._directory is not None:
-            self._directory.forget_adoption()
-        self.broker_epoch = answer.broker_epoch
-        self.last_broker_epoch = self.broker_epoch
-        self._was_registered = True
-        logger.info(REGISTERED, broker_id=self.broker_id, epoch=self.broker_epoch)
-        self._is_registered.set()
-        self._previous_broker_epoch = None
-        if self._waits_for_another:
-            self._waits_for_another = False
-            self._tell(f"The other incarnation's session has expired: broker {self.broker_id} is registered.")
-
-    def _wait_for_another(self) -> None:
-        """Report once that it waits for another incarnation's session to expire, and what the user can do."""
-        if not self._waits_for_another:
-            self._waits_for_another = True
-            self._tell(
-                f"Broker {self.broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
-                " still runs, stop it, or take another id; when its session expires this one registers by itself."
-            )
-
-    def _wait_for_nodes(self, error: ApiError) -> None:
-        """Report once that it waits for the cluster's nodes."""
-        if not self._waits_for_nodes:
-            self._waits_for_nodes = True
-            self._tell(f"Broker {self.broker_id} waits for its cluster: {error}. It registers when a node answers.")
-
-    async def _heartbeat(self) -> None:
-        answer = await self._client.broker_heartbeat(
-            self.broker_id,
-            self.broker_epoch,
-            await self._applied_metadata(),
-            want_shut_down=self._is_leaving,
-            offline_log_dirs=self._offline_log_dirs(),
-            log_dir_space=self._log_dir_space(),
-            timeout_ms=REQUEST_TIMEOUT_MS,
-        )
-        self._note_answer()
-        self.is_fenced = answer.is_fenced
-        (self._is_unfenced.clear if answer.is_fenced else self._is_unfenced.set)()
-        if answer.should_shut_down:
-            self._may_go.set()
-
-    def _note_no_answer(self, error: ApiError) -> None:
-        """Say once that a registered broker has lost the controller: longer than a change of controllers takes."""
-        now_seconds = asyncio.get_running_loop().time()
-        if self._unanswered_since is None:
-            self._unanswered_since = now_seconds
-        is_lost = self._was_registered and now_seconds - self._unanswered_since >= CONTROLLER_LOST_SECONDS
-        if is_lost and not self._has_lost_controller:
-            self._has_lost_controller = True
-            logger.warning(CONTROLLER_LOST, broker_id=self.broker_id, reason=str(error))
-
-    def _note_answer(self) -> None:
-        self._unanswered_since = None
-        if self._has_lost_controller:
-            self._has_lost_controller = False
-            logger.warning(CONTROLLER_BACK, broker_id=self.broker_id)
+    def read_metadata_offset(self, on_read: OnAnswer[int]) -> None:
+        """Ask what the broker has applied."""
+        if self._offsets is not None:
+            self._offsets.begin(self._applied_metadata(), on_read)
 
     async def _applied_metadata(self) -> int:
         """The end offset of the metadata that the broker has applied; the last known if it cannot be learned now."""
@@ -345,36 +239,44 @@ class BrokerLifecycle:
         except TimeoutError:
             logger.info("the applied offset was not known in time", broker_id=self.broker_id)
         except ApiError as error:
-            if not _is_passing(error, was_registered=True):
+            if not is_passing(error, was_registered=True):
                 raise
             logger.info("the applied offset could not be read", broker_id=self.broker_id, reason=str(error))
         return self._known_metadata_offset
 
-    async def _pause_before_retry(self) -> None:
-        """Wait a while; not if the connection has just been lost, and this was not so a moment ago either.
+    def offline_log_dirs(self) -> Sequence[bytes]:
+        """The ids of the log directories that have failed."""
+        return [id_to_bytes(of) for of in self._offline_log_dirs()]
 
-        The controller may already ask itself whether this process has ended: it gives a sign of life 100 ms (CT-65).
-        """
-        clock = asyncio.get_running_loop().time
-        try:
-            async with asyncio.timeout(RETRY_MS / 1000):
-                await self._wakes.wait()
-        except TimeoutError:
-            return
-        self._wakes.clear()
-        await asyncio.sleep(self._hurried_at + RETRY_MS / 1000 - clock())
-        self._hurried_at = clock()
+    def log_dir_space(self) -> Sequence[LogDirSpace]:
+        """The room in the others."""
+        return self._log_dir_space()
 
-    async def _pause(self) -> None:
-        """Wait for the next heartbeat: less long while a state change is pending."""
-        is_waiting = self.is_fenced or self._is_leaving
-        pause_ms = min(RETRY_MS, self._heartbeat_interval_ms) if is_waiting else self._heartbeat_interval_ms
-        try:
-            async with asyncio.timeout(pause_ms / 1000):
-                await self._wakes.wait()
-            self._wakes.clear()
-        except TimeoutError:
-            pass
+    def tell(self, message: str) -> None:
+        """It has to wait for longer than a moment, or the wait has ended."""
+        if self._tell is not None:
+            self._tell(message)
+
+    def registration_accepted(self, broker_epoch: int) -> None:
+        """It has an epoch."""
+        self.last_broker_epoch = broker_epoch
+        self._is_registered.set()
+
+    def heartbeat_answered(self, *, is_fenced: bool) -> None:
+        """The controller has answered a heartbeat."""
+        self.is_fenced = is_fenced
+        (self._is_unfenced.clear if is_fenced else self._is_unfenced.set)()
+
+    def released(self) -> None:
+        """It may go."""
+        self._may_go.set()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def membership_ended(self, error: BaseException) -> None:
+        """It cannot go on."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_exception(error)
 
 
 @asynccontextmanager
@@ -395,19 +297,7 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
             await life.stop()
 
 
-def _is_passing(error: ApiError, *, was_registered: bool) -> bool:
-    """Whether another attempt may succeed: there is no controller now, or another incarnation still has a session.
-
-    If no node answers at all, the address is wrong before the broker has registered, and all nodes are down after that.
-    A node's unexpected error is that node's own once the broker is registered: another one may lead soon.
-    """
-    if error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
-        return was_registered
-    return error.code in (
-        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-    )
+def _look_at(ended: asyncio.Future[None]) -> None:
+    """What ended it is no error that nobody has looked at, even if nobody waits."""
+    if not ended.cancelled():
+        ended.exception()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -11,7 +10,7 @@ import structlog
 
 from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
-from kraftbase.runtime import Runtime, awaited
+from kraftbase.runtime import OnDone, Runtime
 from kraftlog.storage.registered_epoch import note_registration, registered_epoch
 
 logger = structlog.get_logger(__name__)
@@ -47,17 +46,21 @@ class RegisteredEpochs:
         """What a registration names for each of the directories."""
         return [registered_epoch(self._files, directory.path) for directory in self.directories]
 
-    async def note(self, broker_epoch: int, older_log_dirs: Collection[bytes]) -> None:
+    def note(self, broker_epoch: int, older_log_dirs: Collection[bytes], on_noted: OnDone) -> None:
         """Make a registration's epoch durable, and say which directories the controller found to be older copies.
 
-        A log directory where it cannot be written is offline.
+        A log directory where it cannot be written is offline. `on_noted` is called after that.
         """
         self.say_older(older_log_dirs)
         self.note_in_inventories(broker_epoch)
         failed: list[tuple[EpochDirectory, StorageError | FlushFailed]] = []
-        await awaited(partial(self._runtime.run_on_disk, lambda: failed.extend(self.write(broker_epoch))))
-        for directory, error in failed:
-            directory.fail(error)
+
+        def written(error: BaseException | None) -> None:
+            for directory, failure in failed:
+                directory.fail(failure)
+            on_noted(error)
+
+        self._runtime.run_on_disk(lambda: failed.extend(self.write(broker_epoch)), written)
 
     def note_in_inventories(self, broker_epoch: int) -> None:
         """Have each inventory know of a registration, before `write`: one that does not is an older copy."""

@@ -21,8 +21,8 @@ import typer
 from kraftbase.ids import id_to_bytes
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.clean_shutdown import FILE_NAME
-from kraftlog.broker.lifecycle import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.broker.settings import STATIC_CONFIGS
+from kraftlog.broker.shell.membership import HEARTBEAT_INTERVAL_MS, RETRY_MS, SHUTDOWN_TIMEOUT_MS
 from kraftlog.cli.main import app
 from kraftlog.controller.rules.partition_change import METADATA_VERSION_SHRINK_KEEPS_EPOCH
 from kraftlog.local.cluster_directory import open_or_create

@@ -95,6 +95,11 @@ class AdminClient:
         """Have `callback` called whenever the stream to the leader ends without this client's doing."""
         self._sender.on_disconnected = callback
 
+    @property
+    def timeout_ms(self) -> int:
+        """How long each call may take, retries included."""
+        return self._timeout_ms
+
     # --- changes ------------------------------------------------------------------------------------------------------
 
     async def create_topics(

@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from kraftlog.broker.lifecycle import REGISTERED
+from kraftlog.broker.shell.membership_messages import REGISTERED
 from kraftlog.chaos.chronicle import Chronicle, Span
 from kraftlog.controller.dead_brokers import FENCED_BY_EVIDENCE
 from kraftlog.controller.periodic_tasks import FENCED_BY_SESSION

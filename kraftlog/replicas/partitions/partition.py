@@ -42,7 +42,7 @@ class Replication:
     """Kafka's `replica.lag.time.max.ms`."""
     now_ms: Callable[[], float]
     """Monotonic time."""
-    ask_for_isr: Callable[[Partition, tuple[int, ...]], None] = lambda partition, isr: None
+    ask_for_isr: Callable[[Partition, tuple[int, ...]], None]
     """Has the controller change an ISR."""
 
 

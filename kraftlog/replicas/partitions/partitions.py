@@ -83,22 +83,29 @@ def reraise(error: BaseException) -> None:
 class Partitions:
     """By topic id and number, and by name and number. For one thread."""
 
-    def __init__(self, logs: LogManager, settings: TopicSettings, replication: Replication) -> None:
+    def __init__(
+        self,
+        logs: LogManager,
+        settings: TopicSettings,
+        replication: Replication,
+        *,
+        followers: Followers,
+        on_placed: Callable[[Partition, UUID], None],
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`on_placed` is called with the directory that a replica is in, which the controller is to be told; LOST if in
+        none. `on_failed` is called with what keeps a change from being carried out."""
         self.broker_id = replication.broker_id
         self.replication = replication
-        self.followers: Followers = NobodyFollows()
-        """Has the replicas here follow; to be set before the metadata is shown."""
+        self._followers = followers
         self._logs = logs
         self._settings = settings
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._metadata: sqlite3.Connection | None = None
-        self.on_placed: Callable[[Partition, UUID], None] = lambda partition, directory_id: None
-        """Called with the directory that a replica is in, which the controller is to be told; LOST if in none."""
-        self.on_failed: Callable[[BaseException], None] = reraise
-        """Called with what keeps a change from being carried out; to be set before the metadata is shown."""
+        self._on_placed = on_placed
         self._pending = PendingChanges(replication.broker_id)
-        self._work = SlicedWork(logs.runtime, lambda error: self.on_failed(error))
+        self._work = SlicedWork(logs.runtime, on_failed)
         self._after_these: list[Callable[[], None]] = []
         """Called when the changes are carried out that are under way."""
         self._after_next: list[Callable[[], None]] = []
@@ -276,14 +283,14 @@ class Partitions:
     def _take_role(self, partition: Partition) -> None:
         """Lead or follow in the epoch that the metadata says; what was before ends first."""
         if partition.is_leader:
-            self.followers.unfollow(partition)
+            self._followers.unfollow(partition)
             partition.lead()
             return
         partition.stop_leading()
         if partition.log is None or partition.record.leader == NO_LEADER:
-            self.followers.unfollow(partition)
+            self._followers.unfollow(partition)
         else:
-            self.followers.follow(partition)
+            self._followers.follow(partition)
 
     def _topic_name(self, topic_id: bytes) -> str | None:
         """The name of a topic that this broker may have had nothing of so far."""
@@ -324,7 +331,7 @@ class Partitions:
         self._mend(partition)
         directory = self._logs.directory_of(partition.name)
         if directory is not None and partition.log is not None:
-            self.on_placed(partition, directory.directory_id)
+            self._on_placed(partition, directory.directory_id)
 
     def _mend(self, partition: Partition) -> None:
         """Have others serve in the place of a replica whose log is damaged, and copy it anew if that is safe."""
@@ -339,14 +346,14 @@ class Partitions:
         )
         match step:
             case Step.LEAVE:
-                self.on_placed(partition, UUID(bytes=LOST_DIRECTORY))
+                self._on_placed(partition, UUID(bytes=LOST_DIRECTORY))
             case Step.STAND_DOWN:
-                self.on_placed(partition, UUID(bytes=DAMAGED_DIRECTORY))
+                self._on_placed(partition, UUID(bytes=DAMAGED_DIRECTORY))
             case Step.ACCEPT_LOSS:
                 self._accept_loss(partition)
             case Step.GIVE_UP_RECORDS:
                 for home in [directory] if directory is not None else self._logs.online[:1]:
-                    self.on_placed(partition, home.directory_id)
+                    self._on_placed(partition, home.directory_id)
             case Step.COPY_ANEW:
                 self._begin_copy(partition)
 
@@ -410,7 +417,7 @@ class Partitions:
                 self._by_name.pop(partition.name, None)
                 code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leaving[key] else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 gone = ApiError(code, f"{partition} is not on this broker any more: ask for the metadata again")
-                self.followers.unfollow(partition)
+                self._followers.unfollow(partition)
                 partition.stop_leading()
                 retired[partition.name] = self._logs.retire_log(partition.name, gone)
                 partition.close(gone)
@@ -434,7 +441,7 @@ class Partitions:
             try:
                 self._logs.log_of(partition.name)
             except ApiError as error:
-                self.followers.unfollow(partition)
+                self._followers.unfollow(partition)
                 partition.close(error)
                 self._mend(partition)
             else:

@@ -85,9 +85,9 @@ class Follower:
     settings: FetchSettings
     throttle: FollowerThrottle
     quota: ReplicationQuota
-    on_gone: Callable[[int], None] = lambda broker_id: None
+    on_gone: Callable[[int], None]
     """Called when a broker has closed its connection, or refuses another: its process may have ended."""
-    on_back: Callable[[int], None] = lambda broker_id: None
+    on_back: Callable[[int], None]
     """Called when it answers again."""
 
 

@@ -73,7 +73,7 @@ class BrokenProducer:
                 self._answered(f"{topic.name}-{index}", change, response)
 
             def handle(broker: Broker) -> None:
-                broker.ask(body, answered)
+                broker.handle(body, answered)
 
             world.step(handle)
         self.start()

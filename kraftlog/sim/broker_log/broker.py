@@ -1,31 +1,53 @@
-"""The production code of a broker in one life: logs, partitions, and the handlers that its clients reach."""
+"""A broker's process: the production shell, a controller that grants everything, and the handlers of its clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol
+from uuid import UUID
 
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.offsets import ListOffsetsApi
-from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.record_handlers import record_handlers
+from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSettings
+from kraftlog.broker.shell.directory_assignments import AssignmentsPace
+from kraftlog.broker.shell.maintenance import MaintenanceIntervals
+from kraftlog.broker.shell.membership import Pace
+from kraftlog.broker.shell.opening import LogConfigs, LogsToOpen
+from kraftlog.broker.shell.parts import Parts, PartsSettings
+from kraftlog.broker.shell.ports import OnAnswer as OnPortAnswer
+from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.replicas.partitions.partition import Replication
 from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.replication.ports import LeaderConnection
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
+from kraftlog.sim.broker_log.parameters import LogParameters
 from kraftlog.sim.broker_log.process import BrokerProcess
+from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
+from kraftlog.sim.violation import Violation
+from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
+from kraftpb.v1.admin_pb2 import (
+    AssignReplicasToDirsResponse,
+    BrokerHeartbeatResponse,
+    Operation,
+    OperationResult,
+    RegisterBrokerResponse,
+)
+from statemachine.query.descriptions import BrokerListener
 from statemachine.replay.deltas import MetadataDelta
 
 OnAnswer = Callable[[Message | None], None]
@@ -37,44 +59,178 @@ LIST_OFFSETS: Final = 2
 DELETE_RECORDS: Final = 21
 VERSIONS: Final = {PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, DELETE_RECORDS: 2}
 LAG_MAX_MS: Final = 30_000
+OWN_DIRECTORY: Final = "broker"
+PRODUCERS_CHECK_MS: Final = 5_000
 _CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
 
 
+class Surroundings(Protocol):
+    """The world, as a broker's process tells it something."""
+
+    def serving(self, broker: Broker) -> None:
+        """The broker has taken its partitions over."""
+        ...
+
+    def closed(self, broker: Broker, error: BaseException | None, *, is_clean: bool) -> None:
+        """The broker has ended in order."""
+        ...
+
+
+class WorldConfigs(TopicConfigs):
+    """The configs that this world gives topics, some of which no client could."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        super().__init__(BROKER_ID, {})
+        self._world_metadata = metadata
+
+    def log_config(self, topic: str) -> PartitionLogConfig:
+        """Of a topic's partitions."""
+        return self._world_metadata.log_config(topic)
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """There is one replica."""
+        return self._world_metadata.min_insync_replicas(topic)
+
+
 class Broker:
-    """A broker whose logs are open."""
+    """See the module. The shell's ports, and its host."""
 
     def __init__(
-        self, process: BrokerProcess, files: MemoryFileSystem, directories: int, metadata: Metadata, open_files_max: int
-    ) -> None:
-        """Start as a process does: the logs first, then the metadata."""
+        self, world: Surroundings, process: BrokerProcess, files: MemoryFileSystem, parameters: LogParameters,
+        metadata: Metadata,
+    ) -> None:  # fmt: skip
+        """Lock its own directory. Raises StorageError, FlushFailed."""
         self.process = process
-        paths = [f"logs-{number}" for number in range(directories)]
-        self.logs = LogManager.open(
-            files, paths, process, cluster_id=CLUSTER_ID, node_id=BROKER_ID,
-            config_of=lambda partition: metadata.log_config(partition.topic), open_files_max=open_files_max,
-            new_id=metadata.new_id,
-        )  # fmt: skip
+        self._world = world
+        self._parameters = parameters
+        self._metadata = metadata
+        self._parts: Parts | None = None
+        self._handlers: Mapping[int, Handler] = {}
+        self._feed = TablesFeed(process, metadata.tables)
+        self._network = OpenNetwork(process, lambda: None)
         self.cluster = ClusterView(CLUSTER_ID)
-        replication = Replication(BROKER_ID, self.cluster, LAG_MAX_MS, process.now_ms)
-        self.partitions = Partitions(self.logs, metadata, replication)
-        for publisher in (self.cluster, self.partitions):
-            publisher.on_snapshot(metadata.end_offset, metadata.connection)
-        lookup = PartitionLookup(self.partitions, self.cluster)
-        usage = QuotaUsage(ClientQuotas())
-        self._handlers: dict[int, Handler] = {
-            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
-            FETCH: FetchApi(lookup, process, FetchSessionCache(metadata.new_number), usage).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
-            DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
-        }
+        directory = BrokerDirectory.open(files, OWN_DIRECTORY, BROKER_ID)
+        directory.claim(CLUSTER_ID, directory.directory_id or metadata.new_id())
+        ports = ShellPorts(
+            runtime=process, files=files, controller=self, operations=self, connector=self, metadata=self._feed,
+            network=self._network,
+        )  # fmt: skip
+        self.shell = BrokerShell(
+            self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=WorldConfigs(metadata)
+        )
 
-    def on_deltas(self, deltas: list[MetadataDelta]) -> None:
+    def _settings(self) -> ShellSettings:
+        parameters = self._parameters
+        return ShellSettings(
+            broker_id=BROKER_ID,
+            rack=None,
+            advertised=lambda ports: [BrokerListener(of, "broker", ports[of]) for of in ports],
+            logs=LogsToOpen(
+                cluster_id=CLUSTER_ID, broker_id=BROKER_ID,
+                paths=[f"logs-{number}" for number in range(parameters.directories)],
+                last_configs=self._last_configs, open_files_max=parameters.open_files_max,
+                new_id=self._metadata.new_id, on_progress=lambda progress: None,
+            ),
+            parts=PartsSettings(
+                broker_id=BROKER_ID,
+                lag_max_ms=LAG_MAX_MS,
+                fetch=FetchSettings(),
+                intervals=MaintenanceIntervals(
+                    retention_ms=parameters.maintain_interval_ms, checkpoint_ms=parameters.checkpoint_interval_ms,
+                    high_watermarks_ms=parameters.checkpoint_interval_ms, isr_ms=LAG_MAX_MS / 2,
+                    producers_ms=PRODUCERS_CHECK_MS, room_ms=parameters.maintain_interval_ms,
+                ),
+                assignments=AssignmentsPace(),
+            ),
+            pace=Pace(),
+        )  # fmt: skip
+
+    @contextmanager
+    def _last_configs(self) -> Iterator[LogConfigs]:
+        yield lambda partition: self._metadata.log_config(partition.topic)
+
+    @property
+    def parts(self) -> Parts:
+        """What it consists of; once its logs are open."""
+        if self._parts is None:
+            raise LookupError("the broker's logs are not open")
+        return self._parts
+
+    @property
+    def logs(self) -> LogManager:
+        """Its logs."""
+        return self.parts.logs
+
+    @property
+    def partitions(self) -> Partitions:
+        """Its replicas."""
+        return self.parts.partitions
+
+    def on_deltas(self, deltas: Iterable[MetadataDelta]) -> None:
         """The metadata has changed."""
-        for delta in deltas:
-            for publisher in (self.cluster, self.partitions):
-                publisher.on_delta(delta)
+        self._feed.changed(deltas)
 
-    def ask(self, body: Message, on_answer: OnAnswer) -> bool:
+    # --- the controller (`ControllerPort`, `OperationsPort`) ----------------------------------------------------------
+
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
+        """It grants everything, at once."""
+        self.process.call_soon(lambda: on_result(self._granted(operation)))
+
+    submit = ask
+
+    def _granted(self, operation: Operation) -> OperationResult:
+        match operation.WhichOneof("operation"):
+            case "register_broker":
+                broker_epoch, deltas = self._metadata.register(operation.register_broker.incarnation_id)
+                self._feed.changed(deltas)
+                return OperationResult(register_broker=RegisterBrokerResponse(broker_epoch=broker_epoch))
+            case "broker_heartbeat":
+                may_go = operation.broker_heartbeat.want_shut_down
+                return OperationResult(broker_heartbeat=BrokerHeartbeatResponse(should_shut_down=may_go))
+            case "assign_replicas_to_dirs":
+                return OperationResult(assign_replicas_to_dirs=AssignReplicasToDirsResponse())
+        raise Violation(f"{GOES_ON}: the only replica asks the controller for {operation}")
+
+    def find_cluster(self, on_found: OnPortAnswer[str]) -> None:
+        """It knows its cluster."""
+        raise NotImplementedError
+
+    def connect(self, broker_id: int) -> LeaderConnection:
+        """There is no other broker."""
+        raise NotImplementedError
+
+    # --- what it is told (`ShellHost`) --------------------------------------------------------------------------------
+
+    def new_incarnation(self) -> UUID:
+        """An id that no registration has had."""
+        return self._metadata.new_id()
+
+    def tell(self, message: str) -> None:
+        """Nobody listens."""
+
+    def opened(self, parts: Parts) -> None:
+        """Its logs are open."""
+        self._parts = parts
+        handlers = record_handlers(
+            PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
+            new_session_id=self._metadata.new_number, choice=None, throttle=None,
+        )  # fmt: skip
+        self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
+
+    def serving(self) -> None:
+        """It has taken its partitions over."""
+        self._world.serving(self)
+
+    def heartbeat_answered(self, *, is_fenced: bool) -> None:
+        """The controller has answered a heartbeat."""
+
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """It has ended in order."""
+        self._world.closed(self, error, is_clean=is_clean)
+
+    # --- its clients --------------------------------------------------------------------------------------------------
+
+    def handle(self, body: Message, on_answer: OnAnswer) -> bool:
         """Handle a request; returns False if the connection is closed for it."""
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
@@ -88,24 +244,11 @@ class Broker:
             return False
         return True
 
-    # --- from time to time --------------------------------------------------------------------------------------------
-
-    def maintain(self) -> int:
-        """Retention, and flushes that are due; returns how many segments were deleted."""
-        deleted = self.logs.maintain()
-        self.partitions.check_logs()
-        return deleted
-
     def roll(self, topic: str, index: int) -> None:
         """Go on in a new segment. Raises ApiError."""
         partition = self.partitions.named(topic, index)
         if partition is not None and partition.log is not None:
             partition.log.roll(self.process.wall_clock_ms())
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no flush is under way."""
-        return all(directory.commits.is_idle for directory in self.logs.online)
 
     @property
     def has_lost_directories(self) -> bool:

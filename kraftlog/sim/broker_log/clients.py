@@ -101,7 +101,7 @@ class Producer:
         self._arrival_us = max(self._arrival_us + 1, now_us + self._random.randint(*DELAY_US))
 
         def handle(broker: Broker) -> None:
-            if not broker.ask(body, lambda response: self._answered(topic, sent, batch, attempt, response)):
+            if not broker.handle(body, lambda response: self._answered(topic, sent, batch, attempt, response)):
                 world.marks.hit("produce: acks=0 refused")
 
         world.event_queue.after(self._arrival_us - now_us, lambda: world.step(handle))
@@ -201,7 +201,7 @@ class Reader:
             position = self._position
 
             def handle(broker: Broker) -> None:
-                broker.ask(body, lambda response: self._answered(topic, this_round, position, response))
+                broker.handle(body, lambda response: self._answered(topic, this_round, position, response))
 
             world.event_queue.after(self._random.randint(*DELAY_US), lambda: world.step(handle))
         world.event_queue.after(ANSWER_TIMEOUT_US, lambda: self._ask() if self._round == this_round else None)
@@ -259,7 +259,7 @@ class Administrator:
                 case "elect":
                     deltas = world.metadata.elect(name)
                     world.marks.hit("a leader was elected")
-                    world.step(lambda broker: broker.on_deltas(deltas))
+                    world.tell(deltas)
                 case _:
                     self._make_anew(name)
         self.start()
@@ -302,7 +302,7 @@ class Administrator:
             if promises is None:
                 return
             promises.deleted_below = max(promises.deleted_below, promises.end if offset < 0 else offset)
-            broker.ask(body, lambda response: self._deleted(topic, index, offset, response))
+            broker.handle(body, lambda response: self._deleted(topic, index, offset, response))
 
         world.step(handle)
 

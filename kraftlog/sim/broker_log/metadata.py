@@ -16,7 +16,15 @@ from kraftlog.sim.broker_log.judges.promises import TopicRules
 from kraftlog.sim.broker_log.parameters import TopicParameters
 from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
 from kraftlog.storage.config import PartitionLogConfig
-from kraftpb.v1.metadata_pb2 import MetadataBatch, MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kraftpb.v1.metadata_pb2 import (
+    BrokerEndpoint,
+    MetadataBatch,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from raft.listener import CommittedBatch
 from raft.storage.batch import encode_batch
 from statemachine.replay.deltas import MetadataDelta
@@ -53,7 +61,8 @@ class Metadata:
     """All topics; `settings` for whoever asks by name."""
 
     def __init__(self, partitions: int) -> None:
-        self._tables = tables_in_memory(empty_image(CLUSTER_ID))
+        self.tables = tables_in_memory(empty_image(CLUSTER_ID))
+        """What is applied. They survive the broker's processes."""
         self._partitions = partitions
         self._made = 0
         self._ids = 0
@@ -63,12 +72,12 @@ class Metadata:
     @property
     def connection(self) -> sqlite3.Connection:
         """The tables."""
-        return self._tables.connection
+        return self.tables.connection
 
     @property
     def end_offset(self) -> Offset:
         """What is applied: everything below."""
-        return Offset(self._tables.applied.end_offset)
+        return Offset(self.tables.applied.end_offset)
 
     def new_id(self) -> UUID:
         """An id that nothing else has."""
@@ -78,6 +87,15 @@ class Metadata:
         """A number that nothing else has."""
         self._ids += 1
         return self._ids
+
+    def register(self, incarnation_id: bytes) -> tuple[int, list[MetadataDelta]]:
+        """The broker registers. Returns its epoch, and what it is told."""
+        broker_epoch = self.end_offset
+        registration = RegisterBrokerRecord(
+            broker_id=BROKER_ID, incarnation_id=incarnation_id, broker_epoch=broker_epoch,
+            end_points=[BrokerEndpoint(name="PLAINTEXT", host="broker", port=9092)],
+        )  # fmt: skip
+        return broker_epoch, self._apply([MetadataRecord(register_broker=registration)])
 
     def create(self, name: str, parameters: TopicParameters) -> list[MetadataDelta]:
         """Make a topic, which has an id of its own. Returns what a broker is told."""
@@ -111,8 +129,8 @@ class Metadata:
     def _apply(self, records: Sequence[MetadataRecord]) -> list[MetadataDelta]:
         body = MetadataBatch(records=records).SerializeToString()
         batch = CommittedBatch(encode_batch(self.end_offset, Epoch(1), body, len(records), 1, False))
-        self._tables.apply([batch], note_delta=True)
-        return self._tables.take_deltas()
+        self.tables.apply([batch], note_delta=True)
+        return self.tables.take_deltas()
 
     # --- settings -----------------------------------------------------------------------------------------------------
 

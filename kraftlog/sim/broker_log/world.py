@@ -6,8 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, cast
 
-from kraftbase.errors import FlushFailed, StorageError
-from kraftbase.files.files import join, read_whole
+from kraftbase.errors import FlushFailed, KraftlogError, StorageError
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -18,6 +17,7 @@ from kraftlog.kafka.messages.list_offsets import (
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
+from kraftlog.sim.broker_log.index_rot import rot_index
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
@@ -34,7 +34,7 @@ from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
 from kraftlog.sim.virtual.crash import Crash
 from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
-from kraftlog.storage.formats.names import partition_in_name
+from statemachine.replay.deltas import MetadataDelta
 
 EARLIEST: Final = -2
 NO_ERROR: Final = 0
@@ -81,6 +81,11 @@ class World:
         )
         self.process = BrokerProcess(self)
         self.broker: Broker | None = None
+        """Of the process that runs, once it serves."""
+        self._starting: Broker | None = None
+        """Of the process that runs, from its start on."""
+        self._segments_deleted = 0
+        """By retention in this process, as far as it was noted."""
         self._past_checks = 0
         self._has_lost_power = False
         self._has_failed_disk = False
@@ -118,7 +123,7 @@ class World:
         slack_ms = 2 * self.parameters.maintain_interval_ms + 2_000
         for index in range(self.parameters.partitions):
             self.promises[topic.topic_id, index] = PartitionPromises(f"{name}-{index}", rules_of(parameters, slack_ms))
-        self.step(lambda broker: broker.on_deltas(deltas))
+        self.tell(deltas)
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic: nothing of it is promised any more."""
@@ -126,7 +131,13 @@ class World:
         deltas = self.metadata.delete(name)
         for index in range(self.parameters.partitions):
             self._past_checks += self.promises.pop((topic.topic_id, index)).checks
-        self.step(lambda broker: broker.on_deltas(deltas))
+        self.tell(deltas)
+
+    def tell(self, deltas: list[MetadataDelta]) -> None:
+        """A broker that runs, or starts, hears of a change."""
+        broker = self._starting
+        if broker is not None:
+            self.process.run(lambda: broker.on_deltas(deltas))
 
     def promises_of(self, topic: Topic, index: int) -> PartitionPromises | None:
         """What is promised of a partition; None if it was deleted."""
@@ -159,18 +170,24 @@ class World:
         self.process.run(self._open)
 
     def _open(self) -> None:
-        broker = Broker(
-            self.process, self.disk.files, self.parameters.directories, self.metadata, self.parameters.open_files_max
-        )
+        try:
+            self._starting = Broker(self, self.process, self.disk.files, self.parameters, self.metadata)
+        except (StorageError, FlushFailed):  # such as a full disk
+            self.process.has_ended = True
+        else:
+            self._starting.shell.start()
+
+    def serving(self, broker: Broker) -> None:
+        """The broker has taken its partitions over."""
         self.broker = broker
+        self._segments_deleted = 0
         self.note(f"the broker has started, after {self.process.operations} operations on files")
         self.marks.hit("the broker started")
         self.files_to_damage.copy_checkpoints()
         self._judge_damage(broker)
         self.judge(broker)
         self._has_lost_power = False
-        self._every(self.parameters.maintain_interval_ms, self._maintain)
-        self._every(self.parameters.checkpoint_interval_ms, lambda broker: broker.logs.checkpoint())
+        self._every(self.parameters.maintain_interval_ms, self._look)
 
     def _every(self, interval_ms: int, work: Callable[[Broker], None]) -> None:
         """Let the process that runs now do something again and again."""
@@ -183,9 +200,10 @@ class World:
 
         process.after(interval_ms * MICROSECONDS_PER_MS, do)
 
-    def _maintain(self, broker: Broker) -> None:
-        deleted = broker.maintain()
+    def _look(self, broker: Broker) -> None:
+        deleted = broker.parts.maintenance.segments_deleted - self._segments_deleted
         if deleted:
+            self._segments_deleted += deleted
             self.marks.hit("segments were deleted")
             self.note(f"{deleted} segments were deleted")
         self.judge(broker)
@@ -204,7 +222,7 @@ class World:
     def end_broker(self, crash: Crash) -> None:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
-        self.broker = None
+        self.broker = self._starting = None
         self.disk.files.before_operation = None
         self.disk.crash(crash)
         self.note(f"the broker has ended: {crash}")
@@ -221,21 +239,20 @@ class World:
             work()
 
     def shut_down(self) -> None:
-        """End the broker in order: when no flush is under way."""
+        """End the broker in order."""
+        if self._starting is not None:
+            self.process.run(self._starting.shell.shut_down)
 
-        def close(broker: Broker) -> None:
-            if not broker.is_idle:
-                self.process.after(MICROSECONDS_PER_MS, lambda: close(broker))
-                return
-            broker.logs.close(broker_epoch=1)
-            is_clean = not self.has_trouble and not broker.has_lost_directories
-            for promises in self.promises.values() if is_clean else ():
-                promises.all_is_durable(self.event_queue.now_us)
-            self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
-            self.process.has_ended = True
-            self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
-
-        self.step(close)
+    def closed(self, broker: Broker, error: BaseException | None, *, is_clean: bool) -> None:
+        """The broker has ended in order."""
+        if error is not None and not isinstance(error, KraftlogError | FlushFailed):
+            raise error
+        is_clean = is_clean and not self.has_trouble and not broker.has_lost_directories
+        for promises in self.promises.values() if is_clean else ():
+            promises.all_is_durable(self.event_queue.now_us)
+        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
+        self.process.has_ended = True
+        self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
 
     def end_in_peace(self) -> None:
         """Shut the broker down with a sound disk; it is started again."""
@@ -265,27 +282,10 @@ class World:
 
     def rot_index(self, random: Random) -> bool:
         """A bit of an index changes, on the disk; returns False if no index has an entry there."""
-        files = self.disk.files
-        found = []
-        for number in range(self.parameters.directories):
-            for name in files.list_directory(f"logs-{number}") if files.exists(f"logs-{number}") else ():
-                directory = join(f"logs-{number}", name)
-                if partition_in_name(name) is None:
-                    continue
-                found += [
-                    (join(directory, index), min(len(durable.data), len(read_whole(files, join(directory, index)))))
-                    for index, durable in files.durable_files(directory).items()
-                    if index.endswith((".index", ".timeindex")) and files.exists(join(directory, index))
-                ]
-        found = [(path, size) for path, size in found if size]
-        if not found:
-            return False
-        path, size = random.choice(found)
-        position = random.randrange(size)
-        byte = read_whole(files, path)[position]
-        files.damage(path, position, bytes([byte ^ 1 << random.randrange(8)]))
-        self.rotten_indexes.add(path)
-        return True
+        path = rot_index(self.disk.files, self.parameters.directories, random)
+        if path is not None:
+            self.rotten_indexes.add(path)
+        return path is not None
 
     def damage_files(self, kind: str, random: Random) -> bool:
         """Do damage of a kind to some log, while the broker is down; returns False if none is fit for that."""
@@ -477,7 +477,7 @@ class World:
 
     def _ask_now(self, broker: Broker, body: Message) -> Message:
         answers: list[Message | None] = []
-        broker.ask(body, answers.append)
+        broker.handle(body, answers.append)
         if not answers or answers[0] is None:
             raise Violation(f"{GOES_ON}: {type(body).__name__} is not, though it has nothing to wait for")
         return answers[0]

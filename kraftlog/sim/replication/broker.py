@@ -1,55 +1,71 @@
-"""The production code of a broker in one life: logs, partitions, replication, and its handlers."""
+"""A broker's process: the production shell, and the ports by which it has the machine, the wire and the metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, Protocol
 from uuid import UUID
 
+from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.fetch import FetchApi
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.offsets import ListOffsetsApi, OffsetForLeaderEpochApi
-from kraftlog.broker.apis.produce import ProduceApi
+from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.broker.record_handlers import record_handlers
+from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSettings
+from kraftlog.broker.shell.broker_states import ControlledShutdown
+from kraftlog.broker.shell.directory_assignments import AssignmentsPace
+from kraftlog.broker.shell.maintenance import MaintenanceIntervals
+from kraftlog.broker.shell.membership import Pace
+from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
+from kraftlog.broker.shell.opening import LogConfigs, LogsToOpen
+from kraftlog.broker.shell.parts import Parts, PartsSettings
+from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
-from kraftlog.replicas.partitions.partition import Partition, Replication
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
-from kraftlog.replicas.replication.isr_changes import Controller, IsrChanges
 from kraftlog.replicas.replication.ports import LeaderConnector
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
-from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.replicas.replication.throttle import ReplicationQuota
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.process import BrokerProcess
+from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
+from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
-from statemachine.replay.deltas import MetadataDelta
+from kraftpb.v1 import admin_pb2
+from raft.listener import CommittedBatch
+from statemachine.query.descriptions import BrokerListener
 from statemachine.store.metadata_tables import MetadataTables
 
-PRODUCE: Final = 0
 FETCH: Final = 1
-LIST_OFFSETS: Final = 2
-DELETE_RECORDS: Final = 21
-OFFSET_FOR_LEADER_EPOCH: Final = 23
+OWN_DIRECTORY: Final = "broker"
+
+RETRY_MS: Final = 100
+REQUEST_TIMEOUT_MS: Final = 800
+SHUTDOWN_TIMEOUT_MS: Final = 4_000
+"""All three are less than in a process: sessions are short here."""
+RETENTION_CHECK_MS: Final = 2_000
+PRODUCERS_CHECK_MS: Final = 5_000
+
+_REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 _CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
 
 
 class Surroundings(Protocol):
-    """What the production code of a life gets from the machine that it is on."""
+    """What a broker's process gets from the machine that it is on, and tells it."""
 
     broker_id: int
     process: BrokerProcess
+    marks: Marks
     tables: MetadataTables
     """What this broker has applied of the metadata."""
 
@@ -71,8 +87,28 @@ class Surroundings(Protocol):
         """A number that nothing else on this machine has."""
         ...
 
-    def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
-        """A replica is in that log directory."""
+    def new_incarnation(self) -> UUID:
+        """An id that no registration has had."""
+        ...
+
+    def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
+        """Ask the controller for something, in the process that runs now."""
+        ...
+
+    def close_connections(self) -> None:
+        """Whoever waits for an answer of the broker hears that there is none."""
+        ...
+
+    def opened(self, broker: Broker) -> None:
+        """The broker's logs are open."""
+        ...
+
+    def serving(self, broker: Broker) -> None:
+        """The broker has taken its partitions over."""
+        ...
+
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """The broker has ended in order."""
         ...
 
 
@@ -89,80 +125,103 @@ class SmallSegments(TopicConfigs):
 
 
 class Broker:
-    """A broker whose logs are open."""
+    """See the module. The shell's ports, and its host."""
 
-    def __init__(
-        self, machine: Surroundings, parameters: ReplicationParameters, connector: LeaderConnector,
-        controller: Controller,
-    ) -> None:  # fmt: skip
-        """Start as a process does: the logs first, without the metadata."""
+    def __init__(self, machine: Surroundings, parameters: ReplicationParameters, connector: LeaderConnector) -> None:
+        """Lock its own directory. Raises StorageError, FlushFailed."""
         self.process = process = machine.process
         self._machine = machine
-        self.epoch = -1
-        """Of its registration; -1 before that."""
-        self.is_serving = False
-        """Whether it has taken its partitions over."""
-        configs_at_start = SmallSegments(machine.broker_id, parameters)
-        self.logs = LogManager.open(
-            machine.files, machine.present_log_paths, process,
-            cluster_id=CLUSTER_ID, node_id=machine.broker_id,
-            config_of=lambda partition: configs_at_start.log_config(partition.topic), new_id=machine.new_id,
-        )  # fmt: skip
+        self._parameters = parameters
+        self._feed = TablesFeed(process, machine.tables)
+        self._network = OpenNetwork(process, machine.close_connections)
+        self._unfenced_epoch = NO_BROKER_EPOCH
+        self._parts: Parts | None = None
+        self._handlers: Mapping[int, Handler] = {}
         self.cluster = ClusterView(CLUSTER_ID)
-        self._configs = SmallSegments(machine.broker_id, parameters)
-        self._isr_changes = IsrChanges(machine.broker_id, lambda: self.epoch, controller, process)
-        replication = Replication(
-            machine.broker_id, self.cluster, parameters.lag_max_ms, process.now_ms, self._isr_changes.ask
+        self.configs = SmallSegments(machine.broker_id, parameters)
+        directory = BrokerDirectory.open(machine.files, OWN_DIRECTORY, machine.broker_id)
+        directory.claim(CLUSTER_ID, directory.directory_id or machine.new_id())
+        ports = ShellPorts(
+            runtime=process, files=machine.files, controller=self, operations=self, connector=connector,
+            metadata=self._feed, network=self._network,
+        )  # fmt: skip
+        self.shell = BrokerShell(
+            self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=self.configs
         )
-        self.partitions = Partitions(self.logs, self._configs, replication)
-        self.partitions.on_placed = machine.replica_placed
-        settings = FetchSettings(
-            wait_max_ms=parameters.fetch_wait_ms, max_bytes=parameters.fetch_bytes_max,
-            response_max_bytes=2 * parameters.fetch_bytes_max, backoff_ms=parameters.backoff_ms,
+
+    def _settings(self) -> ShellSettings:
+        parameters, broker_id = self._parameters, self._machine.broker_id
+        return ShellSettings(
+            broker_id=broker_id,
+            rack=f"rack-{broker_id % 2}",
+            advertised=lambda ports: [BrokerListener(of, f"broker-{broker_id}", ports[of]) for of in ports],
+            logs=LogsToOpen(
+                cluster_id=CLUSTER_ID, broker_id=broker_id, paths=self._machine.present_log_paths,
+                last_configs=self._last_configs, new_id=self._machine.new_id, on_progress=lambda progress: None,
+            ),
+            parts=PartsSettings(
+                broker_id=broker_id,
+                lag_max_ms=parameters.lag_max_ms,
+                fetch=FetchSettings(
+                    wait_max_ms=parameters.fetch_wait_ms, max_bytes=parameters.fetch_bytes_max,
+                    response_max_bytes=2 * parameters.fetch_bytes_max, backoff_ms=parameters.backoff_ms,
+                ),
+                intervals=MaintenanceIntervals(
+                    retention_ms=RETENTION_CHECK_MS, checkpoint_ms=parameters.checkpoint_interval_ms,
+                    high_watermarks_ms=parameters.checkpoint_interval_ms, isr_ms=parameters.lag_max_ms / 2,
+                    producers_ms=PRODUCERS_CHECK_MS, room_ms=parameters.heartbeat_interval_ms,
+                ),
+                assignments=AssignmentsPace(REQUEST_TIMEOUT_MS, RETRY_MS),
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+            ),
+            pace=Pace(parameters.heartbeat_interval_ms, RETRY_MS, REQUEST_TIMEOUT_MS),
+            shutdown_timeout_ms=SHUTDOWN_TIMEOUT_MS,
         )  # fmt: skip
-        self._fetchers = ReplicaFetchers(
-            Follower(
-                broker_id=machine.broker_id, broker_epoch=lambda: self.epoch, logs=self.logs, runtime=process,
-                connector=connector, settings=settings, throttle=self._configs,
-                quota=ReplicationQuota(process.now_ms()),
-            )
-        )  # fmt: skip
-        self.partitions.followers = self._fetchers
-        self._handlers = self._made_handlers(machine, process)
 
-    def _made_handlers(self, machine: Surroundings, process: BrokerProcess) -> dict[int, Handler]:
-        lookup = PartitionLookup(self.partitions, self.cluster)
-        usage = QuotaUsage(ClientQuotas())
-        return {
-            PRODUCE: ProduceApi(lookup, self.logs, process, usage).handle,
-            FETCH: FetchApi(
-                lookup,
-                process,
-                FetchSessionCache(machine.new_number),
-                usage,
-                RackAwareChoice(machine.broker_id, self.cluster),
-                SentToFollowers(self._configs, process.now_ms),
-            ).handle,
-            LIST_OFFSETS: ListOffsetsApi(lookup).handle,
-            DELETE_RECORDS: DeleteRecordsApi(lookup, process).handle,
-            OFFSET_FOR_LEADER_EPOCH: OffsetForLeaderEpochApi(lookup).handle,
-        }
+    @contextmanager
+    def _last_configs(self) -> Iterator[LogConfigs]:
+        """It has kept none."""
+        configs = SmallSegments(self._machine.broker_id, self._parameters)
+        yield lambda partition: configs.log_config(partition.topic)
 
-    # --- metadata -----------------------------------------------------------------------------------------------------
+    # --- what is seen of it -------------------------------------------------------------------------------------------
 
-    def take_over(self, broker_epoch: int) -> None:
-        """It is registered, and has applied that: take its partitions over."""
-        self.epoch = broker_epoch
-        tables = self._machine.tables
-        for publisher in (self.cluster, self._configs, self.partitions):
-            publisher.on_snapshot(tables.applied.end_offset, tables.connection)
-        self.is_serving = True
+    @property
+    def parts(self) -> Parts:
+        """What it consists of; once its logs are open."""
+        if self._parts is None:
+            raise LookupError("the broker's logs are not open")
+        return self._parts
 
-    def on_deltas(self, deltas: list[MetadataDelta]) -> None:
-        """The metadata has changed."""
-        for delta in deltas if self.is_serving else ():
-            for publisher in (self.cluster, self._configs, self.partitions):
-                publisher.on_delta(delta)
+    @property
+    def logs(self) -> LogManager:
+        """Its logs."""
+        return self.parts.logs
+
+    @property
+    def partitions(self) -> Partitions:
+        """Its replicas."""
+        return self.parts.partitions
+
+    @property
+    def epoch(self) -> int:
+        """Of its last registration."""
+        return self.shell.broker_epoch
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it has taken its partitions over, and can be reached."""
+        return self.shell.is_serving and not self.is_closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether its connections are closed, at its end."""
+        return self._network.is_closed
+
+    @property
+    def was_unfenced(self) -> bool:
+        """Whether it was told so since it registered."""
+        return self.epoch != NO_BROKER_EPOCH and self._unfenced_epoch == self.epoch
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -175,29 +234,81 @@ class Broker:
             return None
         return request
 
-    # --- from time to time --------------------------------------------------------------------------------------------
+    # --- the controller (`ControllerPort`, `OperationsPort`) ----------------------------------------------------------
 
-    def maintain(self) -> None:
-        """Retention, and flushes that are due."""
-        self.logs.maintain()
-        self.partitions.check_logs()
+    def ask(
+        self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
+    ) -> None:
+        """Over the wire."""
 
-    def checkpoint(self) -> None:
-        """What a start needs."""
-        self.logs.checkpoint()
-        self.logs.checkpoint_high_watermarks()
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            self._mark(operation, result)
+            on_result(result)
 
-    def stop(self) -> None:
-        """Fetch nothing, ask for nothing."""
-        self._fetchers.stop()
-        self._isr_changes.stop()
-        self.logs.stop_work()
+        operation.timeout_ms = timeout_ms
+        self._machine.ask_controller(operation, timeout_ms, answered)
+
+    submit = ask
+
+    def find_cluster(self, on_found: OnAnswer[str]) -> None:
+        """It knows its cluster."""
+        raise NotImplementedError
+
+    def _mark(self, operation: admin_pb2.Operation, result: admin_pb2.OperationResult | ApiError) -> None:
+        marks = self._machine.marks
+        if isinstance(result, ApiError):
+            if operation.HasField("broker_heartbeat") and result.code in _REGISTER_ANEW:
+                marks.hit("a broker had to register again")
+            if operation.HasField("alter_partition"):
+                marks.hit(f"an ISR was not changed: {result.code.name}")
+            return
+        for one in result.alter_partition.partitions:
+            marks.hit(f"an ISR was changed: {ErrorCode(one.error_code).name}")
+        if result.register_broker.older_log_dirs:
+            marks.hit("an older copy of a disk was found")
+
+    # --- the metadata -------------------------------------------------------------------------------------------------
 
     @property
-    def is_idle(self) -> bool:
-        """Whether no flush is under way."""
-        return all(directory.commits.is_idle for directory in self.logs.online)
+    def follows(self) -> bool:
+        """Whether it takes metadata."""
+        return self._feed.follows
 
-    def offline_directories(self) -> list[bytes]:
-        """The ids of the directories that have failed since the start."""
-        return [of.directory_id.bytes for of in self.logs.directories if of.offline_reason]
+    def apply(self, batches: Sequence[CommittedBatch]) -> None:
+        """Take this."""
+        tables = self._machine.tables
+        tables.apply(batches, note_delta=True)
+        self._feed.changed(tables.take_deltas())
+
+    # --- what it is told (`ShellHost`) --------------------------------------------------------------------------------
+
+    def new_incarnation(self) -> UUID:
+        """An id that no registration has had."""
+        return self._machine.new_incarnation()
+
+    def tell(self, message: str) -> None:
+        """Nobody listens."""
+
+    def opened(self, parts: Parts) -> None:
+        """Its logs are open."""
+        self._parts = parts
+        handlers = record_handlers(
+            PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
+            new_session_id=self._machine.new_number, choice=RackAwareChoice(self._machine.broker_id, self.cluster),
+            throttle=SentToFollowers(self.configs, self.process.now_ms),
+        )  # fmt: skip
+        self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
+        self._machine.opened(self)
+
+    def serving(self) -> None:
+        """It has taken its partitions over."""
+        self._machine.serving(self)
+
+    def heartbeat_answered(self, *, is_fenced: bool) -> None:
+        """The controller has answered a heartbeat."""
+        if not is_fenced and not isinstance(self.shell.state, ControlledShutdown):
+            self._unfenced_epoch = self.epoch
+
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """It has ended in order."""
+        self._machine.closed(error, is_clean=is_clean)

@@ -1,28 +1,20 @@
-"""A broker's machine: its disk, its clock, and its processes, one after the other.
-
-A process opens its logs, registers, applies the metadata up to its registration, and takes its partitions over: as
-`kraftlog.broker.running` has it, which needs an event loop.
-"""
+"""A broker's machine: its disk, its clock, and its processes, one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from random import Random
 from typing import Final, Protocol
 from uuid import UUID
 
-from kraftbase.errors import ApiError, FlushFailed, StorageError
+from kraftbase.errors import ApiError, FlushFailed, KraftlogError, StorageError
 from kraftbase.files.memory import MemoryFileSystem
-from kraftlog.broker.clean_shutdown import leave_clean_epoch, take_clean_epoch
-from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.notation import Message
-from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.marks import Marks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
-from kraftlog.sim.replication.membership import Membership, OnResult
 from kraftlog.sim.replication.metadata_log import empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
@@ -33,12 +25,9 @@ from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftpb.v1 import admin_pb2
 from statemachine.store.metadata_tables import MetadataTables
 
-OWN_DIRECTORY: Final = "broker"
-SHUTDOWN_TIMEOUT_US: Final = 4_000 * MICROSECONDS_PER_MS
 STEADILY_SLOW_SYNC_US: Final = (2_000, 9_000)
 KILLED_BY_THEN: Final = 80
 """A process that is to be killed between two operations survives fewer operations than this."""
-MAINTAIN_US: Final = 2_000 * MICROSECONDS_PER_MS
 
 
 class Environment(Protocol):
@@ -141,11 +130,10 @@ class Machine:
         self.kills_at_start = False
         self.while_down: Callable[[], None] | None = None
         """Called once, when its process has ended the next time."""
-        self.membership: Membership | None = None
-        """Of the process that runs, once its logs are open."""
+        self._starting: Broker | None = None
+        """Of the process that runs, from its start on."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
-        self.heartbeat_interval_us = world.parameters.heartbeat_interval_ms * MICROSECONDS_PER_MS
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
@@ -222,38 +210,24 @@ class Machine:
         self.process.run(self._open)
 
     def _open(self) -> None:
-        # Without such an epoch the controller takes it that the broker has lost records (KIP-966).
-        clean_epoch = take_clean_epoch(self.files, OWN_DIRECTORY)
-        broker = Broker(self, self.world.parameters, self, self)
+        try:
+            self._starting = Broker(self, self.world.parameters, self)
+        except (StorageError, FlushFailed):  # such as a full disk
+            self.give_up()
+        else:
+            self._starting.shell.start()
+
+    def opened(self, broker: Broker) -> None:
+        """The broker's logs are open."""
         self.broker = broker
-        if broker.logs.clean_broker_epoch != clean_epoch:
-            clean_epoch = (
-                None  # as `kraftlog.broker.directory` has it: a log directory is another one, or lacks something
-            )
-        epochs = RegisteredEpochs(self.files, broker.logs.online, self.process)
-        self.membership = membership = Membership(self, self.process, broker, clean_epoch, epochs)
-        for directory in broker.logs.directories:
-            directory.on_lost = partial(self.process.call_soon, self._log_lost)
         self.process.after_step = lambda: self.world.broker_stepped(self)
         self.world.note(f"broker {self.broker_id} has started, after {self.process.operations} operations on files")
         self.marks.hit("a broker started")
         self.world.broker_started(self)
-        parameters = self.world.parameters
-        self._every(MAINTAIN_US, lambda broker: broker.maintain())
-        self._every(parameters.checkpoint_interval_ms * MICROSECONDS_PER_MS, lambda broker: broker.checkpoint())
-        self._every(parameters.lag_max_ms * MICROSECONDS_PER_MS // 2, lambda broker: broker.partitions.check_isrs())
-        self.process.after(1, membership.register)
 
-    def _every(self, interval_us: int, work: Callable[[Broker], None]) -> None:
-        """Let the process that runs now do something again and again."""
-        process = self.process
-
-        def do() -> None:
-            if self.broker is not None and self.broker.process is process:
-                work(self.broker)
-                process.after(interval_us, do)
-
-        process.after(interval_us, do)
+    def serving(self, broker: Broker) -> None:
+        """The broker has taken its partitions over."""
+        self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     def kill_within(self, crash: Crash) -> None:
         """Let the process be killed before one of its next operations on files."""
@@ -270,16 +244,15 @@ class Machine:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
         self.broker = None
-        self.membership = None
+        self._starting = None
         self.next_crash = Crash.KILLED
         self.files.before_operation = None
         self.disk.crash(crash)
         self.is_powered = crash is Crash.KILLED
         self.world.note(f"broker {self.broker_id} has ended: {crash}")
         self.marks.hit(f"ended: {crash}")
-        for exchange in self.exchanges if self.is_powered else ():
-            if not exchange.is_over:
-                exchange.broken()
+        if self.is_powered:
+            self.close_connections()
         self.exchanges.clear()
         self.world.broker_ended(self, crash)
         if down_ms is None:
@@ -289,6 +262,13 @@ class Machine:
         work, self.while_down = self.while_down, None
         if work is not None:
             work()
+
+    def close_connections(self) -> None:
+        """Whoever waits for an answer hears that there is none."""
+        for exchange in self.exchanges:
+            if not exchange.is_over:
+                exchange.broken()
+        self.exchanges.clear()
 
     @property
     def is_up(self) -> bool:
@@ -320,31 +300,17 @@ class Machine:
 
         def do(broker: Broker) -> None:
             batches = self.world.controller.log.batches[self.applied_batches : batch_count]
-            if batches:
-                self.tables.apply(batches, note_delta=True)
+            if batches and broker.follows:
                 self.applied_batches = batch_count
-                broker.on_deltas(self.tables.take_deltas())
-                self.registered()
+                broker.apply(batches)
 
         self.step(do)
 
-    @property
-    def metadata_end_offset(self) -> int:
-        """What its broker has applied."""
-        return self.tables.applied.end_offset
-
-    def registered(self) -> None:
-        """Take the partitions over, as soon as the metadata has the registration."""
-        broker, epoch = self.broker, -1 if self.membership is None else self.membership.epoch
-        if broker is not None and not broker.is_serving and 0 <= epoch < self.metadata_end_offset:
-            broker.take_over(epoch)
-            self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
-
     # --- the controller -----------------------------------------------------------------------------------------------
 
-    def new_incarnation(self) -> bytes:
+    def new_incarnation(self) -> UUID:
         """An id that no registration has had."""
-        return self.random.randbytes(16)
+        return UUID(bytes=self.random.randbytes(16))
 
     def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
         """Ask the controller for something, in the process that runs now."""
@@ -352,60 +318,26 @@ class Machine:
             self.world.controller, self.process, self.broker_id, operation, timeout_ms, on_result
         )
 
-    def alter_partition(
-        self,
-        request: admin_pb2.AlterPartitionRequest,
-        on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
-    ) -> None:
-        """The controller, as leaders on this broker reach it."""
-        if self.membership is not None:
-            self.membership.alter_partition(request, on_answer)
-
-    def replica_placed(self, partition: Partition, directory_id: UUID) -> None:
-        """A replica is in that log directory."""
-        if self.membership is not None:
-            self.membership.replica_placed(partition, directory_id)
-
     def give_up(self) -> None:
         """The process ends, in the middle of a step."""
         self.process.has_ended = True
         self.next_crash = Crash.KILLED
 
-    def _log_lost(self) -> None:
-        """As `kraftlog.broker.broker.Broker.log_lost`."""
-        if self.broker is not None:
-            self.broker.partitions.check_logs()
-            if not self.broker.logs.online:
-                self.give_up()
-
     # --- ending in order ----------------------------------------------------------------------------------------------
 
     def shut_down(self) -> None:
         """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
-        membership = self.membership
-        if membership is None or membership.is_leaving:
-            return
-        if membership.epoch < 0:
-            self.process.after(0, self.close)
-            return
-        membership.is_leaving = True
-        self.process.after(SHUTDOWN_TIMEOUT_US, self.close)
+        if self._starting is not None:
+            self.process.run(self._starting.shell.shut_down)
 
-    def close(self) -> None:
-        """End in order, when no flush is under way."""
-        broker, membership = self.broker, self.membership
-        if broker is None or membership is None:
-            return
-        broker.stop()
-        if not broker.is_idle:
-            self.process.after(MICROSECONDS_PER_MS, self.close)
-            return
-        is_clean = broker.logs.close(membership.epoch)
-        if is_clean and membership.epoch >= 0:
-            try:
-                leave_clean_epoch(self.files, OWN_DIRECTORY, membership.epoch)
-            except (StorageError, FlushFailed):
-                is_clean = False  # there is no room: the next start counts as one after a crash
-        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
+    def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
+        """The broker has ended in order."""
+        if error is not None and not isinstance(error, KraftlogError | FlushFailed):
+            raise error
         self.process.has_ended = True
+        if error is not None:
+            self.marks.hit("a broker could not go on")
+            self.next_crash = Crash.KILLED
+            return
+        self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])

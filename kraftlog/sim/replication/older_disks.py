@@ -102,15 +102,15 @@ class OlderDisks:
 
     def _is_in_use(self, machine: Machine) -> bool:
         """Whether a broker was unfenced since it started, and the faults go on."""
-        return machine.membership is not None and machine.membership.was_unfenced and not self._world.is_quiet
+        return machine.broker is not None and machine.broker.was_unfenced and not self._world.is_quiet
 
     def is_leaving(self, broker_id: int) -> bool:
         """Whether a broker's disk was put back, and it may still be in ISRs as the one that it was."""
         if broker_id not in self._put_back:
             return False
         machine = self._world.machines[broker_id]
-        is_another = machine.life > self._put_back[broker_id] and machine.membership is not None
-        return not is_another or machine.membership is None or not machine.membership.was_unfenced
+        is_another = machine.life > self._put_back[broker_id] and machine.broker is not None
+        return not is_another or machine.broker is None or not machine.broker.was_unfenced
 
     def elect_where_stuck(self, elections: Elections) -> None:
         """An operator has leaders elected where nobody is in sync or eligible, since a disk is an older copy."""

@@ -159,7 +159,7 @@ class World:
         answers: list[Message] = []
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
-            if not process.has_ended and response is not None:
+            if not process.has_ended and not broker.is_closed and response is not None:
                 answers.append(response)
                 self.court.answered(machine, body, response)
                 exchange.reply(response, version)

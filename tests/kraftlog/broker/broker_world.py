@@ -43,7 +43,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, Handler
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
 from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,
@@ -147,11 +147,14 @@ class BrokerWorld:
             self.files, log_paths, self.runtime, cluster_id=CLUSTER_ID, node_id=ME,
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
-        self.partitions = Partitions(
-            self.logs, self.configs, Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
-        )
         self.placed: list[tuple[str, UUID]] = []
-        self.partitions.on_placed = lambda partition, directory_id: self.placed.append((str(partition), directory_id))
+        self.partitions = Partitions(
+            self.logs, self.configs,
+            Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None),
+            followers=NobodyFollows(),
+            on_placed=lambda partition, directory_id: self.placed.append((str(partition), directory_id)),
+            on_failed=reraise,
+        )  # fmt: skip
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 import pytest
@@ -10,12 +11,14 @@ from kraftbase.errors import FlushFailed
 from kraftbase.files.files import join, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.files.properties import encode_properties
-from kraftbase.uuids import random_cluster_id, random_uuid, uuid_to_text
+from kraftbase.runtime import OnDone
+from kraftbase.uuids import random_cluster_id, random_uuid
 from kraftlog.broker.adopted_incarnation import FILE_NAME, adopted_incarnation, leave_adopted_incarnation
 from kraftlog.broker.directory import BrokerDirectory
-from kraftlog.broker.lifecycle import BrokerLifecycle
-from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, RegisterBrokerResponse
+from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftpb.v1.admin_pb2 import OperationResult, RegisterBrokerResponse
 from statemachine.words.adopted_brokers import adopted_as
+from tests.kraftlog.broker.shell.membership_commands import Stage
 
 DIRECTORY = "/broker"
 ADOPTED = UUID(bytes=adopted_as(UUID(int=2**127 + 5)))
@@ -55,10 +58,6 @@ def test_ct39_a_damaged_one_is_none(files: MemoryFileSystem, content: bytes) -> 
     assert adopted_incarnation(files, DIRECTORY) is None
 
 
-async def nothing_applied() -> int:
-    return 0
-
-
 class Epochs:
     """The epochs in log directories, which cannot be written at first."""
 
@@ -68,43 +67,20 @@ class Epochs:
     def named(self) -> list[int]:
         return [3]
 
-    async def note(self, broker_epoch: int, older_log_dirs: object) -> None:
+    def note(self, broker_epoch: int, older_log_dirs: object, on_noted: OnDone) -> None:
         assert adopted_incarnation(self.files, DIRECTORY) == ADOPTED
-        if self.is_broken:
-            raise FlushFailed("not now")
+        on_noted(FlushFailed("not now") if self.is_broken else None)
 
 
-class Controller:
-    """Lets every broker in; keeps as whom."""
-
-    def __init__(self) -> None:
-        self.incarnations: list[str] = []
-
-    async def registration(self, *_: object, incarnation_id: str, **__: object) -> RegisterBrokerResponse:
-        self.incarnations.append(incarnation_id)
-        return RegisterBrokerResponse(broker_epoch=1_000_000)
-
-    async def broker_heartbeat(self, *_: object, **__: object) -> BrokerHeartbeatResponse:
-        return BrokerHeartbeatResponse()
-
-    def when_disconnected(self, callback: object) -> None:
-        """Never."""
-
-
-async def test_ct39_it_is_forgotten_when_the_log_directories_know_the_registration(files: MemoryFileSystem) -> None:
-    controller, epochs = Controller(), Epochs(files)
+def test_ct39_it_is_forgotten_when_the_log_directories_know_the_registration(files: MemoryFileSystem) -> None:
+    stage, epochs = Stage(files), Epochs(files)
     for is_broken in (True, False):
         epochs.is_broken = is_broken
-        directory = BrokerDirectory.open(files, DIRECTORY, 1)
-        life = BrokerLifecycle(
-            controller, broker_id=1, listeners=[], directory=directory, epochs=epochs, metadata_offset=nothing_applied,
-        )  # fmt: skip
-        life.start()
-        if is_broken:
-            with pytest.raises(FlushFailed):
-                await life.registered()
-        else:
-            await life.registered()
+        stage.start(cast(RegisteredEpochs, epochs))
+        stage.settle(OperationResult(register_broker=RegisterBrokerResponse(broker_epoch=1_000_000)))
+        assert stage.process.broker_epoch == (-1 if is_broken else 1_000_000)
         assert (adopted_incarnation(files, DIRECTORY) is not None) == is_broken
-        await life.stop(is_clean=False)
-    assert controller.incarnations == [uuid_to_text(ADOPTED)] * 2
+        stage.end(None)
+    assert [line.split(",")[0] for line in stage.lines if "registers" in line] == [
+        f"registers as incarnation {ADOPTED.int}"
+    ] * 2

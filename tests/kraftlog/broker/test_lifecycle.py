@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,10 @@ from structlog.testing import capture_logs
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic
-from kraftlog.broker import lifecycle
-from kraftlog.broker.lifecycle import REQUEST_TIMEOUT_MS, BrokerLifecycle, living_brokers
+from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
+from kraftlog.broker.shell import membership_messages
+from kraftlog.broker.shell.membership import REQUEST_TIMEOUT_MS
+from kraftlog.broker.shell.membership_messages import CONTROLLER_BACK, CONTROLLER_LOST
 from kraftpb.v1 import admin_pb2
 from statemachine.query.descriptions import BrokerDescription
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
@@ -112,26 +113,6 @@ async def test_ct65_a_heartbeat_follows_at_once_when_the_connection_to_the_contr
             assert client._sender._stream is not stream
 
 
-async def test_ct65_nor_is_it_late_if_one_was_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Consider one that fails as the connection breaks: in the pause before it is tried again the evidence is there."""
-    async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
-        life = BrokerLifecycle(client, broker_id=1, listeners=LISTENERS, heartbeat_interval_ms=600_000)
-        async with life:
-            await life.unfenced()
-            monkeypatch.setattr(lifecycle, "RETRY_MS", 600_000)
-            heartbeats = cluster.nodes[1].controller._context.heartbeats
-            for _ in range(2):
-                stream = client._sender._stream
-                assert stream is not None
-                life.tell_now()
-                await until(lambda stream=stream: stream._pending)
-                stream._call.cancel()
-                await until(lambda stream=stream: stream.is_finished)
-                before_ms = heartbeats.last_contact_ms(1)
-                monkeypatch.setattr(life, "_hurried_at", -math.inf)
-                await until(lambda before_ms=before_ms: heartbeats.last_contact_ms(1) != before_ms)
-
-
 async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
     """Its log directory has the same id as before: replicas that are assigned to another are not online."""
     async with admin_cluster(tmp_path) as cluster, client_of(cluster) as client:
@@ -147,7 +128,7 @@ async def test_one_that_starts_again_leads_what_it_led(tmp_path: Path) -> None:
 async def test_it_outlives_that_all_nodes_are_down_and_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lifecycle, "CONTROLLER_LOST_SECONDS", 0)
+    monkeypatch.setattr(membership_messages, "CONTROLLER_LOST_MS", 0)
     async with (
         admin_cluster(tmp_path) as cluster,
         AdminClient(list(cluster.endpoints.values()), timeout_ms=100) as client,
@@ -160,9 +141,12 @@ async def test_it_outlives_that_all_nodes_are_down_and_says_so_once(
             await cluster.start(1)
             async with client_of(cluster) as patient:
                 await patient.create_topics([NewTopic("clicks")])
-            await until(lambda: any(line["event"] == lifecycle.CONTROLLER_BACK for line in lines))
+            await until(lambda: any(line["event"] == CONTROLLER_BACK for line in lines))
         told = [line["event"] for line in lines if line["log_level"] == "warning"]
-        assert [of for of in told if "controller" in of] == [lifecycle.CONTROLLER_LOST, lifecycle.CONTROLLER_BACK]
+        assert [of for of in told if "controller" in of] == [
+            CONTROLLER_LOST,
+            CONTROLLER_BACK,
+        ]
         assert await life.shut_down()
 
 

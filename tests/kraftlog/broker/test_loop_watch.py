@@ -27,6 +27,7 @@ from kraftlog.broker.loop_watch import (
 )
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.network.requests import ClientRequest, Reply, Steps
+from kraftpb.v1.admin_pb2 import Operation, OperationResult, RegisterBrokerResponse
 from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 from statemachine.replay.deltas import MetadataDelta
 from tests.kraftlog.broker.broker_world import registration
@@ -118,6 +119,7 @@ class _Controller:
 
     def __init__(self) -> None:
         self.heartbeats: list[tuple[float, int]] = []
+        self.timeout_ms = 1_000
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         """It never is."""
@@ -125,19 +127,10 @@ class _Controller:
     async def cluster_id(self) -> str:
         return "a cluster"
 
-    async def registration(self, *_: object, **__: object) -> Any:
-        return _Answer()
-
-    async def broker_heartbeat(self, *_: object, **__: object) -> Any:
-        self.heartbeats.append((time.monotonic(), threading.get_ident()))
-        return _Answer()
-
-
-class _Answer:
-    broker_epoch = 1
-    older_log_dirs = ()
-    is_fenced = False
-    should_shut_down = False
+    async def execute(self, operation: Operation, **_: object) -> OperationResult:
+        if operation.HasField("broker_heartbeat"):
+            self.heartbeats.append((time.monotonic(), threading.get_ident()))
+        return OperationResult(register_broker=RegisterBrokerResponse(broker_epoch=1))
 
 
 async def test_no_heartbeat_leaves_while_the_loop_stands_still() -> None:

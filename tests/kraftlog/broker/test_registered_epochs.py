@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -12,7 +13,7 @@ from structlog.testing import capture_logs
 from kraftbase.errors import FlushFailed, StorageError
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
-from kraftbase.runtime import AsyncioRuntime
+from kraftbase.runtime import AsyncioRuntime, awaited
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.storage import registered_epoch
 
@@ -111,7 +112,7 @@ async def test_a_directory_where_it_cannot_be_written_is_offline(error: Exceptio
     broker.files.before_operation = fails
     epochs = RegisteredEpochs(broker.files, (broker.a, broker.b), AsyncioRuntime())
     with capture_logs() as logs:
-        await epochs.note(500, [B.bytes])
+        await awaited(partial(epochs.note, 500, [B.bytes]))
     assert (broker.a.offline_reason, broker.b.offline_reason) == (str(error), "")
     assert [line["path"] for line in logs if "an older copy" in line["event"]] == ["b"]
     broker.files.before_operation = None

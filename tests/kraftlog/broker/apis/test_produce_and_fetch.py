@@ -31,7 +31,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
 from kraftlog.storage.log_manager import LogManager
 from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from statemachine.replay.deltas import Change, MetadataDelta
@@ -56,8 +56,11 @@ class World:
         self.metadata = open_database(directory / "metadata.db", CLUSTER_ID).conn
         weakref.finalize(self, self.metadata.close)
         self.cluster = ClusterView(CLUSTER_ID)
-        replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms)
-        self.partitions = Partitions(self.logs, configs, replication)
+        replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None)
+        self.partitions = Partitions(
+            self.logs, configs, replication, followers=NobodyFollows(),
+            on_placed=lambda partition, directory_id: None, on_failed=reraise,
+        )  # fmt: skip
         self.cluster.on_snapshot(Offset(0), self.metadata)
         lookup = PartitionLookup(self.partitions, self.cluster)
         self.quotas = ClientQuotas()

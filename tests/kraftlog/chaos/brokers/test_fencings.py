@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from kraftbase.types import NodeId
-from kraftlog.broker.lifecycle import REGISTERED
+from kraftlog.broker.shell.membership_messages import REGISTERED
 from kraftlog.chaos.brokers.fencings import Fencings, Told, read_logs
 from kraftlog.chaos.chronicle import Chronicle, Span
 from kraftlog.controller.dead_brokers import FENCED_BY_EVIDENCE

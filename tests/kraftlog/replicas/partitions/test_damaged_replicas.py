@@ -180,7 +180,7 @@ def test_it_follows_as_soon_as_others_are_in_sync_without_it(tmp_path: Path) -> 
     world.files.end_process()
     rot(world.files)
     again = started_again(tmp_path, world, replicas(on=OTHERS, isr=[ME, 2], leader=2, epoch=1))
-    again.partitions.followers = followed = Followed()
+    again.partitions._followers = followed = Followed()
     assert is_damaged(again)
     assert again.placed == [("clicks-0", LOST_ID)]
     again.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=LOST_DIRECTORY))

@@ -113,7 +113,7 @@ def test_db89_it_is_copied_when_another_one_leads(tmp_path: Path) -> None:
     disks = Disks(tmp_path)
     directory = disks.with_records(on=OTHERS)
     world = disks.started(["b"], replicas(on=OTHERS, isr=[2], leader=-1, epoch=1, directory=directory))
-    world.partitions.followers = followed = Followed()
+    world.partitions._followers = followed = Followed()
     assert (ends(world), world.placed) == (None, [("clicks-0", DAMAGED_ID)])
     world.commit(replicas(on=OTHERS, isr=[2], leader=2, epoch=2, directory=DAMAGED_DIRECTORY))
     assert ends(world) == 0

@@ -28,7 +28,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
-from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.partitions import Partitions, reraise
 from kraftlog.replicas.replication.ports import OnAnswer
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
@@ -189,9 +189,6 @@ class Member:
             self.files, ["data"], runtime, cluster_id=CLUSTER_ID, node_id=self.broker_id,
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
-        self.partitions = Partitions(
-            self.logs, self.configs, Replication(self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms)
-        )
         self.fetchers = ReplicaFetchers(
             Follower(
                 broker_id=self.broker_id, broker_epoch=lambda: self.broker_id, logs=self.logs, runtime=runtime,
@@ -199,7 +196,11 @@ class Member:
                 quota=ReplicationQuota(runtime.now_ms()), on_gone=self.view.doubt, on_back=self.view.trust,
             )
         )  # fmt: skip
-        self.partitions.followers = self.fetchers
+        self.partitions = Partitions(
+            self.logs, self.configs,
+            Replication(self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, lambda partition, isr: None),
+            followers=self.fetchers, on_placed=lambda partition, directory_id: None, on_failed=reraise,
+        )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
         sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
         self.fetch = FetchApi(lookup, runtime, sessions, QuotaUsage(ClientQuotas()))

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from kraftbase.errors import ApiError
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.controller_errands import ControllerErrands
+from kraftlog.broker.shell.controller_requests import ControllerRequests
 from statemachine.words.config_definitions import NUM_PARTITIONS, REPLICATION_FACTOR
 from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
 from tests.statemachine.waiting import until
@@ -17,45 +17,41 @@ from tests.statemachine.waiting import until
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-def errands_of(
-    world: AdministrationWorld, epoch: int | None = None, channel: ControllerChannel | None = None
-) -> ControllerErrands:
-    if channel is None:
-        channel = ControllerChannel(world.client, ())
+def requests_of(world: AdministrationWorld, channel: ControllerChannel, epoch: int | None = None) -> ControllerRequests:
     its_epoch = lambda: world.broker.epoch if epoch is None else epoch  # noqa: E731
-    return ControllerErrands(channel, ME, its_epoch, {NUM_PARTITIONS: "3", REPLICATION_FACTOR: "1"}.__getitem__)
+    return ControllerRequests(channel, ME, its_epoch, {NUM_PARTITIONS: "3", REPLICATION_FACTOR: "1"}.__getitem__)
 
 
-async def taken(errands: ControllerErrands) -> tuple[int, ApiError | None]:
+async def taken(requests: ControllerRequests) -> tuple[int, ApiError | None]:
     answer: asyncio.Future[tuple[int, ApiError | None]] = asyncio.get_running_loop().create_future()
-    errands.producer_ids.take(lambda producer_id, error: answer.set_result((producer_id, error)))
+    requests.producer_ids.take(lambda producer_id, error: answer.set_result((producer_id, error)))
     return await answer
 
 
 async def test_producers_get_ids_unless_the_broker_is_another_incarnation(world: AdministrationWorld) -> None:
-    errands, stale = errands_of(world), errands_of(world, epoch=0)
-    (first, error), (second, _) = await taken(errands), await taken(errands)
+    channel = ControllerChannel(world.client, ())
+    requests, stale = requests_of(world, channel), requests_of(world, channel, epoch=0)
+    (first, error), (second, _) = await taken(requests), await taken(requests)
     assert (second - first, error) == (1, None)
     producer_id, error = await taken(stale)
     assert producer_id == -1
     assert error is not None
-    for one in (errands, stale):
-        await one.close()
+    await channel.close()
 
 
 async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationWorld) -> None:
     channel = ControllerChannel(world.client, ())
-    errands = errands_of(world, channel=channel)
+    requests = requests_of(world, channel)
     with capture_logs() as logs:
         for name in ("wanted", "wanted", "no/name"):
-            errands.create(name)
+            requests.create(name)
         assert len(channel) == 2
         await until(lambda: not channel)
         await world.settle()
         wanted = world.broker.cluster.topic_named("wanted")
         assert wanted is not None
         assert len(wanted.partitions) == 3, "as this broker's num.partitions says"
-        errands.create("wanted")  # as one does that has not seen it yet
+        requests.create("wanted")  # as one does that has not seen it yet
         await until(lambda: not channel)
-        await errands.close()
+        await channel.close()
     assert [log["topic"] for log in logs if log["event"] == "a topic was not made"] == ["no/name"]

@@ -9,47 +9,47 @@ from typing import Final
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
 from kraftlog.broker.producer_ids import Block, ProducerIds
+from kraftlog.broker.shell.ports import OperationsPort
 from kraftpb.v1 import admin_pb2
 from raft.rpc import codec
 from statemachine.words.config_definitions import NUM_PARTITIONS, REPLICATION_FACTOR
 
 TIMEOUT_MS: Final = 4_500
+CREATION_TIMEOUT_MS: Final = 30_000
+"""Kafka's `request.timeout.ms`."""
 CREATED_AT_ONCE_MAX: Final = 100
 """Topics that are made because clients ask for them; a client asks again for what is left out."""
 
 logger = structlog.get_logger(__name__)
 
 
-class ControllerErrands:
-    """For one event loop."""
+class ControllerRequests:
+    """For one thread."""
 
     def __init__(
         self,
-        channel: ControllerChannel,
+        channel: OperationsPort,
         broker_id: int,
         broker_epoch: Callable[[], int],
         config: Callable[[str], str],
+        timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        """`channel` is the errands' own: requests of clients do not delay them. It is closed with them. `config` is the
-        value of one of the brokers' configs here."""
+        """`channel` is the broker's own: requests of clients do not delay these. `config` is the value of one of the
+        brokers' configs here. `timeout_ms` is how long a request may take, except for those that make topics."""
         self._config = config
+        self._timeout_ms = timeout_ms
         self._channel = channel
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._creating: set[str] = set()
         self.producer_ids = ProducerIds(self._allocate)
 
-    async def close(self) -> None:
-        """Give up what is not done."""
-        await self._channel.close()
-
     def _allocate(self) -> None:
         request = admin_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
         # A block that was allocated and not heard of is lost, which does no harm.
         self._channel.submit(
-            admin_pb2.Operation(allocate_producer_ids=request), TIMEOUT_MS, self._allocated, retry_unknown=True
+            admin_pb2.Operation(allocate_producer_ids=request), self._timeout_ms, self._allocated, retry_unknown=True
         )
 
     def _allocated(self, result: admin_pb2.OperationResult | ApiError) -> None:
@@ -70,7 +70,7 @@ class ControllerErrands:
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
             on_answer(result if isinstance(result, ApiError) else result.alter_partition)
 
-        self._channel.submit(admin_pb2.Operation(alter_partition=request), TIMEOUT_MS, answered)
+        self._channel.submit(admin_pb2.Operation(alter_partition=request), self._timeout_ms, answered)
 
     def create(self, name: str) -> None:
         """Make a topic with the partitions and replicas that this broker's configs say, some time later."""
@@ -80,7 +80,7 @@ class ControllerErrands:
         partitions, replicas = int(self._config(NUM_PARTITIONS)), int(self._config(REPLICATION_FACTOR))
         topic = admin_pb2.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
         operation = admin_pb2.Operation(create_topics=admin_pb2.CreateTopicsRequest(topics=[topic]))
-        self._channel.submit(operation, TIMEOUT_MS_DEFAULT, partial(self._created, name))
+        self._channel.submit(operation, CREATION_TIMEOUT_MS, partial(self._created, name))
 
     def _created(self, name: str, result: admin_pb2.OperationResult | ApiError) -> None:
         self._creating.discard(name)

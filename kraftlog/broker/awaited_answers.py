@@ -1,0 +1,47 @@
+"""Coroutines whose outcomes are handed to callbacks: the asyncio side of the broker shell's ports."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from kraftbase.errors import ApiError
+from kraftlog.broker.shell.failures import FATAL
+from kraftlog.broker.shell.ports import Answer, OnAnswer
+
+
+class AwaitedAnswers:
+    """For one event loop. Close it."""
+
+    def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
+        """`on_fatal` is called for what is no ApiError, or is raised by a callback: a bug."""
+        self._on_fatal = on_fatal
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Give up what is not done, and call nobody back."""
+        tasks, self._tasks = self._tasks, set()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def begin(self, asking: Coroutine[Any, Any, Answer], on_answer: OnAnswer[Answer]) -> None:
+        """Await an answer, then call back with it, or with the ApiError that was raised."""
+        task = asyncio.create_task(asking)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._done, on_answer))
+
+    def _done(self, on_answer: OnAnswer[Answer], task: asyncio.Task[Answer]) -> None:
+        if task not in self._tasks:
+            return  # closed
+        self._tasks.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, ApiError):
+            self._on_fatal(error)
+            return
+        try:
+            on_answer(task.result() if error is None else error)
+        except FATAL as failure:
+            self._on_fatal(failure)

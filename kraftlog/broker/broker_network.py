@@ -1,0 +1,119 @@
+"""What clients and other brokers reach a broker by, on an event loop (`NetworkPort`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from kraftbase.runtime import OnDone
+from kraftlog.broker.clients import ClientApis
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.loop_watch import watch_loop
+from kraftlog.broker.settings import (
+    ALLOW_PLAINTEXT,
+    CONNECTIONS_MAX_IDLE,
+    LOOP_REPORT_INTERVAL,
+    QUEUED_BYTES,
+    REQUEST_BYTES,
+    BrokerSettings,
+)
+from kraftlog.network.serving import Limits, Listener, serving
+from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
+
+
+class BrokerNetwork:
+    """Of one broker."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        apis: Callable[[ControllerChannel], ClientApis],
+        clients_channel: ControllerChannel,
+        own_channel: ControllerChannel,
+        on_failed: Callable[[BaseException], None],
+    ) -> None:
+        """`apis` makes the handlers, once the broker's logs are open. `clients_channel` is for what clients have the
+        controller do, `own_channel` for the broker's own requests. `on_failed` is called with what ends the broker."""
+        self._settings = settings
+        self._apis = apis
+        self._clients_channel, self._own_channel = clients_channel, own_channel
+        self._on_failed = on_failed
+        self._listening = AsyncExitStack()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ports: dict[str, int] = {}
+        """By listener, the port that it is bound to."""
+
+    def listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
+        """Bind the listeners."""
+        self._run(self._listen(on_listening))
+
+    async def _listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
+        settings, apis = self._settings, self._apis(self._clients_channel)
+        network = await self._listening.enter_async_context(
+            serving(
+                apis.handle,
+                [Listener(of.name, of.host, of.port) for of in settings.listeners],
+                _limits(settings),
+                apis.offered,
+                on_fatal=self._on_failed,
+                allow_plaintext=settings.is_on(ALLOW_PLAINTEXT),
+            )
+        )
+        self.ports.update(network.ports)
+        self._run(watch_loop(network.longest_request, settings.whole(LOOP_REPORT_INTERVAL)))
+        on_listening(self.ports)
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Have the broker end if this fails."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._on_failed(error)
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def answer_pending(self, on_done: OnDone) -> None:
+        """Give up what clients have the controller do, and tell them."""
+        _await(self._clients_channel.close(), on_done)
+
+    def close(self, on_closed: OnDone) -> None:
+        """Close listeners and connections."""
+        _await(self._close(), on_closed)
+
+    async def _close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._listening.aclose()
+
+    def close_controller(self, on_closed: OnDone) -> None:
+        """Give up what the broker itself asks the controller for."""
+        _await(self._own_channel.close(), on_closed)
+
+
+def _await(work: Coroutine[Any, Any, None], on_done: OnDone) -> None:
+    """Call back when it is done, with what it raises."""
+
+    def done(task: asyncio.Task[None]) -> None:
+        on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(done)
+
+
+def _limits(settings: BrokerSettings) -> Limits:
+    return Limits(
+        connections_max=int(settings.broker_value(CONNECTIONS_MAX)),
+        address_connections_max=int(settings.broker_value(MAX_CONNECTIONS_PER_IP)),
+        request_bytes_max=settings.whole(REQUEST_BYTES),
+        queued_bytes_max=settings.whole(QUEUED_BYTES),
+        idle_timeout_ms=settings.whole(CONNECTIONS_MAX_IDLE),
+    )

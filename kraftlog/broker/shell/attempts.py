@@ -1,0 +1,86 @@
+"""Attempts at something, one after the other, with a pause after each that an event cuts short."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from kraftbase.runtime import Runtime, Timer
+
+
+class Attempts:
+    """For one thread. An attempt ends with one call of `pause` or `pause_before_retry`, or none follows."""
+
+    def __init__(self, runtime: Runtime, retry_ms: float, attempt: Callable[[], None]) -> None:
+        """`attempt` begins one; `retry_ms` is how long to wait after one that has failed."""
+        self._runtime = runtime
+        self._retry_ms = retry_ms
+        self._attempt = attempt
+        self._timer: Timer | None = None
+        self._on_wake: Callable[[], None] | None = None
+        """How a pause is cut short; None if there is none."""
+        self._is_due = False
+        """Whether a pause was cut short, and the next attempt is about to begin."""
+        self._is_woken = False
+        """Whether the next pause is cut short as it begins."""
+        self._hurried_at_ms = -math.inf
+        """When an attempt was made again at once."""
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Begin no attempt any more."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def wake(self) -> None:
+        """Cut the pause short; that of the attempt which is under way, if one is."""
+        if self._is_due:
+            return
+        on_wake, self._on_wake = self._on_wake, None
+        if on_wake is None:
+            self._is_woken = True
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        on_wake()
+
+    def pause(self, pause_ms: float) -> None:
+        """Begin the next attempt after `pause_ms`, or when woken."""
+        self._wait(pause_ms, self._at_once)
+
+    def pause_before_retry(self) -> None:
+        """Begin the next attempt after `retry_ms`; at once when woken, if that was not so a moment ago either."""
+        self._wait(self._retry_ms, self._hurry)
+
+    def _wait(self, pause_ms: float, on_wake: Callable[[], None]) -> None:
+        if self._is_stopped:
+            return
+        if self._is_woken:
+            self._is_woken = False
+            on_wake()
+            return
+        self._on_wake = on_wake
+        self._after(pause_ms, self._begin)
+
+    def _at_once(self) -> None:
+        self._is_due = True
+        self._after(0, self._begin)
+
+    def _hurry(self) -> None:
+        self._is_due = True
+        self._after(max(0.0, self._hurried_at_ms + self._retry_ms - self._runtime.now_ms()), self._begin_hurried)
+
+    def _begin_hurried(self) -> None:
+        self._hurried_at_ms = self._runtime.now_ms()
+        self._begin()
+
+    def _after(self, delay_ms: float, begin: Callable[[], None]) -> None:
+        if not self._is_stopped:
+            self._timer = self._runtime.call_later(delay_ms, begin)
+
+    def _begin(self) -> None:
+        self._timer = self._on_wake = None
+        self._is_due = False
+        if not self._is_stopped:
+            self._attempt()

@@ -1,0 +1,97 @@
+"""The order in which a broker ends, when others lead its partitions or it cannot go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import structlog
+
+from kraftbase.runtime import OnDone, Runtime
+from kraftbase.sentinels import UNKNOWN_EPOCH
+from kraftlog.broker.shell.failures import FATAL
+from kraftlog.broker.shell.parts import Parts
+from kraftlog.broker.shell.ports import MetadataFeed, NetworkPort
+from kraftlog.storage.log_manager import LogManager
+
+logger = structlog.get_logger(__name__)
+
+Step = Callable[[OnDone], object]
+"""Begins something, and calls back when it has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndingPorts:
+    """What a broker's end needs of it."""
+
+    runtime: Runtime
+    network: NetworkPort
+    metadata: MetadataFeed
+    leave_metadata: Callable[[], None]
+    """Carry out no change of the metadata any more."""
+    clean_epoch: Callable[[], int | None]
+    """What the next start may name if all logs are closed; None: it counts as one after a crash."""
+    on_closed: Callable[[bool], None]
+    """Called at last: whether all logs were closed well."""
+
+
+class Ending:
+    """Of one broker. For one thread."""
+
+    def __init__(self, logs: LogManager | None, parts: Parts | None, ports: EndingPorts) -> None:
+        """`logs` and `parts` are None if the broker did not come so far."""
+        self._logs, self._parts, self._ports = logs, parts, ports
+        self._is_clean = True
+        self._steps = self._all_steps()
+
+    def start(self) -> None:
+        """Begin."""
+        self._next(None)
+
+    def _next(self, error: BaseException | None) -> None:
+        """Take the next step, also after one that has failed: the logs are to be closed whatever else happens."""
+        if error is not None:
+            self._failed(error)
+        try:
+            step = next(self._steps, None)
+            if step is not None:
+                step(self._next)
+                return
+        except FATAL as failure:
+            self._failed(failure)
+        self._ports.on_closed(self._is_clean)
+
+    def _failed(self, error: BaseException) -> None:
+        logger.error("a broker does not end in good order: its next start recovers its logs", exc_info=error)
+        self._is_clean = False
+
+    def _all_steps(self) -> Iterator[Step]:
+        parts, ports = self._parts, self._ports
+        if parts is not None:
+            parts.fetchers.stop()
+            parts.isr_changes.stop()
+            yield ports.network.answer_pending  # while the answers can still be sent
+            yield ports.network.close
+            parts.assignments.stop()
+            yield ports.network.close_controller
+            ports.leave_metadata()
+            parts.maintenance.stop()
+            yield ports.metadata.stop  # nothing else may touch the logs while they are closed, in a thread
+        if self._logs is not None:
+            self._logs.stop_work()  # from here on there are no flushes but those that somebody waits for
+            yield self._wait_for_disk  # what was begun in the thread has ended
+            while not all(directory.commits.is_idle for directory in self._logs.online):
+                yield self._wait_for_disk
+            yield self._close_logs
+
+    def _wait_for_disk(self, on_done: OnDone) -> None:
+        self._ports.runtime.run_on_disk(lambda: None, on_done)
+
+    def _close_logs(self, on_done: OnDone) -> None:
+        logs, clean_epoch = self._logs, self._ports.clean_epoch()
+
+        def close() -> None:
+            if logs is not None:
+                self._is_clean &= logs.close(UNKNOWN_EPOCH if clean_epoch is None else clean_epoch)
+
+        self._ports.runtime.run_aside(close, on_done)

@@ -1,0 +1,77 @@
+"""What is said of a broker's membership: each wait and its end once, not at each attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from kraftbase.errors import ApiError
+
+REGISTERED: Final = "the broker is registered"
+"""The log line of each registration."""
+CONTROLLER_LOST: Final = (
+    "no controller answers: this broker goes on with what it leads, but topics, leaders and ISRs cannot change until a"
+    " majority of the voters is there"
+)
+CONTROLLER_BACK: Final = "the controller answers again"
+CONTROLLER_LOST_MS: Final = 5_000
+"""After so long without an answer the controller counts as lost: longer than a change of controllers takes."""
+
+logger = structlog.get_logger(__name__)
+
+
+class MembershipMessages:
+    """Of one membership. For one thread."""
+
+    def __init__(self, broker_id: int, tell: Callable[[str], None], now_ms: Callable[[], float]) -> None:
+        """`tell` reaches whoever has started the broker."""
+        self._broker_id = broker_id
+        self._tell = tell
+        self._now_ms = now_ms
+        self._waits_for_another = False
+        self._waits_for_nodes = False
+        self._unanswered_since_ms: float | None = None
+        """When the controller first gave no answer after its last one."""
+        self._has_lost_controller = False
+
+    def registered(self, broker_epoch: int) -> None:
+        """The broker has registered."""
+        logger.info(REGISTERED, broker_id=self._broker_id, epoch=broker_epoch)
+        if self._waits_for_another:
+            self._waits_for_another = False
+            self._tell(f"The other incarnation's session has expired: broker {self._broker_id} is registered.")
+
+    def wait_for_another(self) -> None:
+        """It waits for another incarnation's session to expire: report it once, and what the user can do."""
+        if not self._waits_for_another:
+            self._waits_for_another = True
+            self._tell(
+                f"Broker {self._broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
+                " still runs, stop it, or take another id; when its session expires this one registers by itself."
+            )
+
+    def wait_for_nodes(self, error: ApiError) -> None:
+        """It waits for the cluster's nodes: report it once."""
+        if not self._waits_for_nodes:
+            self._waits_for_nodes = True
+            self._tell(f"Broker {self._broker_id} waits for its cluster: {error}. It registers when a node answers.")
+
+    def answered(self) -> None:
+        """The controller has answered a heartbeat."""
+        self._unanswered_since_ms = None
+        if self._has_lost_controller:
+            self._has_lost_controller = False
+            logger.warning(CONTROLLER_BACK, broker_id=self._broker_id)
+
+    def unanswered(self, error: ApiError, *, was_registered: bool) -> None:
+        """An attempt has failed; report once that a registered broker has lost the controller."""
+        logger.info("no answer to the broker", broker_id=self._broker_id, reason=str(error))
+        now_ms = self._now_ms()
+        if self._unanswered_since_ms is None:
+            self._unanswered_since_ms = now_ms
+        is_lost = was_registered and now_ms - self._unanswered_since_ms >= CONTROLLER_LOST_MS
+        if is_lost and not self._has_lost_controller:
+            self._has_lost_controller = True
+            logger.warning(CONTROLLER_LOST, broker_id=self._broker_id, reason=str(error))

@@ -1,0 +1,80 @@
+"""The first step of a start: the log directories are opened, and what they say of the last shutdown is weighed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from uuid import UUID
+
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.files.files import FileSystem, join
+from kraftbase.partition import TopicPartition
+from kraftbase.runtime import Runtime
+from kraftlog.broker.directory import BrokerDirectory
+from kraftlog.storage.config import PartitionLogConfig
+from kraftlog.storage.file_handles import OPEN_FILES_MAX
+from kraftlog.storage.loading import RecoveryProgress
+from kraftlog.storage.log_manager import LogManager
+from raft.storage.directory import META_NAME
+
+LogConfigs = Callable[[TopicPartition], PartitionLogConfig]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsToOpen:
+    """Where a broker's logs are, and what opening them takes."""
+
+    cluster_id: str
+    broker_id: int
+    paths: Sequence[str]
+    last_configs: Callable[[], AbstractContextManager[LogConfigs]]
+    """The configs of logs that the broker has applied before, for the time of the opening. For any thread."""
+    open_files_max: int = OPEN_FILES_MAX
+    new_id: Callable[[], UUID]
+    """An id that nothing else has."""
+    on_progress: Callable[[RecoveryProgress], None]
+    """Called while logs are recovered, in the thread where they are opened."""
+
+
+def open_logs(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory, runtime: Runtime) -> LogManager:
+    """Open every log directory and recover its logs, in a thread: that may take minutes. Raises DirectoryError."""
+    with to_open.last_configs() as config_of:
+        return LogManager.open(
+            files,
+            to_open.paths,
+            runtime,
+            cluster_id=to_open.cluster_id,
+            node_id=to_open.broker_id,
+            config_of=config_of,
+            on_progress=to_open.on_progress,
+            open_files_max=to_open.open_files_max,
+            new_id=_directory_ids(to_open, files, directory).__next__,
+        )
+
+
+def _directory_ids(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory) -> Iterator[UUID]:
+    """For new log directories: the first that a broker ever has, has the id that the broker's own directory has.
+
+    A broker of an earlier version has registered that one, and its partitions are assigned to it. An empty directory in
+    the place of one that had logs gets another id, or the controller would take it for that one with its logs.
+    """
+    is_first = not directory.has_log_directories and not any(
+        files.exists(join(path, META_NAME)) for path in to_open.paths
+    )
+    if is_first and directory.directory_id is not None:
+        yield directory.directory_id
+    while True:
+        yield to_open.new_id()
+
+
+def settle_trust(directory: BrokerDirectory, logs: LogManager) -> None:
+    """Note that the broker has log directories, and trust the last shutdown only if these say so, too.
+
+    Raises ApiError(KAFKA_STORAGE_ERROR) if none can be used; StorageError.
+    """
+    directory.note_log_directories()
+    directory.trust_clean_epoch_of_logs(logs.clean_broker_epoch)
+    if not logs.online:
+        reasons = "; ".join([*logs.failed.values(), *(of.offline_reason for of in logs.directories)])
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")

@@ -1,0 +1,128 @@
+"""What a broker consists of once its logs are open: made in one go, each part with all that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from kraftbase.runtime import Runtime
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.metadata.own_registration import OwnRegistration
+from kraftlog.broker.metadata.topic_configs import TopicConfigs
+from kraftlog.broker.quotas.client_quotas import ClientQuotas
+from kraftlog.broker.shell.controller_requests import TIMEOUT_MS, ControllerRequests
+from kraftlog.broker.shell.directory_assignments import AssignmentsPace, DirectoryAssignments
+from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
+from kraftlog.broker.shell.ports import ControllerPort, OperationsPort
+from kraftlog.replicas.partitions.partition import Replication
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.replication.isr_changes import IsrChanges
+from kraftlog.replicas.replication.ports import LeaderConnector
+from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
+from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
+from kraftlog.replicas.replication.throttle import ReplicationQuota
+from kraftlog.storage.log_manager import LogManager
+from statemachine.apply.publishers import MetadataPublisher
+from statemachine.words.config_definitions import PRODUCER_EXPIRATION
+
+DOUBT_MS: Final = 500
+"""For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
+within that time the controller fences it if its process has ended (CT-65)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsSettings:
+    """The times and sizes of a broker's own work."""
+
+    broker_id: int
+    lag_max_ms: float
+    """Kafka's `replica.lag.time.max.ms`."""
+    fetch: FetchSettings
+    intervals: MaintenanceIntervals
+    assignments: AssignmentsPace
+    request_timeout_ms: int = TIMEOUT_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartsPorts:
+    """What they need of the outside, and of the broker that they are parts of."""
+
+    runtime: Runtime
+    controller: ControllerPort
+    operations: OperationsPort
+    connector: LeaderConnector
+    """To other brokers, whose replicas are followed."""
+    broker_epoch: Callable[[], int]
+    """That of the broker's last registration, NO_BROKER_EPOCH before the first."""
+    on_failed: Callable[[BaseException], None]
+    """The broker cannot go on."""
+
+
+class Parts:
+    """Of one broker. For one thread."""
+
+    def __init__(
+        self,
+        settings: PartsSettings,
+        ports: PartsPorts,
+        *,
+        logs: LogManager,
+        cluster: ClusterView,
+        configs: TopicConfigs,
+    ) -> None:
+        """`cluster` and `configs` are empty; they are shown the metadata with the other publishers."""
+        broker_id, runtime = settings.broker_id, ports.runtime
+        self._runtime = runtime
+        self.logs = logs
+        self.cluster = cluster
+        self.configs = configs
+        self.quotas = ClientQuotas()
+        self.registration = OwnRegistration(broker_id, ports.broker_epoch)
+        self.requests = ControllerRequests(
+            ports.operations, broker_id, ports.broker_epoch, configs.broker_value, settings.request_timeout_ms
+        )
+        self.isr_changes = IsrChanges(broker_id, ports.broker_epoch, self.requests, runtime)
+        self.assignments = DirectoryAssignments(
+            broker_id, ports.broker_epoch, ports.controller, runtime, settings.assignments
+        )
+        self.fetchers = ReplicaFetchers(
+            Follower(
+                broker_id=broker_id,
+                broker_epoch=ports.broker_epoch,
+                logs=logs,
+                runtime=runtime,
+                connector=ports.connector,
+                settings=settings.fetch,
+                throttle=configs,
+                quota=ReplicationQuota(runtime.now_ms()),
+                on_gone=self._leader_gone,
+                on_back=cluster.trust,
+            )
+        )
+        self.partitions = Partitions(
+            logs,
+            configs,
+            Replication(broker_id, cluster, settings.lag_max_ms, runtime.now_ms, self.isr_changes.ask),
+            followers=self.fetchers,
+            on_placed=self.assignments.placed,
+            on_failed=ports.on_failed,
+        )
+        self.maintenance = Maintenance(
+            logs,
+            self.partitions,
+            settings.intervals,
+            lambda: int(configs.broker_value(PRODUCER_EXPIRATION)),
+            runtime,
+            ports.on_failed,
+        )
+
+    @property
+    def publishers(self) -> tuple[MetadataPublisher, ...]:
+        """Those that are shown the metadata, in this order: a new partition needs its topic's configs, for example."""
+        return (self.registration, self.cluster, self.configs, self.quotas, self.partitions)
+
+    def _leader_gone(self, broker_id: int) -> None:
+        self.cluster.doubt(broker_id)
+        self._runtime.call_later(DOUBT_MS, partial(self.cluster.trust, broker_id))
