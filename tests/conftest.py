@@ -24,7 +24,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka import record_reader
 from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
-from kraftlog.sim.marks import ERRORS as HIT_BY_SEEDS
+from kraftlog.sim.quorum.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
 from tests.by_file import ByFile, say_less
 from tests.effort import all_cases, examples

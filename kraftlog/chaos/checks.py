@@ -16,9 +16,9 @@ from kraftlog.admin.client.connection import connect
 from kraftlog.chaos.availability import ACKNOWLEDGED_MIN, WINDOW_SECONDS, Window
 from kraftlog.chaos.committed import CommittedLog, committed_log
 from kraftlog.local.cluster import LocalCluster
-from kraftlog.sim.registers.history import History, Kind, Operation, Outcome
-from kraftlog.sim.registers.linearizability import Verdict, check_history
-from kraftlog.sim.registers.oracle import HistoryViolation, OffsetOracle
+from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outcome
+from kraftlog.sim.quorum.registers.linearizability import Verdict, check_history
+from kraftlog.sim.quorum.registers.oracle import HistoryViolation, OffsetOracle
 from kraftpb.v1.snapshot_pb2 import CreateSnapshotRequest
 from kraftpb.v1.snapshot_pb2_grpc import SnapshotServiceStub
 from raft.core.types import OffsetAndEpoch

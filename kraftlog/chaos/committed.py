@@ -10,7 +10,7 @@ from operator import itemgetter
 from kraftbase.endpoint import Endpoint
 from kraftbase.types import Offset
 from kraftlog.chaos.workload import CONFIG
-from kraftlog.sim.registers.oracle import CommittedWrite
+from kraftlog.sim.quorum.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.listener import BatchReader, CommittedBatch, Listener
 from raft.observe import observe

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kraftlog.chaos.run import Run
-from kraftlog.sim.registers.history import Outcome
+from kraftlog.sim.quorum.registers.history import Outcome
 
 ANSWERS: Final = (Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN)
 VIOLATIONS_SHOWN: Final = 20

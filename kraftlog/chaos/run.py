@@ -24,7 +24,7 @@ from kraftlog.chaos.schedule import OTHER_KINDS, OTHER_REST_SECONDS, PROCESS_KIN
 from kraftlog.chaos.workload import Workload
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from kraftlog.sim.registers.linearizability import Verdict
+from kraftlog.sim.quorum.registers.linearizability import Verdict
 from raft.observe import observe
 
 CLIENTS: Final = 5

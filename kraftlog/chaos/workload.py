@@ -24,7 +24,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NewTopic, OutcomeUnknown
 from kraftlog.broker.lifecycle import living_brokers
-from kraftlog.sim.registers.history import History, Kind, Operation, Outcome
+from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outcome
 from kraftpb.v1 import admin_pb2
 from statemachine.words.limits import NOTHING_WRITTEN
 from statemachine.words.resources import ResourceType

@@ -5,17 +5,25 @@ tables. Simulated are what surrounds them: network, disk, clocks, processes and 
 
 The packages, from the bottom up; each imports only from those before it (the contract is in pyproject.toml):
 
-- `virtual`: virtual time and the simulated environment: the event queue, clocks, disks, the network, remote storage
-- `registers`: the history of the clients' operations and answers, and the checks that one order explains it
-- `model`: the committed log in plain dictionaries, written from the rules
-- `observation`: what checkers may see: nodes, brokers, disks, what a step did, the trace
-- `node`: a machine and the production code on it, run in steps
-- `wire`: requests and answers between nodes, and what faults do to them
-- `cluster`: machines that start, end and start again; the fault atlas
-- `users`: clients of registers, brokers, the administrator
-- `invariants`: what must hold after every step, one file each
-- `world`: a cluster, its users, and the checkers
-- `faults`: what may happen to a world, one function each
-- `runs`: one seed from start to end, many seeds, and shrinking one that fails
-- `zoo`: bugs that the invariants must catch
+- `engine`: what all worlds share
+  - `virtual`: virtual time and the simulated environment: the event queue, clocks, disks, the network
+  - `marks`, `trace`, `violation`: what a run leaves behind
+  - `mutation`: what a bug of the zoo is
+  - `outcome`, `workers`, `runs`, `command`: runs of seeds, and `kraftlog sim --world`
+- `quorum`: the world of voters, observers and controllers
+  - `registers`: the history of the clients' operations and answers, and the checks that one order explains it
+  - `model`: the committed log in plain dictionaries, written from the rules
+  - `observation`: what checkers may see: nodes, brokers, disks, what a step did, the trace
+  - `node`: a machine and the production code on it, run in steps
+  - `wire`: requests and answers between nodes, and what faults do to them
+  - `cluster`: machines that start, end and start again; the fault atlas
+  - `users`: clients of registers, brokers, the administrator
+  - `invariants`: what must hold after every step, one file each
+  - `world`: a cluster, its users, and the checkers
+  - `faults`: what may happen to a world, one function each
+  - `runs`: one seed from start to end, many seeds, and shrinking one that fails
+  - `zoo`: bugs that the invariants must catch
+- `broker_log`: the world of one broker and its logs
+- `replication`: the world of brokers that replicate
+- `zoo`: the hunt for the bugs of all worlds
 """

@@ -13,19 +13,20 @@ from rich.console import Console
 
 from kraftlog.process.logs import silence_logging
 from kraftlog.sim.broker_log.run import LOG_WORLD
-from kraftlog.sim.fault_kinds import KINDS
-from kraftlog.sim.invariants.catalogue import ALL
-from kraftlog.sim.parameters import Overrides, draw
+from kraftlog.sim.engine.command import Command
+from kraftlog.sim.engine.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_CLUSTERS, WORLD_OF_REPLICATION
+from kraftlog.sim.engine.outcome import Overrides as WorldOverrides
+from kraftlog.sim.quorum.fault_kinds import KINDS
+from kraftlog.sim.quorum.invariants.catalogue import ALL
+from kraftlog.sim.quorum.parameters import Overrides, draw
+from kraftlog.sim.quorum.report import show_failure, show_missing_marks, show_run, show_total
+from kraftlog.sim.quorum.runs.run import run
+from kraftlog.sim.quorum.runs.shrink import shrink
+from kraftlog.sim.quorum.runs.sweep import Total, sweep
 from kraftlog.sim.replication.run import REPLICATION_WORLD
-from kraftlog.sim.report import show_failure, show_hunt, show_missing_marks, show_run, show_total
-from kraftlog.sim.runs.run import run
-from kraftlog.sim.runs.shrink import shrink
-from kraftlog.sim.runs.sweep import Total, sweep
-from kraftlog.sim.worlds.command import Command
-from kraftlog.sim.worlds.outcome import Overrides as WorldOverrides
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import SEEDS_MAX, hunt_all
-from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_CLUSTERS, WORLD_OF_REPLICATION
+from kraftlog.sim.zoo.report import show_hunt
 
 
 class SimulatedWorld(StrEnum):

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from kraftbase.types import Offset
 from kraftlog.controller.overlay import Overlay
-from kraftlog.sim.tables_in_memory import connect, empty_image
+from kraftlog.sim.engine.tables_in_memory import connect, empty_image
 from kraftpb.v1.metadata_pb2 import FeatureLevelRecord, MetadataRecord
 from statemachine.metadata.state import MetadataState
 from statemachine.replay.changes import Changes

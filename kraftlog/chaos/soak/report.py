@@ -13,7 +13,7 @@ from kraftlog.chaos.soak.judge import Point, Worst
 from kraftlog.chaos.soak.plot import blocks, svg
 from kraftlog.chaos.soak.run import Soak
 from kraftlog.chaos.soak.samples import FileKind
-from kraftlog.sim.registers.history import Outcome
+from kraftlog.sim.quorum.registers.history import Outcome
 
 OUTCOMES: Final = (Outcome.ACKNOWLEDGED, Outcome.REFUSED, Outcome.UNKNOWN)
 FAULTS: Final = ("kills", "graceful restarts", "slow readers", "snapshots on demand", "pauses", "disks filled")

@@ -26,7 +26,7 @@ from kraftlog.chaos.soak.load import SteadyLoad
 from kraftlog.chaos.soak.samples import Sample, take_sample
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import ClusterDirectory, open_or_create
-from kraftlog.sim.registers.history import Outcome
+from kraftlog.sim.quorum.registers.history import Outcome
 
 SAMPLE_SECONDS: Final = 1.0
 VOTERS: Final = 3

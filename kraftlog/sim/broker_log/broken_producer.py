@@ -15,8 +15,8 @@ from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED
 from kraftlog.sim.broker_log.world import World
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 
 CHANGES: Final = {
     "the record is longer than its batch": (0, +2),

@@ -36,7 +36,7 @@ from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, To
 from kraftlog.sim.broker_log.parameters import LogParameters
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog

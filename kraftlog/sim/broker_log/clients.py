@@ -26,8 +26,8 @@ from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, GOES_ON, READ, START
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World, fetch_request
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 
 ANSWER_TIMEOUT_US: Final = 1_500 * MICROSECONDS_PER_MS
 BACKOFF_US: Final = 200 * MICROSECONDS_PER_MS

@@ -6,8 +6,8 @@ from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.virtual.crash import Crash
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.crash import Crash
 
 REQUIRED: Final = (
     *(f"fault: {kind}" for kind in FAULT_KINDS),

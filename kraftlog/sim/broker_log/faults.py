@@ -8,8 +8,8 @@ from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.world import World
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 
 SLOW_SYNC_US: Final = (5_000, 60_000)
 MINUTE_MS: Final = 60_000

@@ -19,7 +19,7 @@ from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.log_files import read_log
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.formats.checkpoints import decode_offsets, decode_partition_metadata, encode_partition_metadata
 from kraftlog.storage.formats.inventory import LogEntry, decode_inventory
 from kraftlog.storage.formats.names import (

@@ -14,7 +14,7 @@ from uuid import UUID
 from kraftbase.types import Epoch, Offset
 from kraftlog.sim.broker_log.judges.promises import TopicRules
 from kraftlog.sim.broker_log.parameters import TopicParameters
-from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from kraftlog.storage.config import PartitionLogConfig
 from kraftpb.v1.metadata_pb2 import (
     BrokerEndpoint,

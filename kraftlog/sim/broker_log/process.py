@@ -11,12 +11,12 @@ from typing import Final, Protocol
 
 from kraftbase.runtime import OnDone
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.clock import Clock
-from kraftlog.sim.virtual.crash import ProcessKilled
-from kraftlog.sim.virtual.disk import Disk
-from kraftlog.sim.virtual.event_queue import EventQueue, Timer
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.clock import Clock
+from kraftlog.sim.engine.virtual.crash import ProcessKilled
+from kraftlog.sim.engine.virtual.disk import Disk
+from kraftlog.sim.engine.virtual.event_queue import EventQueue, Timer
 
 HANGING_US: Final = 20_000
 """A process that does nothing for longer hangs."""

@@ -12,12 +12,12 @@ from kraftlog.sim.broker_log.judges.rules import GOES_ON, RULES
 from kraftlog.sim.broker_log.parameters import draw
 from kraftlog.sim.broker_log.transactions import TransactionalProducer
 from kraftlog.sim.broker_log.world import World
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
-from kraftlog.sim.worlds import command as worlds
-from kraftlog.sim.worlds.outcome import Outcome, Overrides
-from kraftlog.sim.worlds.runs import run_to_end
+from kraftlog.sim.engine import command as worlds
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.outcome import Outcome, Overrides
+from kraftlog.sim.engine.runs import run_to_end
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 
 PEACE_US: Final = 15 * MICROSECONDS_PER_SECOND
 FIRST_TRANSACTIONAL_ID: Final = 1_000

@@ -19,8 +19,8 @@ from kraftlog.sim.broker_log.broker import Broker
 from kraftlog.sim.broker_log.judges.batches import whole_batches
 from kraftlog.sim.broker_log.metadata import Topic
 from kraftlog.sim.broker_log.world import World
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.storage.appends import Appended
 from kraftlog.storage.producer_states import Origin
 

@@ -27,13 +27,13 @@ from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_s
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.observation.trace import Trace
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.clock import START_OF_TIME_MS, Clock
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.trace import Trace
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.clock import START_OF_TIME_MS, Clock
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.disk import QUICK_SYNC_US, Disk
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from statemachine.replay.deltas import MetadataDelta
 
 EARLIEST: Final = -2
@@ -59,7 +59,7 @@ class World:
         self.rotten_indexes: set[str] = set()
         """Paths of indexes of which a bit has changed: what they say counts only by what look-ups find."""
         self.mend_slow_disk()
-        self.trace = Trace(echo=echo)
+        self.trace = Trace[str](echo=echo)
         self.metadata = Metadata(parameters.partitions)
         self.promises: dict[tuple[bytes, int], PartitionPromises] = {}
         """Of all topics that there are."""

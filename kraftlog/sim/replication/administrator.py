@@ -13,12 +13,12 @@ from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from kraftlog.kafka.notation import Message
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.clients import ClientProcess
 from kraftlog.sim.replication.metadata import Topic
 from kraftlog.sim.replication.parameters import TopicParameters
 from kraftlog.sim.replication.wire import CLIENTS
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import BrokerIds
 from statemachine.words.config_definitions import FLUSH_BEFORE_ACK, MIN_ISR

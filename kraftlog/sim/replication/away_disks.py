@@ -10,11 +10,11 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol
 
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 
 OFTEN: Final = 0.6
 """How often the broker is left alone before, to be the last in sync."""

@@ -36,7 +36,7 @@ from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.storage.config import PartitionLogConfig

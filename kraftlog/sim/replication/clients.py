@@ -13,12 +13,12 @@ from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.in_flight import IN_FLIGHT_MAX, NO_PRODUCER, InFlight, Sent
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.judges.rules import READ
 from kraftlog.sim.replication.metadata import Topic
 from kraftlog.sim.replication.wire import CLIENTS, Exchange, Line
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
 BACKOFF_US: Final = 100 * MICROSECONDS_PER_MS
 PRODUCE_VERSION: Final = 13

@@ -11,11 +11,11 @@ from kraftbase.runtime import OnDone
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.clock import Clock
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
 from kraftlog.sim.replication.metadata_log import MetadataLogAndTables
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.clock import Clock
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
 from kraftpb.v1.admin_pb2 import FeatureUpdate, Operation, OperationResult, UpdateFeaturesRequest
 from statemachine.words.features import ELIGIBLE_LEADER_REPLICAS
 

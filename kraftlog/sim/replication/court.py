@@ -15,7 +15,9 @@ from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.rules import SOUND
 from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.broker import FETCH, Broker
 from kraftlog.sim.replication.fetches import Asked, FetchesAtLeader, failed
 from kraftlog.sim.replication.judges.inventories import differences
@@ -27,8 +29,6 @@ from kraftlog.sim.replication.judges.views import NO_LEADER, LeaderView, Partiti
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.crash import Crash
 from kraftlog.storage.formats.names import directory_name
 from kraftlog.storage.partition_log import PartitionLog
 

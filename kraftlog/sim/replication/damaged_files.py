@@ -13,13 +13,13 @@ from typing import Final, Protocol
 
 from kraftbase.partition import TopicPartition
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.virtual.crash import Crash
 from kraftlog.storage.formats.inventory import LogEntry
 
 _RATHER_ALONE: Final = 0.8

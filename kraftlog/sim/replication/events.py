@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT
-from kraftlog.sim.virtual.crash import Crash
 
 REQUIRED: Final = (
     *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT)),

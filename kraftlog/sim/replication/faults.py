@@ -9,13 +9,13 @@ from random import Random
 from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 
 SLOW_SYNC_US: Final = (5_000, 60_000)
 MINUTE_MS: Final = 60_000

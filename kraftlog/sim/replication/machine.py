@@ -12,16 +12,16 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.clock import Clock
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.disk import QUICK_SYNC_US, Disk
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.metadata_log import empty_tables
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
-from kraftlog.sim.virtual.clock import Clock
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.disk import QUICK_SYNC_US, Disk
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftpb.v1 import admin_pb2
 from statemachine.store.metadata_tables import MetadataTables
 

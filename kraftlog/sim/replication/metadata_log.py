@@ -14,8 +14,8 @@ from typing import Any, Final
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import InvariantViolation
 from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
-from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from raft.core.types import LeaderAndEpoch, ReplicaKey
 from raft.listener import CommittedBatch
 from raft.shell.appends import OnSettled

@@ -14,14 +14,14 @@ from typing import Final, Protocol
 
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.sentinels import NO_LEADER
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.judges.views import PartitionState
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
 
 OFTEN: Final = 0.7
 """How often the broker whose disk will be older is left alone first, to be the last in sync."""

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any, Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.worlds.outcome import Overrides
+from kraftlog.sim.engine.outcome import Overrides
 
 FULL: Final = "disk: full"
 

@@ -14,11 +14,11 @@ from typing import Final, Protocol
 from kraftbase.files.files import join, read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
+from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key, Topic
 from kraftlog.sim.replication.parameters import ReplicationParameters
-from kraftlog.sim.virtual.crash import Crash
 from kraftlog.storage.formats.batch_header import read_headers
 from kraftlog.storage.formats.checkpoints import decode_offsets
 from kraftlog.storage.formats.names import (

@@ -9,7 +9,12 @@ from unittest import mock
 
 from kraftlog.replicas.replication import replica_fetcher
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine import command as worlds
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.outcome import Outcome, Overrides
+from kraftlog.sim.engine.runs import run_to_end
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer, Reader
 from kraftlog.sim.replication.events import missing_events
@@ -18,11 +23,6 @@ from kraftlog.sim.replication.judges.rules import PEACE, RULES
 from kraftlog.sim.replication.parameters import draw
 from kraftlog.sim.replication.transactions import TransactionalProducer
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
-from kraftlog.sim.worlds import command as worlds
-from kraftlog.sim.worlds.outcome import Outcome, Overrides
-from kraftlog.sim.worlds.runs import run_to_end
 
 FIRST_TRANSACTIONAL_ID: Final = 1_000
 STEP_US: Final = MICROSECONDS_PER_SECOND // 2

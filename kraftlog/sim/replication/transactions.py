@@ -7,11 +7,11 @@ from functools import partial
 from kraftbase.errors import ApiError
 from kraftlog.sim.broker_log.judges.batches import content_of
 from kraftlog.sim.broker_log.transactions import Transactions
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import Key
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.storage.producer_states import Origin
 
 

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.notation import Message
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
+from kraftlog.sim.engine.virtual.network import Network
 from kraftlog.sim.replication.controller import SimulatedController
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
-from kraftlog.sim.virtual.network import Network
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 CONTROLLER: Final = 0

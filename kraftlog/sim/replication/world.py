@@ -7,8 +7,12 @@ from typing import Final
 
 from kraftbase.partition import TopicPartition
 from kraftlog.kafka.notation import Message
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.observation.trace import Trace
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.trace import Trace
+from kraftlog.sim.engine.virtual.clock import START_OF_TIME_MS
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.engine.virtual.network import Network, NetworkConditions
 from kraftlog.sim.replication.away_disks import AwayDisks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
@@ -20,10 +24,6 @@ from kraftlog.sim.replication.older_disks import OlderDisks
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.rot import Rot
 from kraftlog.sim.replication.wire import CONTROLLER, Exchange, Wire
-from kraftlog.sim.virtual.clock import START_OF_TIME_MS
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
-from kraftlog.sim.virtual.network import Network, NetworkConditions
 from statemachine.replay.deltas import MetadataDelta
 
 JUDGE_US: Final = 1_500 * MICROSECONDS_PER_MS
@@ -40,7 +40,7 @@ class World:
         self.marks = marks
         self.random = Random(f"world of replication {parameters.seed}")
         self.event_queue = EventQueue()
-        self.trace = Trace(echo=echo)
+        self.trace = Trace[str](echo=echo)
         conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
         self.network = Network(self.event_queue, self.new_random(), conditions, marks)
         self.wire = Wire(self.event_queue, self.network, has_codec=parameters.has_codec)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from kraftlog.sim.zoo import (
-    broker_log_bugs,
+from kraftlog.sim.broker_log.zoo import broker_log_bugs
+from kraftlog.sim.engine.mutation import MUTATIONS
+from kraftlog.sim.quorum.zoo import (
     controller_bugs,
     election_bugs,
     evidence_bugs,
     parking_bugs,
-    partition_replication_bugs,
     replication_bugs,
     snapshot_bugs,
     state_machine_bugs,
     storage_bugs,
 )
-from kraftlog.sim.zoo.mutation import MUTATIONS
+from kraftlog.sim.replication.zoo import partition_replication_bugs
 
 MODULES: Final = (
     election_bugs,

@@ -8,13 +8,13 @@ from functools import partial
 from typing import Final
 
 from kraftlog.sim.broker_log.run import run_log
-from kraftlog.sim.fault_kinds import KINDS
-from kraftlog.sim.parameters import Overrides
+from kraftlog.sim.engine.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_REPLICATION, Mutation
+from kraftlog.sim.engine.workers import in_workers
+from kraftlog.sim.quorum.fault_kinds import KINDS
+from kraftlog.sim.quorum.parameters import Overrides
+from kraftlog.sim.quorum.runs.run import run_seed
 from kraftlog.sim.replication.run import run_replication
-from kraftlog.sim.runs.run import run_seed
-from kraftlog.sim.runs.workers import in_workers
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_REPLICATION, Mutation
 
 SEEDS_MAX: Final = 500
 """A bug that this many seeds do not catch counts as not caught."""

@@ -10,9 +10,9 @@ from kraftbase.types import Offset
 from kraftlog.chaos.availability import Window
 from kraftlog.chaos.checks import answers_agree, linearizable, nothing_lost, windows_served
 from kraftlog.chaos.committed import CommittedLog
-from kraftlog.sim.registers.history import History, Kind
-from kraftlog.sim.registers.linearizability import Verdict
-from kraftlog.sim.registers.oracle import CommittedWrite
+from kraftlog.sim.quorum.registers.history import History, Kind
+from kraftlog.sim.quorum.registers.linearizability import Verdict
+from kraftlog.sim.quorum.registers.oracle import CommittedWrite
 
 
 @pytest.fixture

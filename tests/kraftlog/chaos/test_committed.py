@@ -8,7 +8,7 @@ import pytest
 
 from kraftbase.types import Epoch, Offset
 from kraftlog.chaos.committed import CommittedLog
-from kraftlog.sim.registers.oracle import CommittedWrite
+from kraftlog.sim.quorum.registers.oracle import CommittedWrite
 from kraftpb.v1.metadata_pb2 import ConfigRecord, MetadataRecord, NoOpRecord
 from raft.core.types import Batch
 from raft.listener import BatchReader

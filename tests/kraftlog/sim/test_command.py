@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from kraftlog.sim.command import app
-from kraftlog.sim.parameters import Overrides
-from kraftlog.sim.runs.shrink import shrink
-from kraftlog.sim.zoo.mutation import MUTATIONS
+from kraftlog.sim.engine.mutation import MUTATIONS
+from kraftlog.sim.quorum.parameters import Overrides
+from kraftlog.sim.quorum.runs.shrink import shrink
 
 RUNNER = CliRunner()
 BUG = "less than a majority commits"

@@ -9,21 +9,16 @@ import pytest
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.judges.rules import NUMBERS
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS as LOG_KINDS
-from kraftlog.sim.fault_kinds import KINDS
-from kraftlog.sim.invariants.catalogue import ALL
+from kraftlog.sim.broker_log.zoo import broker_log_bugs
+from kraftlog.sim.engine.mutation import MUTATIONS
+from kraftlog.sim.quorum.fault_kinds import KINDS
+from kraftlog.sim.quorum.invariants.catalogue import ALL
+from kraftlog.sim.quorum.zoo import controller_bugs, evidence_bugs, snapshot_bugs, state_machine_bugs
 from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
 from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
 from kraftlog.sim.replication.parameters import FAULT_KINDS as REPLICATION_KINDS
-from kraftlog.sim.zoo import (
-    broker_log_bugs,
-    controller_bugs,
-    evidence_bugs,
-    partition_replication_bugs,
-    snapshot_bugs,
-    state_machine_bugs,
-)
+from kraftlog.sim.replication.zoo import partition_replication_bugs
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()

@@ -11,7 +11,7 @@ import pytest
 
 from kraftbase.types import Offset
 from kraftlog.controller.controller import Controller
-from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.admin_pb2 import OperationResult
 from kraftpb.v1.metadata_pb2 import (
     AbortTransactionRecord,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.types import Offset
-from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from raft.listener import CommittedBatch
 from raft.storage.segmented_log import LogConfig
 from statemachine.store.metadata_tables import MetadataTables

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlite_utils import Database
 
 from kraftbase.types import Offset
-from kraftlog.sim.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from raft.core.types import StateDigest
 from statemachine.replay import replay

@@ -17,10 +17,10 @@ import pytest_asyncio
 
 from kraftbase.runtime import Timer, awaited
 from kraftbase.types import Offset
-from kraftlog.sim.marks import Marks
-from kraftlog.sim.node.database import Database
-from kraftlog.sim.node.store import SimulatedStore
-from kraftlog.sim.observation.step import Step
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.quorum.node.database import Database
+from kraftlog.sim.quorum.node.store import SimulatedStore
+from kraftlog.sim.quorum.observation.step import Step
 from snapshot.store import SnapshotStore
 from statemachine.replay.replay import ReplayError
 from statemachine.store.metadata_tables import StoreUnavailable

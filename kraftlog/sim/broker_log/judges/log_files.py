@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import INDEXES, OFFSETS
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")

@@ -13,7 +13,7 @@ from typing import Final
 
 from kraftlog.sim.broker_log.judges.batches import Batch, content_of
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, KEPT, OFFSETS, ONCE, READ, START
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 FOR_EVER: Final = 2**62
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kraftlog.sim.broker_log.judges.batches import Batch
 from kraftlog.sim.broker_log.judges.rules import DECIDED
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 
 class StableView(NamedTuple):

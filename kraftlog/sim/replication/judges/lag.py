@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.replication.judges.rules import CATCHES_UP, LEAVES
 from kraftlog.sim.replication.judges.views import LeaderView, ReplicaView
-from kraftlog.sim.violation import Violation
 
 NEVER: Final = float("-inf")
 UNKNOWN: Final = -1

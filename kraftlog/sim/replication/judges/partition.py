@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.replication.judges.lag import LedPartition
 from kraftlog.sim.replication.judges.promises import PartitionPromises
 from kraftlog.sim.replication.judges.rules import CUT, ENOUGH, MAXIMAL, MEMBERS, WATERMARK
 from kraftlog.sim.replication.judges.views import LeaderView, PartitionState, ReplicaView
-from kraftlog.sim.violation import Violation
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from kraftlog.sim.broker_log.judges.batches import SET_BY_BROKER_BYTES, Batch
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.replication.judges.rules import AGREE, KEPT, ONCE, ONE_LEADER, READ
-from kraftlog.sim.violation import Violation
 
 NO_EPOCH: Final = -1
 

@@ -7,7 +7,7 @@ from typing import Final
 from kraftbase.files.files import FileSystem, join, read_whole
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import OFFSETS
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 _SUFFIX: Final = ".log"
 _DIGITS: Final = 20

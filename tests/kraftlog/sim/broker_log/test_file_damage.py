@@ -19,7 +19,7 @@ from kraftlog.sim.broker_log.file_damage import (
     FilesToDamage,
 )
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.slices import run_at_once

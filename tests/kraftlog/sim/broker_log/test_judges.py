@@ -18,7 +18,7 @@ from kraftlog.sim.broker_log.judges.durable import is_durable
 from kraftlog.sim.broker_log.judges.log_files import Aborted, aborted_transactions, read_log
 from kraftlog.sim.broker_log.judges.promises import FOR_EVER, PartitionPromises, TopicRules
 from kraftlog.sim.broker_log.judges.rules import ACKNOWLEDGED, INDEXES, KEPT, OFFSETS, ONCE, READ, START
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 NOW_US = 5_000_000
 SAFE = TopicRules(flush_before_ack=True, flush_ms=FOR_EVER, retention_ms=-1, retention_bytes=-1)

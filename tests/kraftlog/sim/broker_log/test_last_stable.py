@@ -9,7 +9,7 @@ from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
 from kraftlog.sim.broker_log.judges.rules import DECIDED
 from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_stable
 from kraftlog.sim.broker_log.transactions import Transactions
-from kraftlog.sim.violation import Violation
+from kraftlog.sim.engine.violation import Violation
 
 
 def log(first_offset: int, kinds: str) -> list[Batch]:

@@ -14,11 +14,11 @@ from kraftlog.sim.broker_log.events import REQUIRED, missing_events
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS, draw
 from kraftlog.sim.broker_log.run import LOG_WORLD, run_log
-from kraftlog.sim.worlds.command import replay_command
-from kraftlog.sim.worlds.outcome import Overrides, Total
-from kraftlog.sim.worlds.runs import shrink
+from kraftlog.sim.engine.command import replay_command
+from kraftlog.sim.engine.mutation import MUTATIONS
+from kraftlog.sim.engine.outcome import Overrides, Total
+from kraftlog.sim.engine.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS
 
 SEEDS: Final = (6, 7, 11, 19, 26, 36, 42, 46, 58, 62, 77, 378)
 """In these everything happens that must, most of it in two of them at least, and they are short."""
@@ -55,7 +55,7 @@ def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     program = """
 from kraftlog.process.logs import silence_logging
 from kraftlog.sim.broker_log.run import run_log
-from kraftlog.sim.worlds.outcome import Overrides
+from kraftlog.sim.engine.outcome import Overrides
 silence_logging()
 print(run_log(61, Overrides(seconds=30)).trace_digest)
 """

@@ -9,11 +9,11 @@ import pytest
 
 from kraftbase.ids import DAMAGED_DIRECTORY
 from kraftbase.partition import TopicPartition
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.replication.court import Court, Watched
 from kraftlog.sim.replication.metadata import Topic, state_of
 from kraftlog.sim.replication.parameters import TopicParameters
-from kraftlog.sim.violation import Violation
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 PARAMETERS = TopicParameters(

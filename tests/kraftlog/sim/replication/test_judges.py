@@ -14,6 +14,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.kafka.record_batch import encode_batch
 from kraftlog.kafka.records import Record
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.replication.judges.lag import LedPartition
 from kraftlog.sim.replication.judges.partition import PartitionJudge
 from kraftlog.sim.replication.judges.promises import PartitionPromises
@@ -33,7 +34,6 @@ from kraftlog.sim.replication.judges.rules import (
     WATERMARK,
 )
 from kraftlog.sim.replication.judges.views import LeaderView, PartitionState, ReplicaView
-from kraftlog.sim.violation import Violation
 
 LAG_MAX_MS = 1_000.0
 STATE = PartitionState(

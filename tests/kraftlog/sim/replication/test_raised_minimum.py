@@ -11,14 +11,14 @@ from dataclasses import replace
 import pytest
 
 from kraftlog.replicas.replication import isr_changes
-from kraftlog.sim.marks import Marks
+from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.engine.virtual.crash import Crash
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer
 from kraftlog.sim.replication.parameters import TopicParameters, draw
 from kraftlog.sim.replication.world import World
-from kraftlog.sim.violation import Violation
-from kraftlog.sim.virtual.crash import Crash
-from kraftlog.sim.virtual.event_queue import MICROSECONDS_PER_SECOND
 
 TOPIC = TopicParameters(
     flush_before_ack=True, min_insync_replicas=1, replication_factor=2, partitions=1, has_unclean_elections=False

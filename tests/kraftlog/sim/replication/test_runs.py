@@ -13,14 +13,14 @@ import pytest
 from kraftlog.replicas.replication import replica_fetcher
 from kraftlog.replicas.replication.following import Append
 from kraftlog.sim.broker_log.file_damage import DAMAGES
+from kraftlog.sim.engine.command import replay_command
+from kraftlog.sim.engine.mutation import MUTATIONS
+from kraftlog.sim.engine.outcome import Overrides, Total
+from kraftlog.sim.engine.runs import shrink
 from kraftlog.sim.replication.events import REQUIRED, missing_events
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT, draw
 from kraftlog.sim.replication.run import REPLICATION_WORLD, run_replication
-from kraftlog.sim.worlds.command import replay_command
-from kraftlog.sim.worlds.outcome import Overrides, Total
-from kraftlog.sim.worlds.runs import shrink
 from kraftlog.sim.zoo.catalogue import NAMES
-from kraftlog.sim.zoo.mutation import MUTATIONS
 
 FEW: Final = (4, 7, 13, 14, 26, 28, 29, 35)
 """In these much happens, and they are short."""
@@ -66,7 +66,7 @@ def test_a_seed_gives_the_same_trace_whatever_the_hash_seed() -> None:
     program = """
 from kraftlog.process.logs import silence_logging
 from kraftlog.sim.replication.run import run_replication
-from kraftlog.sim.worlds.outcome import Overrides
+from kraftlog.sim.engine.outcome import Overrides
 silence_logging()
 print(run_replication(2, Overrides(seconds=10)).trace_digest)
 """

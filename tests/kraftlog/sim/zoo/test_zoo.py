@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from kraftbase.types import Offset
+from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.zoo.catalogue import NAMES
 from kraftlog.sim.zoo.hunt import hunt
-from kraftlog.sim.zoo.mutation import MUTATIONS
 from raft.core import high_watermark, vote_refusals
 from raft.core.quorum import majority_end_offset
 

@@ -1,0 +1,1 @@
+"""Bugs of a broker's log, which this world must catch."""

@@ -1,0 +1,1 @@
+"""Virtual time and what it passes in: the queue of events, clocks, disks, the network."""

@@ -1,0 +1,1 @@
+"""The world of a quorum: voters, observers, controllers and their users."""

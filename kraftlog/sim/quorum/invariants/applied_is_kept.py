@@ -1,0 +1,43 @@
+"""What a state machine has applied is never cut from its log."""
+
+from __future__ import annotations
+
+from kraftlog.sim.quorum.invariants.invariant import Invariant
+from kraftlog.sim.quorum.observation.step import Step
+from raft.core.actions import TruncateFullyAndStartAt, TruncateLog
+from raft.core.types import OffsetAndEpoch
+
+
+class AppliedIsKept(Invariant):
+    """What is applied was committed: a process does not cut below it, and starts without it only to recover.
+
+    A recovering replica has lost some of it, and may cut what an older copy of its log has instead.
+    """
+
+    number = 65
+    title = "what is applied is not cut"
+    source = "a log that was rolled back under its database served what nobody had committed"
+    looks_at = frozenset({"started", TruncateLog, TruncateFullyAndStartAt})
+
+    def after_step(self, step: Step) -> None:
+        """Look at a start, and at orders to cut."""
+        node = step.node
+        if node.replica is None or node.log is None or node.applied is None or node.replica.is_recovering:
+            return
+        end_offset = node.applied.end_offset
+        for action in step.actions:
+            cut = action.end_offset if isinstance(action, TruncateLog) else end_offset
+            if isinstance(action, TruncateFullyAndStartAt):
+                cut = action.snapshot_id.offset
+            if cut < end_offset:
+                self.violated(
+                    f"node {node.node_id} has applied everything below {end_offset}, and cuts its log at {cut}"
+                )
+        applied = self.world.committed_at(end_offset - 1) if step.started and end_offset > 0 else None
+        if applied is None:
+            return
+        if not node.log.epochs.holds(OffsetAndEpoch(epoch=applied.epoch, offset=end_offset), node.log.log_end_offset):
+            self.violated(
+                f"node {node.node_id} has applied everything below {end_offset}, its log ends at"
+                f" {node.log.log_end_offset} or has something else there, and it does not recover"
+            )

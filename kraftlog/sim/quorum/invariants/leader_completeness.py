@@ -1,0 +1,49 @@
+"""A leader has everything that was committed."""
+
+from __future__ import annotations
+
+from kraftbase.types import Epoch
+from kraftlog.sim.quorum.invariants.invariant import Invariant
+from kraftlog.sim.quorum.observation.node_view import batches_of
+from kraftlog.sim.quorum.observation.observed import Observed
+from kraftlog.sim.quorum.observation.step import Step
+
+
+class LeaderCompleteness(Invariant):
+    """The leader of the highest epoch holds every committed record.
+
+    A leader of an older epoch that does not know it yet is left out. So are runs that destroy more than a minority can.
+    """
+
+    number = 4
+    title = "the leader has what is committed"
+    source = "Raft, 5.4"
+    looks_at = frozenset({"is_news"})
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._judged: Epoch = Epoch(0)
+
+    def after_step(self, step: Step) -> None:
+        """Judge each new leader once; later it only appends."""
+        replica, log = step.node.replica, step.node.log
+        if replica is None or log is None or not replica.is_leader or step.node.is_behind:
+            return
+        epoch = replica.epoch
+        if epoch <= self._judged:
+            return
+        self._judged = epoch
+        if self.world.faults_may_lose_quorum:
+            return
+        batches = batches_of(step.node, log.log_start_offset)
+        if batches is None:
+            return  # damage that it has not noticed yet: it ends when it does
+        held = {batch.base_offset: batch.epoch for batch in batches}
+        for batch in self.world.committed:
+            if batch.end_offset <= log.log_start_offset:
+                continue  # in a snapshot, whose end is committed (17)
+            if held.get(batch.base_offset) != batch.epoch:
+                self.violated(
+                    f"node {step.node.node_id} leads epoch {epoch} and lacks the committed batch at offset"
+                    f" {batch.base_offset} of epoch {batch.epoch}"
+                )

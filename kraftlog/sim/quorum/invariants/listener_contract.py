@@ -1,0 +1,82 @@
+"""Listeners receive what they were promised, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kraftbase.types import Offset
+from kraftlog.sim.quorum.invariants.invariant import Invariant
+from kraftlog.sim.quorum.observation.node_view import STATE_MACHINE, NodeView
+from kraftlog.sim.quorum.observation.observed import Observed
+from kraftlog.sim.quorum.observation.step import Delivery, Step
+
+
+@dataclass(slots=True)
+class _Told:
+    life: int
+    next_offset: Offset
+    epoch: int = 0
+
+
+class ListenerContract(Invariant):
+    """Batches are committed, contiguous, each once; only a listener that is new or behind the log's start gets a
+    snapshot; leaders' epochs never go back; the leader's own listener hears that it leads only after it was given
+    everything before its epoch (LI-02 to LI-05, SN-60 to SN-62).
+
+    A new process has a new listener, which begins where its state machine stands. A node whose disk cannot be read may
+    be the only one to know what it delivers. No other false positives.
+    """
+
+    number = 32
+    title = "listeners are told in order"
+    source = "Kafka RaftClient.Listener"
+    looks_at = frozenset({"deliveries", "started"})
+
+    def __init__(self, world: Observed) -> None:
+        super().__init__(world)
+        self._told: dict[tuple[int, str], _Told] = {}
+
+    def after_step(self, step: Step) -> None:
+        """Follow what the listener of the node receives."""
+        node = step.node
+        if step.started and node.applied is not None:
+            self._told[node.node_id, STATE_MACHINE] = _Told(node.life, node.applied.end_offset)
+        for delivery in step.deliveries:
+            place = (node.node_id, delivery.listener)
+            told = self._told.get(place)
+            if told is None or told.life != node.life:
+                told = self._told[place] = _Told(node.life, Offset(0))
+            self._judge(node, told, delivery)
+
+    def _judge(self, node: NodeView, told: _Told, delivery: Delivery) -> None:
+        node_id = node.node_id
+        if delivery.snapshot_id is not None:
+            start = node.log.log_start_offset if node.log is not None else None
+            if told.next_offset > 0 and start is not None and told.next_offset >= start:
+                self.violated(
+                    f"the listener of node {node_id} keeps up at {told.next_offset}, its log begins at {start}, and it"
+                    f" is given the snapshot {delivery.snapshot_id}"
+                )
+            if delivery.snapshot_id.offset < told.next_offset:
+                self.violated(
+                    f"the listener of node {node_id} is at {told.next_offset} and given {delivery.snapshot_id}"
+                )
+            told.next_offset = delivery.snapshot_id.offset
+        for batch in delivery.batches:
+            if batch.base_offset != told.next_offset:
+                self.violated(f"the listener of node {node_id} is given {batch.base_offset} after {told.next_offset}")
+            committed = self.world.committed_at(batch.base_offset)
+            if committed != batch and (committed is not None or not node.has_lost_data):
+                self.violated(f"the listener of node {node_id} is given {batch.base_offset}, which is not committed")
+            told.next_offset = batch.end_offset
+        if delivery.leader is None:
+            return
+        if delivery.leader.epoch < told.epoch:
+            self.violated(f"the listener of node {node_id} hears of epoch {delivery.leader.epoch} after {told.epoch}")
+        told.epoch = delivery.leader.epoch
+        start = delivery.epoch_start_offset
+        if start is not None and told.next_offset <= start:
+            self.violated(
+                f"the listener of node {node_id} hears that it leads from {start} on, and was given up to"
+                f" {told.next_offset}"
+            )

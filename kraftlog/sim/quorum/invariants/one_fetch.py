@@ -1,0 +1,34 @@
+"""One fetch at a time."""
+
+from __future__ import annotations
+
+from kraftlog.sim.quorum.invariants.invariant import Invariant
+from kraftlog.sim.quorum.observation.step import Step
+from raft.core.actions import Send
+from raft.core.messages import FetchRequest
+
+
+class OneFetch(Invariant):
+    """A replica waits for the answer to one fetch at most: two answers could append at the same offset.
+
+    One that it has given up, after the request timeout or because its state changed, does not count: its answer is not
+    taken. No false positives.
+    """
+
+    number = 21
+    title = "one fetch at a time"
+    source = "Kafka, RequestManager"
+    looks_at = frozenset({Send})
+
+    def after_step(self, step: Step) -> None:
+        """Count the fetches whose answers would be taken."""
+        replica = step.node.replica
+        if replica is None:
+            return
+        under_way = [
+            pending.correlation_id
+            for pending in replica.requests_under_way
+            if isinstance(pending.request, FetchRequest)
+        ]
+        if len(under_way) > 1:
+            self.violated(f"node {step.node.node_id} waits for the answers to fetches {under_way}")

@@ -1,0 +1,43 @@
+"""The leader epoch of each offset of a partition's log: what a leader writes into a segment's metadata (TS-42)."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from kraftlog.sim.quorum.model.keys import Key
+from kraftpb.v1.metadata_pb2 import SegmentLeaderEpoch
+
+BEHIND_WHAT_IS_COPIED: Final = (-7, 0, 4, 13)
+"""Where an epoch may begin, in offsets after the end of what has been copied: in a segment, between two, or before the
+end of one, which an unclean election has cut off."""
+
+
+class LeaderEpochs:
+    """The logs of all partitions. Nothing is ever produced; epochs begin somewhere when a leader copies first."""
+
+    def __init__(self) -> None:
+        self._starts: dict[Key, list[tuple[int, int]]] = {}
+        """By partition: each epoch with its first offset; both go up."""
+        self._begun_ends: dict[Key, int] = {}
+        """By partition: where the last copy that was begun ends, exclusive."""
+
+    def epochs(
+        self, key: Key, leader_epoch: int, start_offset: int, end_offset: int, random: Random
+    ) -> list[SegmentLeaderEpoch]:
+        """Those of the offsets up to `end_offset`, which is one of them, as the leader in `leader_epoch` has them.
+
+        A leader that was deposed and does not know it takes later offsets for its own.
+        """
+        starts = self._starts.setdefault(key, [(leader_epoch, 0)])
+        if leader_epoch > starts[-1][0]:
+            about = self._begun_ends.get(key, 0) + random.choice(BEHIND_WHAT_IS_COPIED)
+            starts.append((leader_epoch, max(starts[-1][1] + 1, about)))
+        self._begun_ends[key] = max(self._begun_ends.get(key, 0), end_offset + 1)
+        own = [entry for entry in starts if entry[0] <= leader_epoch] or [(leader_epoch, 0)]
+        before = [epoch for epoch, start in own if start <= start_offset]
+        inside = [(epoch, start) for epoch, start in own if start_offset < start <= end_offset]
+        return [
+            SegmentLeaderEpoch(leader_epoch=epoch, start_offset=start)
+            for epoch, start in [(before[-1], start_offset), *inside]
+        ]

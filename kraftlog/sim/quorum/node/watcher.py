@@ -1,0 +1,38 @@
+"""A publisher on a simulated node, which keeps the topics that it is told of (CT-64)."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from kraftbase.ids import id_to_bytes
+from kraftbase.types import Offset
+from kraftlog.sim.quorum.node.stepped_process import SteppedProcess
+from kraftlog.sim.quorum.observation.service import Watched
+from statemachine.replay.deltas import MetadataDelta
+
+
+class Watcher:
+    """One process's."""
+
+    def __init__(self, process: SteppedProcess) -> None:
+        self._process = process
+
+    def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
+        """Begin with these."""
+        topics = metadata.execute("SELECT topic_id, name FROM topics").fetchall()
+        named = {id_to_bytes(topic_id): name for topic_id, name in topics}
+        self._process.machine.view.watched = Watched(end_offset, named)
+
+    def on_delta(self, delta: MetadataDelta) -> None:
+        """Follow the changes."""
+        watched = self._process.machine.view.watched
+        if watched is None or delta.end_offset <= watched.end_offset:
+            self._process.environment.report_violation(f"a publisher is told of {delta} after {watched}")
+            return
+        watched.end_offset = delta.end_offset
+        for change in delta.topics:
+            before, after = change.before, change.after
+            if before is not None:
+                watched.is_out_of_order |= watched.topics.pop(before.topic_id, None) != before.name
+            if after is not None:
+                watched.topics[after.topic_id] = after.name

@@ -1,0 +1,232 @@
+"""The parameters of a run, drawn from its seed: many faults of few kinds, or few of many (swarm testing).
+
+A run is the same whenever its seed and this program are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from random import Random
+from typing import Any, Final
+
+from kraftlog.sim.engine.virtual.network import NetworkConditions
+from kraftlog.sim.quorum.fault_kinds import KINDS
+from raft.core.config import FETCH_VERSIONS, QuorumConfig
+from raft.storage.segmented_log import LogConfig
+from snapshot.log_start_policy import LogStartConfig, LogStartPolicy
+
+BROKERS_ONE_IN: Final = 6
+"""Every sixth seed has brokers and controllers: 3, 9, 15 and so on."""
+
+BROKERS_SECONDS_MAX: Final = 60
+"""Those runs are short: heartbeats make many steps."""
+
+LARGE_CLUSTER: Final = 5
+"""Runs with at least this number of nodes are half as long: most of their many steps are fetches that find nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParameters:
+    """The brokers of a run, and the settings of their controllers."""
+
+    count: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    alter_interval_ms: int
+    """How long a leader waits between new ISRs, on average."""
+    outage_interval_ms: int
+    """How much time passes between two outages of one broker, on average."""
+    admin_interval_ms: int
+    """How long the administrator waits between operations, on average."""
+    topics_max: int
+    """How many topics there are at a time."""
+    balance_interval_seconds: int
+    unclean_interval_ms: int
+    idle_interval_ms: int
+    append_kill_rate: float
+    """How often a controller's process is killed as it is about to append."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameters:
+    """One run's."""
+
+    seed: int
+    voters: int
+    observers: int
+    clients: int
+    keys: int
+    voters_know_directories: bool
+    """Whether the voter set names directory ids, so that a wiped disk is known for another replica's (KIP-853)."""
+    safety_seconds: int
+    """How long faults happen; after that the cluster must recover."""
+    fault_interval_ms: int
+    """How much time passes from one fault to the next, on average."""
+    think_time_ms: int
+    """How long a client waits between operations, on average."""
+    operations_max: int
+    """How many operations all clients together begin at most while faults happen."""
+    client_timeout_ms: int
+    fault_kinds: tuple[str, ...]
+    """The kinds that may happen in this run."""
+    network: NetworkConditions
+    quorum: QuorumConfig
+    fetch_versions: tuple[int, ...]
+    """Each node's `fetch.version`: the voters', then the observers'."""
+    log: LogConfig
+    through_codec: bool
+    """Whether messages go through the wire format."""
+    snapshot_interval: int
+    """The number of applied batches after which a node takes a snapshot; 0: never."""
+    log_start: LogStartConfig
+    brokers: BrokerParameters | None = None
+    """None: there are none, and no controllers."""
+    may_lose_quorum: bool = False
+    """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
+
+    def describe(self) -> dict[str, Any]:
+        """For people and files."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Overrides:
+    """Overrides of the seed's parameters, to find out what a run needs to fail."""
+
+    safety_seconds: int | None = None
+    without_faults: Sequence[str] = field(default_factory=tuple)
+    voters: int | None = None
+    observers: int | None = None
+    brokers: int | None = None
+    """The number of brokers; 0: none."""
+
+
+def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = None) -> Parameters:
+    """The parameters of the run with that seed, of which faults any of `fault_kinds` may be."""
+    random = Random(seed)
+    overrides = overrides or Overrides()
+    voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
+    observers = random.choice([0, 0, 0, 1, 1, 2])
+    how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
+    kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))), key=KINDS.index)
+    is_busy = random.random() < 0.35
+    parameters = Parameters(
+        seed=seed,
+        voters=overrides.voters or voters,
+        observers=observers if overrides.observers is None else overrides.observers,
+        clients=random.choice([1, 2, 4]),
+        keys=random.choice([1, 2, 4]),
+        voters_know_directories=random.random() < 0.5,
+        safety_seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
+        fault_interval_ms=random.choice([700, 2_000]) if is_busy else random.choice([3_000, 10_000, 30_000]),
+        think_time_ms=random.choice([20, 100, 300]) if is_busy else random.choice([500, 2_000, 5_000]),
+        operations_max=120,
+        client_timeout_ms=random.choice([500, 3_000, 10_000]),
+        fault_kinds=tuple(kinds),
+        network=_draw_network(random),
+        quorum=_draw_quorum(random, is_busy),
+        fetch_versions=(),
+        log=LogConfig(
+            segment_bytes=random.choice([20_000, 1_000_000] if is_busy else [1_500, 6_000, 1_000_000]),
+            preallocate_bytes=random.choice([1, 4_096]),
+            reserve_bytes=1_024,
+            tail_cache_bytes=random.choice([0, 20_000, 100_000, 100_000]),
+        ),
+        through_codec=random.random() < 0.3,
+        may_lose_quorum=random.random() < 0.03,
+        snapshot_interval=random.choice([0, 3, 10, 10, 30]),
+        log_start=_draw_log_start(random),
+    )
+    chunk_bytes = random.choice([30, 60, 500, 1_000_000])
+    parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
+    # From a source of its own: the rest of a seed's run does not depend on whether it has brokers.
+    parameters = _with_brokers(parameters, Random(f"brokers {seed}"), overrides.brokers)
+    if parameters.voters + parameters.observers >= LARGE_CLUSTER:
+        parameters = replace(parameters, safety_seconds=parameters.safety_seconds // 2)
+    without = set(overrides.without_faults)
+    parameters = replace(parameters, fetch_versions=_draw_fetch_versions(parameters))
+    changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
+    if overrides.safety_seconds is not None:
+        changes["safety_seconds"] = overrides.safety_seconds
+    return replace(parameters, **changes)
+
+
+def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> Parameters:
+    has_brokers = parameters.seed % BROKERS_ONE_IN == 3
+    brokers = BrokerParameters(
+        count=random.choice([1, 3, 3, 4, 5]),
+        session_timeout_ms=random.choice([1_500, 3_000, 9_000]),
+        heartbeat_interval_ms=random.choice([500, 500, 1_000]),
+        alter_interval_ms=random.choice([300, 1_000, 4_000]),
+        outage_interval_ms=random.choice([4_000, 10_000, 20_000]),
+        admin_interval_ms=random.choice([300, 1_000, 2_000]),
+        topics_max=random.choice([1, 3, 6]),
+        balance_interval_seconds=random.choice([5, 20, 300]),
+        unclean_interval_ms=random.choice([2_000, 10_000]),
+        idle_interval_ms=random.choice([0, 0, 0, 2_000]),
+        append_kill_rate=random.choice([0.0, 0.0, 0.03]),
+    )
+    if count == 0 or (count is None and not has_brokers):
+        return parameters
+    return replace(
+        parameters,
+        brokers=replace(brokers, count=count or brokers.count),
+        safety_seconds=min(parameters.safety_seconds, BROKERS_SECONDS_MAX),
+        # A registration must fit, and little else: pages wait then.
+        quorum=replace(
+            parameters.quorum, pending_append_bytes_max=max(500, parameters.quorum.pending_append_bytes_max)
+        ),
+    )
+
+
+def _draw_fetch_versions(parameters: Parameters) -> tuple[int, ...]:
+    """Most nodes have the quorum's; one in four has any. From a source of its own: an override may add nodes."""
+    random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
+    return tuple(
+        random.choice(FETCH_VERSIONS) if random.random() < 0.25 else most
+        for _ in range(parameters.voters + parameters.observers)
+    )
+
+
+def _draw_network(random: Random) -> NetworkConditions:
+    return NetworkConditions(
+        delay_us=random.choice([(100, 500), (200, 2_000), (1_000, 40_000)]),
+        drop_rate=random.choice([0.0, 0.0, 0.0, 0.01, 0.05]),
+        duplicate_rate=random.choice([0.0, 0.0, 0.0, 0.05, 0.2]),
+        late_rate=random.choice([0.0, 0.0, 0.02, 0.2]),
+        late_us_max=random.choice([50_000, 5_000_000]),
+    )
+
+
+def _draw_log_start(random: Random) -> LogStartConfig:
+    config = LogStartConfig(
+        policy=random.choice([*[LogStartPolicy.REPLICATED] * 4, LogStartPolicy.EAGER]),
+        retention_bytes=random.choice([0, 0, 0, 4_000]),
+        retention_ms=random.choice([20_000, 604_800_000]),
+        lag_time_max_ms=random.choice([5_000, 60_000, 604_800_000]),
+        replica_session_timeout_ms=random.choice([3_000, 9_000]),
+        replica_restart_grace_ms=0,
+    )
+    if config.replica_session_timeout_ms == 9_000:  # no draw of its own: every seed's world would be another
+        return replace(config, replica_restart_grace_ms=20_000)
+    return config
+
+
+def _draw_quorum(random: Random, is_busy: bool) -> QuorumConfig:
+    # What happens often in a long run would be most of its steps.
+    fetch_timeout_ms = random.choice([600, 2_000] if is_busy else [600] + [2_000] * 7)
+    return QuorumConfig(
+        election_timeout_ms=random.choice([100, 500, 1_000]),
+        fetch_timeout_ms=fetch_timeout_ms,
+        election_backoff_max_ms=random.choice([100, 1_000]),
+        request_timeout_ms=random.choice([fetch_timeout_ms, 2_000]),
+        fetch_max_wait_ms=random.choice([200, 500, 500])
+        if fetch_timeout_ms == 600
+        else random.choice([500] + [1_500] * 4),
+        fetch_max_bytes=random.choice([1, 500, 1_000_000]),
+        fetch_version=random.choice([17, 18, 18, 18]),
+        retry_backoff_ms=random.choice([20, 200]) if is_busy else 200,
+        parked_fetches_max=random.choice([20, 10_000]),
+        pending_append_bytes_max=random.choice([100, 1_000_000, 1_000_000]),
+    )

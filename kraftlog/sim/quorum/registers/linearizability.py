@@ -1,0 +1,210 @@
+"""Whether the operations on a register have an order that explains every answer: a search, knowing nothing of offsets.
+
+The search is Wing and Gong's with Lowe's memory of the states that were tried (Testing for Linearizability, 2017):
+entries for the call and the return of each operation are in a list in the order of time. Operations whose call comes
+before the first return are tried one after the other; one that fits is lifted out of the list; when nothing fits, the
+last one is put back. It is a second opinion on the offset oracle.
+
+An operation whose outcome is unknown has no return: it may take effect at any time after its call, or never.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from kraftlog.sim.quorum.registers.history import History, Kind, Operation, Outcome, in_words
+
+_TOLD_OF_MAX = 8
+
+
+class Verdict(StrEnum):
+    """What the search found."""
+
+    LINEARIZABLE = "linearizable"
+    NOT_LINEARIZABLE = "not linearizable"
+    UNDECIDED = "undecided"
+    """The search was given up."""
+
+
+class Finding(NamedTuple):
+    """A verdict and, unless it is LINEARIZABLE, how far the search got, in words."""
+
+    verdict: Verdict
+    story: str
+
+
+def check_history(history: History, steps_max: int) -> dict[str, Finding]:
+    """Each key's verdict. At most `steps_max` operations are tried for one key."""
+    return {key: check_operations(operations, steps_max) for key, operations in history.by_key().items()}
+
+
+def check_operations(operations: Iterable[Operation], steps_max: int) -> Finding:
+    """The verdict on operations on one key, which holds nothing at first."""
+    return _Search(_that_matter(list(operations))).run(steps_max)
+
+
+def _that_matter(operations: Sequence[Operation]) -> list[Operation]:
+    """Leave out what had no effect, and unknown writes of values that no operation names: see `_Search._is_of_use`."""
+    relevant = [
+        operation for operation in operations if operation.outcome is Outcome.ACKNOWLEDGED or operation.may_have_written
+    ]
+    if any(_fails_over_anything(operation) for operation in relevant):
+        return relevant
+    named = {operation.found for operation in relevant} | {operation.expected for operation in relevant}
+    return [operation for operation in relevant if not operation.may_have_written or operation.value in named]
+
+
+def _fails_over_anything(operation: Operation) -> bool:
+    """A compare-and-set whose answer says that it failed, and not over which value."""
+    failed = operation.kind is Kind.COMPARE_AND_SET and operation.outcome is Outcome.ACKNOWLEDGED
+    return failed and not operation.swapped and not operation.is_found_known
+
+
+def fits(operation: Operation, value: str | None) -> bool:
+    """Whether the operation could have been answered as it was while the register held `value`."""
+    if operation.outcome is not Outcome.ACKNOWLEDGED:
+        return True
+    if operation.is_found_known and operation.found != value:
+        return False
+    return operation.kind is not Kind.COMPARE_AND_SET or operation.swapped == (value == operation.expected)
+
+
+def value_after(operation: Operation, value: str | None) -> str | None:
+    """What the register holds after an operation on `value`."""
+    if operation.kind is Kind.READ or (operation.kind is Kind.COMPARE_AND_SET and value != operation.expected):
+        return value
+    return operation.value
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """The call or the return of an operation, in a list linked both ways."""
+
+    index: int
+    """Of the operation; -1 for the list's head."""
+    is_return: bool
+    returned: _Entry | None = None
+    """A call's return; None if it has none."""
+    before: _Entry | None = None
+    after: _Entry | None = None
+
+    def unlink(self) -> None:
+        if self.before is not None:
+            self.before.after = self.after
+        if self.after is not None:
+            self.after.before = self.before
+
+    def relink(self) -> None:
+        if self.before is not None:
+            self.before.after = self
+        if self.after is not None:
+            self.after.before = self
+
+    def lift(self) -> None:
+        """Take a call and its return out of the list."""
+        self.unlink()
+        if self.returned is not None:
+            self.returned.unlink()
+
+    def unlift(self) -> None:
+        """Undo `lift`, the last first."""
+        if self.returned is not None:
+            self.returned.relink()
+        self.relink()
+
+
+class _Search:
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        self._operations = operations
+        self._every_value_matters = any(_fails_over_anything(operation) for operation in operations)
+        self._head = _Entry(-1, is_return=False)
+        self._longest: list[int] = []
+        self._stuck_at = -1
+        self._owed = 0
+        """How many operations with a return are still in the list."""
+        self._build()
+
+    def _build(self) -> None:
+        """Link the entries. At one and the same time calls come first: such operations overlap."""
+        timed: list[tuple[int, bool, _Entry]] = []
+        for index, operation in enumerate(self._operations):
+            call = _Entry(index, is_return=False)
+            timed.append((operation.invoked_at, False, call))
+            if operation.outcome is Outcome.ACKNOWLEDGED and operation.completed_at is not None:
+                call.returned = _Entry(index, is_return=True)
+                timed.append((operation.completed_at, True, call.returned))
+                self._owed += 1
+        last = self._head
+        for _, _, entry in sorted(timed, key=lambda item: item[:2]):
+            last.after, entry.before = entry, last
+            last = entry
+
+    def run(self, steps_max: int) -> Finding:
+        """Search. A step is an operation tried."""
+        value: str | None = None
+        lifted = 0
+        seen: set[tuple[int, str | None]] = {(lifted, value)}
+        stack: list[tuple[_Entry, str | None]] = []
+        entry = self._head.after
+        steps = 0
+        while self._owed > 0:
+            if entry is None or entry.is_return:
+                self._note(stack, entry)
+                if not stack:
+                    return Finding(Verdict.NOT_LINEARIZABLE, self._story())
+                call, value = stack.pop()
+                lifted ^= 1 << call.index
+                self._owed += call.returned is not None
+                call.unlift()
+                entry = call.after
+                continue
+            steps += 1
+            if steps > steps_max:
+                return Finding(Verdict.UNDECIDED, f"given up after {steps_max} steps; {self._story()}")
+            operation = self._operations[entry.index]
+            if fits(operation, value) and self._is_of_use(operation):
+                state = (lifted | 1 << entry.index, value_after(operation, value))
+                if state not in seen:
+                    seen.add(state)
+                    stack.append((entry, value))
+                    lifted, value = state
+                    self._owed -= entry.returned is not None
+                    entry.lift()
+                    entry = self._head.after
+                    continue
+            entry = entry.after
+        return Finding(Verdict.LINEARIZABLE, "")
+
+    def _is_of_use(self, operation: Operation) -> bool:
+        """Whether an operation that may be left out could change anything.
+
+        If its value is not what the operation after it found or wanted to find, the order is as good without it. That
+        operation is one that may come next: one whose call is before the first return.
+        """
+        if not operation.may_have_written or self._every_value_matters:
+            return True
+        entry = self._head.after
+        while entry is not None and not entry.is_return:
+            other = self._operations[entry.index]
+            if operation.value in (other.found, other.expected) and other is not operation:
+                return True
+            entry = entry.after
+        return False
+
+    def _note(self, stack: Sequence[tuple[_Entry, str | None]], entry: _Entry | None) -> None:
+        """Remember the longest order that was found, and the operation that did not fit after it."""
+        if len(stack) >= len(self._longest) and entry is not None:
+            self._longest = [call.index for call, _ in stack]
+            self._stuck_at = entry.index
+
+    def _story(self) -> str:
+        ordered = [self._operations[index] for index in self._longest]
+        told = f"{len(ordered)} of {len(self._operations)} operations can be put in order"
+        if ordered:
+            told += f", the last of them:\n{in_words(ordered[-_TOLD_OF_MAX:])}"
+        if self._stuck_at >= 0:
+            told += f"\nand then this one has no place:\n{in_words([self._operations[self._stuck_at]])}"
+        return told

@@ -1,0 +1,1 @@
+"""Bugs of a quorum, which its invariants must catch."""

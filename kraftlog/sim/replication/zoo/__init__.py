@@ -1,0 +1,1 @@
+"""Bugs of replication between brokers, which this world must catch."""
