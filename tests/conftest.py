@@ -1,7 +1,6 @@
-"""What holds for every test, and what a run of all of them must have hit.
+"""What holds for every test.
 
-`make test` runs them in as many processes as there are processors (pytest-xdist): each has ports of its own to choose
-from, and says at its end which error codes came up.
+`make test` runs them in several processes (pytest-xdist): each has ports of its own to choose from.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ import pytest
 import structlog
 from hypothesis.internal.conjecture import providers
 
-from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.kafka import record_reader
 from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
-from kraftlog.sim.quorum.marks import ERRORS as HIT_BY_SEEDS
 from tests import forked_starts
 from tests.by_file import ByFile, say_less
 from tests.effort import all_cases, examples
@@ -45,25 +42,6 @@ JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 THREADS: Final = "/proc/self/task"
 
 FORKING: Final = pytest.StashKey[forked_starts.Forking]()
-
-raised: Final[set[ErrorCode]] = set()
-NEVER_RAISED: Final = {
-    ErrorCode.NONE,
-    ErrorCode.UNKNOWN_TOPIC_ID,  # it is in an answer's part, which its tests look at
-    ErrorCode.UNSUPPORTED_VERSION,  # only others answer with it
-}
-ANSWERED: Final = {
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.DUPLICATE_RESOURCE,
-    ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-    ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-    ErrorCode.LISTENER_NOT_FOUND,
-    ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-    ErrorCode.REPLICA_NOT_AVAILABLE,
-    ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-}
-"""Brokers answer with these, in a field, and raise none: tests of these answers name them (`tests.test_tidy`)."""
 
 
 @pytest.fixture(autouse=True)
@@ -216,42 +194,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for path in sorted(files, key=place.__getitem__) for item in files[path]]
     if config.getoption("reverse"):
         items.reverse()
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Note every error code that is raised from now on."""
-    init = ApiError.__init__
-
-    def noted(self: ApiError, code: ErrorCode, message: str) -> None:
-        raised.add(code)
-        init(self, code, message)
-
-    ApiError.__init__ = noted  # type: ignore[method-assign]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any, error: object) -> None:
-    """A process of tests has ended, and says what it came to."""
-    raised.update(ErrorCode[name] for name in getattr(node, "workeroutput", {}).get("raised", ()))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run of all tests in which an error code never came up has failed: nobody knows whether it would be right."""
-    workeroutput = getattr(session.config, "workeroutput", None)
-    if workeroutput is not None:
-        workeroutput["raised"] = [code.name for code in raised]
-        return
-    is_whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS and not any(
-        session.config.getoption(name) for name in ("keyword", "collectonly", "lf")
-    )
-    is_whole = is_whole and session.config.getoption("markexpr") == "not slow"
-    missing = set(ErrorCode) - NEVER_RAISED - ANSWERED - set(HIT_BY_SEEDS) - raised
-    if is_whole and exitstatus == pytest.ExitCode.OK and missing:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        names = ", ".join(sorted(code.name for code in missing))
-        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        reporter.write_line(f"\nno test came to these error codes: {names}", red=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -13,6 +13,7 @@ import pytest
 
 from kraftlog.local.cluster import LocalCluster
 from kraftlog.local.cluster_directory import open_or_create
+from tests.effort import all_cases
 from tests.kraftlog.command_line import Run
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import SESSION_TIMEOUT_MS, addresses
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.process
 BROKERS: Final = (71, 72, 73)
 LAST: Final = 71
 BEFORE: Final = 600
-RECORDS: Final = 5_000
+RECORDS: Final = 5_000 if all_cases() else 900
 IS_OLDER: Final = "a log directory is an older copy"
 
 
