@@ -11,6 +11,7 @@ import pytest
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.local.cluster import LocalCluster
+from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 pytestmark = pytest.mark.process
 
@@ -24,10 +25,11 @@ class Counting(AdminClient):
         super().__init__(*arguments, **options)
         self.answered = dict.fromkeys(BROKER_IDS, 0)
 
-    async def broker_heartbeat(self, broker_id: int, *arguments: Any, **options: Any) -> Any:
-        answer = await super().broker_heartbeat(broker_id, *arguments, **options)
-        self.answered[broker_id] += 1
-        return answer
+    async def execute(self, operation: Operation, **options: Any) -> OperationResult:
+        result = await super().execute(operation, **options)
+        if operation.HasField("broker_heartbeat"):
+            self.answered[operation.broker_heartbeat.broker_id] += 1
+        return result
 
 
 async def test_a_leader_that_hangs_fences_nobody(cluster: LocalCluster) -> None:
