@@ -13,6 +13,7 @@ import pytest
 from kraftlog.kafka.apis import ELEMENTS_MAX
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.local.cluster import LocalCluster
+from tests.effort import all_cases
 from tests.kraftlog.broker.largest_requests import DENSE, request_of
 from tests.process.broker_process import BrokerProcess
 from tests.process.conftest import addresses
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.process
 
 MIB: Final = 1024 * 1024
 BYTES_MAX: Final = 256 * MIB
-AT_ONCE: Final = 10
+AT_ONCE: Final = 10 if all_cases() else 5
 
 
 def most_resident_bytes(broker: BrokerProcess) -> int:

@@ -36,9 +36,9 @@ OTHER_KINDS = (
 @pytest.mark.parametrize("network", ["auto", pytest.param("loopback", marks=pytest.mark.slow)])
 async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if not all_cases():  # the largest ones are most of the work of such a run
-        monkeypatch.setattr(large_requests, "ELEMENTS", 4_000)
-        monkeypatch.setattr(large_requests, "BATCHES", 400)
-        monkeypatch.setattr(large_requests, "REPEATED_RECORDS", 500_000)
+        monkeypatch.setattr(large_requests, "ELEMENTS", 1_000)
+        monkeypatch.setattr(large_requests, "BATCHES", 100)
+        monkeypatch.setattr(large_requests, "REPEATED_RECORDS", 100_000)
     plan = Plan(
         seconds=5,
         kills=3,
