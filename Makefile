@@ -87,9 +87,9 @@ peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log file
 		tests/kraftlog/storage/test_dump_log.py tests/kraftlog/storage/test_stock_broker.py \
 		tests/kraftlog/clients/test_stock_broker.py tests/process/test_kafka_tools.py \
 		tests/process/test_kafka_tools_on_replicas.py tests/kraftlog/broker/test_offered_apis.py
-	$(BIN)/python tools/client_suites.py
 	$(BIN)/kraftlog difftest --sequences 5 --peers build/peers
 	$(BIN)/kraftlog bench peers --peers build/peers
+	$(BIN)/python tools/client_suites.py
 
 recording: $(INSTALLED)  ## docs/images/a-brokers-kill.svg: what an operator sees when a broker is killed
 	$(BIN)/python tools/record_kill.py

@@ -2,7 +2,8 @@
 
 Each suite comes from the registry of its language, at the version that `client_suites.toml` names. It runs against one
 node and one broker, which makes the topics that its tests ask for. The result is compared with the list of what is
-known to fail: the exit code is 1 if another test fails or a listed one passes, and 2 if a suite could not run.
+known to fail: the exit code is 1 if another test fails or a listed one passes, and 2 if a suite could not run, which
+does not keep the others from running.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from typing import Any, Final
 SUITES: Final = Path(__file__).with_suffix(".toml")
 KRAFTLOG: Final = Path(sys.executable).with_name("kraftlog")
 START_SECONDS: Final = 60.0
-OUTCOME: Final = re.compile(r"^ *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+BUILD_SECONDS: Final = 900.0
+"""For fetching a suite, and for building it."""
+FRAME: Final = "\x16"
+"""What `-test.v=test2json` has before each line of its own, also where a test has left a line without an end."""
+OUTCOME: Final = re.compile(rf"(?:^|{FRAME}) *--- (PASS|FAIL|SKIP): (\S+) \(", re.MULTILINE)
+STARTED: Final = re.compile(rf"(?:^|{FRAME})=== RUN +(\S+)$", re.MULTILINE)
 
 
 class SuiteError(Exception):
@@ -56,9 +62,16 @@ class Result:
         return not (self.unknown or self.mended or self.missing)
 
 
-def outcomes(output: str) -> dict[str, str]:
-    """PASS, FAIL or SKIP of each test in what `go test -v` prints; of a test with parts, only that of its parts."""
+def outcomes(output: str, exit_code: int) -> dict[str, str]:
+    """PASS, FAIL or SKIP of each test in what `go test -v` prints; of a test with parts, only that of its parts.
+
+    Raises SuiteError if the suite ended before all of its tests had: `exit_code` is 0 or 1 where they have.
+    """
     found = {name: outcome for outcome, name in OUTCOME.findall(output)}
+    unfinished = [name for name in STARTED.findall(output) if name not in found]
+    if exit_code not in (0, 1) or unfinished:
+        last = unfinished[-1] if unfinished else "its last test"
+        raise SuiteError(f"it ended with code {exit_code} in {last}; its last lines: {output[-1_000:]}")
     failing = [name for name, outcome in found.items() if outcome == "FAIL"]
     return {
         name: outcome
@@ -112,8 +125,8 @@ def _started(arguments: tuple[object, ...], log: Path, ready: str) -> Iterator[s
         process.wait(60)
 
 
-def run_suite(suite: Mapping[str, Any], directory: Path) -> str:
-    """Build and run a suite of Go; returns what it printed. Raises SuiteError."""
+def run_suite(suite: Mapping[str, Any], directory: Path) -> dict[str, str]:
+    """Build and run a suite of Go; returns the outcome of each test. Raises SuiteError."""
     if shutil.which("go") is None:
         raise SuiteError("there is no go on PATH: install it (apt-get install golang), 1.23 or newer")
     module, version = suite["module"], suite["version"]
@@ -124,26 +137,46 @@ def run_suite(suite: Mapping[str, Any], directory: Path) -> str:
         path.chmod(path.stat().st_mode | 0o200)  # modules are read-only
     _ask("go", "test", "-c", "-o", "suite.test", ".", directory=source)
     with broker(suite["address"], directory):
-        seconds = suite["timeout_seconds"]
-        command = (source / "suite.test", "-test.v", "-test.short", f"-test.timeout={seconds}s")
-        skipped = "|".join(suite["skipped"])
-        environment = {**os.environ, "KAFKA_VERSION": "4.3.0", "KAFKA_SKIP_NETTEST": "1"}
+        return outcomes(*_run(source, suite["timeout_seconds"], "|".join(suite["skipped"])))
+
+
+def _run(source: Path, timeout_seconds: float, skipped: str) -> tuple[str, int]:
+    """What the suite's tests print, and the code with which they end."""
+    options = ("-test.v=test2json", "-test.short", f"-test.timeout={timeout_seconds}s", f"-test.skip={skipped}")
+    environment = {**os.environ, "KAFKA_VERSION": "4.3.0", "KAFKA_SKIP_NETTEST": "1"}
+    try:
         ran = subprocess.run(
-            [*command, f"-test.skip={skipped}"],
+            [source / "suite.test", *options],
             cwd=source,
             env=environment,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
             check=False,
+            timeout=timeout_seconds + 60,  # it ends by itself before that
         )
-    if "panic: test timed out" in ran.stdout + ran.stderr:
-        raise SuiteError(f"it did not end within {seconds} s; its last lines: {ran.stdout[-500:]}")
-    return ran.stdout
+    except subprocess.TimeoutExpired as expired:
+        raise SuiteError(f"its tests were still running after {expired.timeout:g} s") from None
+    if "panic: test timed out" in ran.stdout:
+        raise SuiteError(f"it did not end within {timeout_seconds} s; its last lines: {ran.stdout[-500:]}")
+    return ran.stdout, ran.returncode
 
 
 def _ask(*command: str, directory: Path) -> str:
     environment = {**os.environ, "GOFLAGS": f"{os.environ.get('GOFLAGS', '')} -mod=mod".strip()}
-    ran = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    try:
+        ran = subprocess.run(
+            command,
+            cwd=directory,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BUILD_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise SuiteError(f"{' '.join(command)} was still running after {BUILD_SECONDS:g} s") from None
     if ran.returncode:
         raise SuiteError(f"{' '.join(command)} failed: {(ran.stderr or ran.stdout).strip()[-1_000:]}")
     return ran.stdout
@@ -172,21 +205,22 @@ def main() -> int:
     unknown = [name for name in arguments.suite if name not in suites]
     if unknown:
         parser.error(f"there is no suite {unknown[0]!r}; there are {', '.join(suites)}")
-    results = {}
+    results, is_complete = {}, True
     for name in arguments.suite or suites:
         try:
             with tempfile.TemporaryDirectory(prefix="client-suites-") as directory:
                 print(f"{name}: building and running it takes some minutes", file=sys.stderr)
-                found = outcomes(run_suite(suites[name], Path(directory)))
+                results[name] = compare(run_suite(suites[name], Path(directory)), suites[name]["failing"])
         except SuiteError as error:
             print(f"{name}: {error}", file=sys.stderr)
-            return 2
-        results[name] = compare(found, suites[name]["failing"])
+            is_complete = False
     if arguments.output == "json":
         print(json.dumps({name: vars(result) for name, result in results.items()}, indent=2))
     else:
         for name, result in results.items():
             show(name, result)
+    if not is_complete:
+        return 2
     return 0 if all(result.is_as_listed for result in results.values()) else 1
 
 

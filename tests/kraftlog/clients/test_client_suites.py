@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from tests.paths import ROOT
-from tools.client_suites import SUITES, compare, outcomes
+from tools.client_suites import SUITES, SuiteError, compare, outcomes
 
 OUTPUT = """
 === RUN   TestConn
@@ -23,13 +23,33 @@ PASS
 
 
 def test_of_a_test_with_parts_those_parts_count_that_fail() -> None:
-    assert outcomes(OUTPUT) == {
+    assert outcomes(OUTPUT, 1) == {
         "TestConn/reads": "PASS",
         "TestConn/joins": "FAIL",
         "TestElects": "FAIL",
         "TestKerberos": "SKIP",
         "TestWrites": "PASS",
     }
+
+
+def test_an_outcome_behind_a_line_without_an_end_is_found() -> None:
+    assert outcomes("\x16=== RUN   TestPrints\nhalf a line\x16--- FAIL: TestPrints (0.00s)\n", 1) == {
+        "TestPrints": "FAIL"
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "exit_code", "named"),
+    [
+        (OUTPUT, 2, "its last test"),
+        ("=== RUN   TestPanics\npanic: no", 2, "TestPanics"),
+        ("=== RUN   TestExits\n", 0, "TestExits"),
+        ("=== RUN   TestKilled\n", -9, "TestKilled"),
+    ],
+)
+def test_a_suite_that_ended_too_early_has_no_outcomes(output: str, exit_code: int, named: str) -> None:
+    with pytest.raises(SuiteError, match=f"ended with code {exit_code} in {named}"):
+        outcomes(output, exit_code)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +64,7 @@ def test_of_a_test_with_parts_those_parts_count_that_fail() -> None:
 def test_what_is_not_as_listed_is_named(
     listed: dict[str, str], unknown: tuple[str, ...], mended: tuple[str, ...], missing: tuple[str, ...]
 ) -> None:
-    result = compare(outcomes(OUTPUT), listed)
+    result = compare(outcomes(OUTPUT, 1), listed)
     assert (result.unknown, result.mended, result.missing) == (unknown, mended, missing)
     assert result.is_as_listed == (unknown == mended == missing == ())
     assert (result.passed, result.skipped) == (2, 1)
