@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
-from kraftlog.admin.client import cluster_client
 from kraftlog.commands.admin import DEFAULT_ENTITY, parse_configs
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from statemachine.query.cluster_descriptions import (
@@ -116,8 +115,8 @@ async def update_features(
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_features(client, min_applied_end_offset=offset)
-        await cluster_client.update_features(client, changes, validate_only=dry_run)
+        described = await client.describe_features(min_applied_end_offset=offset)
+        await client.update_features(changes, validate_only=dry_run)
     before = {feature.name: feature.finalized_level for feature in described.features}
     return [change for change in changes if change.level != before.get(change.name, 0)]
 
@@ -126,7 +125,7 @@ async def feature_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]
     """One row per feature, by name."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_features(client, min_applied_end_offset=offset)
+        described = await client.describe_features(min_applied_end_offset=offset)
     return [_feature(feature) for feature in described.features]
 
 
@@ -202,8 +201,8 @@ async def alter_client_quotas(
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_client_quotas(client, min_applied_end_offset=offset)
-        await cluster_client.alter_client_quotas(client, alterations)
+        described = await client.describe_client_quotas(min_applied_end_offset=offset)
+        await client.alter_client_quotas(alterations)
     before = {(frozenset(quota.entity), quota.key): quota.value for quota in described.quotas}
     return [of for of in alterations if of.value != before.get((frozenset(of.entity), of.key))]
 
@@ -217,7 +216,7 @@ async def quota_listing(endpoints: Sequence[Endpoint], entity: Sequence[QuotaEnt
     """One row per quota whose entity has all of these parts, and maybe further ones."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_client_quotas(client, min_applied_end_offset=offset)
+        described = await client.describe_client_quotas(min_applied_end_offset=offset)
     return [_quota(quota) for quota in described.quotas if set(entity) <= set(quota.entity)]
 
 
@@ -248,7 +247,7 @@ def _whole(value: float) -> int | float:
 async def add_acls(endpoints: Sequence[Endpoint], entries: Sequence[AccessControlEntry]) -> list[dict[str, Any]]:
     """Create them; one row each, also for one that existed. Raises ApiError for the first that was refused."""
     async with connected_client(endpoints) as client:
-        ids = await cluster_client.create_acls(client, entries)
+        ids = await client.create_acls(entries)
     return [{**_acl(entry), "Id": acl_id} for entry, acl_id in zip(entries, ids, strict=True)]
 
 
@@ -258,7 +257,7 @@ async def acl_listing(endpoints: Sequence[Endpoint], filters: Sequence[AccessCon
     found: dict[str | None, AccessControlEntry] = {}
     async with connected_client(endpoints) as client:
         for wanted in filters:
-            described = await cluster_client.describe_acls(client, wanted, min_applied_end_offset=offset)
+            described = await client.describe_acls(wanted, min_applied_end_offset=offset)
             found |= {entry.acl_id: entry for entry in described.entries}
     return [_acl(entry) for entry in sorted(found.values(), key=_acl_order)]
 
@@ -266,7 +265,7 @@ async def acl_listing(endpoints: Sequence[Endpoint], filters: Sequence[AccessCon
 async def remove_acls(endpoints: Sequence[Endpoint], filters: Sequence[AccessControlFilter]) -> list[dict[str, Any]]:
     """Remove what one of the filters matches; one row per entry removed. Raises ApiError."""
     async with connected_client(endpoints) as client:
-        deleted = await cluster_client.delete_acls(client, filters)
+        deleted = await client.delete_acls(filters)
     return [_acl(entry) for entry in sorted(deleted, key=_acl_order)]
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.admin import RESOURCE_TYPES
 from kraftlog.commands.clients import committed_end_offset, connected_client
@@ -85,7 +84,7 @@ async def change_configs(endpoints: Sequence[Endpoint], changes: Sequence[Config
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         before = await _values(client, changes, offset)
-        await cluster_client.change_configs(client, changes)
+        await client.alter_configs(changes)
         return await _outcomes(client, changes, before)
 
 
@@ -103,10 +102,10 @@ async def alter_topic(
         outcomes: list[ConfigOutcome] = []
         for validate_only in (True, False):
             if changes:
-                await cluster_client.change_configs(client, changes, validate_only=validate_only)
+                await client.alter_configs(changes, validate_only=validate_only)
                 outcomes = await _outcomes(client, changes, before)
             if counts:
-                await cluster_client.grow_topics(client, counts, validate_only=validate_only)
+                await client.grow_topics(counts, validate_only=validate_only)
         return outcomes
 
 
@@ -145,7 +144,7 @@ async def sourced_config_listing(
     """One row per config that can be set, by name, with the value in effect and where that is set."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        described = await cluster_client.describe_sourced_configs(
-            client, RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
+        described = await client.describe_sourced_configs(
+            RESOURCE_TYPES[entity_type], entity_name, min_applied_end_offset=offset
         )
     return [{"Name": config.name, "Value": config.value, "Source": config.source} for config in described.configs]

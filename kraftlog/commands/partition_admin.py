@@ -11,7 +11,6 @@ from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftbase.ids import DAMAGED_DIRECTORY, id_to_text
 from kraftbase.partition import TopicPartition
 from kraftbase.sentinels import NO_LEADER
-from kraftlog.admin.client import partition_client
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.config.endpoints import parse_node_id
 from statemachine.query.descriptions import ConfigValue, PartitionDescription, TopicDescription
@@ -142,7 +141,7 @@ def _min_isr(configs: Iterable[ConfigValue], default: int) -> int:
 async def add_partitions(endpoints: Sequence[Endpoint], topic: str, count: int) -> None:
     """Raise the topic's number of partitions to `count`. Raises ApiError."""
     async with connected_client(endpoints) as client:
-        await partition_client.create_partitions(client, topic, count)
+        await client.create_partitions(topic, count)
 
 
 # --- elections --------------------------------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ async def elect(
     Raises ApiError if none was held.
     """
     async with connected_client(endpoints) as client:
-        outcomes = await partition_client.elect_leaders(client, election_type, partitions)
+        outcomes = await client.elect_leaders(election_type, partitions)
     return [outcome_row(outcome, ELECTED, {ErrorCode.ELECTION_NOT_NEEDED: NOT_NEEDED}) for outcome in outcomes]
 
 
@@ -194,8 +193,8 @@ async def remote_segments(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 f"topic {quoted(topic)} has no partition {partition_id}; it has {len(described.partitions)}, from 0 on",
             )
-        listed = await partition_client.list_remote_log_segments(
-            client, described.topic_id, partition_id, leader_epoch=leader_epoch, min_applied_end_offset=offset
+        listed = await client.list_remote_log_segments(
+            described.topic_id, partition_id, leader_epoch=leader_epoch, min_applied_end_offset=offset
         )
     return {
         "Topic": topic,

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kraftbase.partition import TopicPartition
-from kraftlog.admin.client import cluster_client, partition_client
 from kraftlog.admin.client.client import AdminClient
 from statemachine.query.cluster_descriptions import ConfigChange, ConfigChangeKind
 from statemachine.words.config_definitions import (
@@ -76,7 +75,7 @@ def removals(resource_type: ResourceType, name: str, configs: Iterable[str]) -> 
 
 async def set_throttle(client: AdminClient, moves: Mapping[TopicPartition, Move], rate: int, end_offset: int) -> None:
     """Limit these moves, and those that are under way: a topic has one list for all of its moves. Raises ApiError."""
-    listed = await partition_client.list_partition_reassignments(client, min_applied_end_offset=end_offset)
+    listed = await client.list_partition_reassignments(min_applied_end_offset=end_offset)
     all_moves = {
         TopicPartition(of.topic, of.partition_id): Move(
             tuple(broker_id for broker_id in of.replicas if broker_id not in of.adding_replicas), of.adding_replicas
@@ -85,7 +84,7 @@ async def set_throttle(client: AdminClient, moves: Mapping[TopicPartition, Move]
     }
     changes = throttle_changes({**all_moves, **moves}, rate)
     if changes:
-        await cluster_client.change_configs(client, changes)
+        await client.alter_configs(changes)
 
 
 async def remove_throttles(client: AdminClient, topics: Iterable[str], end_offset: int) -> bool:
@@ -93,7 +92,7 @@ async def remove_throttles(client: AdminClient, topics: Iterable[str], end_offse
 
     What is read is as of `end_offset` or later. Raises ApiError.
     """
-    moved = await partition_client.list_partition_reassignments(client, min_applied_end_offset=end_offset)
+    moved = await client.list_partition_reassignments(min_applied_end_offset=end_offset)
     if moved.reassignments:
         return False
     registered = (await client.list_brokers(min_applied_end_offset=end_offset)).brokers
@@ -104,5 +103,5 @@ async def remove_throttles(client: AdminClient, topics: Iterable[str], end_offse
         described = await client.describe_configs(kind, name, min_applied_end_offset=end_offset)
         changes += removals(kind, name, (config.name for config in described.configs))
     if changes:
-        await cluster_client.change_configs(client, changes)
+        await client.alter_configs(changes)
     return bool(changes)

@@ -11,7 +11,6 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.partition import TopicPartition
 from kraftbase.types import Offset
-from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands.clients import committed_end_offset, connected_client
 from kraftlog.commands.partition_admin import outcome_row
@@ -111,14 +110,14 @@ async def execute(
             found = await _chosen(client, wanted, offset)
             moves = {at: move_of(original_replicas(found[at]), replicas) for at, replicas in wanted.items()}
             await set_throttle(client, moves, throttle, offset)
-        outcomes = await partition_client.alter_partition_reassignments(client, wanted)
+        outcomes = await client.alter_partition_reassignments(wanted)
     return [outcome_row(outcome, ACCEPTED, {}) for outcome in outcomes]
 
 
 async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
     """Cancel the reassignments of these partitions; one row each. Raises ApiError."""
     async with connected_client(endpoints) as client:
-        outcomes = await partition_client.alter_partition_reassignments(client, dict.fromkeys(partitions))
+        outcomes = await client.alter_partition_reassignments(dict.fromkeys(partitions))
     harmless = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS: NOT_UNDER_WAY}
     return [outcome_row(outcome, CANCELLED, harmless) for outcome in outcomes]
 
@@ -164,7 +163,7 @@ async def reassignment_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, 
     """One row per partition that is being reassigned."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
-        listed = await partition_client.list_partition_reassignments(client, min_applied_end_offset=offset)
+        listed = await client.list_partition_reassignments(min_applied_end_offset=offset)
     return [
         {
             "Topic": ongoing.topic,

@@ -15,13 +15,6 @@ from typing import Final, TypeVar
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftlog.admin.client.client import AdminClient, NotSent, OutcomeUnknown
-from kraftlog.admin.client.cluster_client import (
-    change_configs,
-    create_named_topics,
-    delete_named_topics,
-    describe_sourced_configs,
-    grow_topics,
-)
 from kraftlog.admin.client.connection import describe_any
 from kraftlog.commands.clients import allowed_ms, committed_end_offset, connected_client
 from kraftlog.commands.topic_files import WantedTopic
@@ -244,7 +237,7 @@ async def plan_on(
             [topic.name for topic in batch], min_applied_end_offset=min_applied_end_offset
         )
         present |= {topic.name: topic for topic in described.topics}
-    defaults = await describe_sourced_configs(client, ResourceType.BROKER, CLUSTER_DEFAULT)
+    defaults = await client.describe_sourced_configs(ResourceType.BROKER, CLUSTER_DEFAULT)
     partitions_default = next((int(of.value) for of in defaults.configs if of.name == NUM_PARTITIONS), 1)
     plan = make_plan(wanted, present, listed, partitions_default=partitions_default, prune=prune)
     if plan.deletions:
@@ -260,7 +253,7 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
     that refuses deletions also refuses one that names no topic.
     """
     try:
-        await delete_named_topics(client, [])
+        await client.delete_topics([])
     except ApiError as error:
         if error.code is not ErrorCode.TOPIC_DELETION_DISABLED:
             raise
@@ -282,22 +275,22 @@ async def _carry_out(client: AdminClient, plan: TopicPlan, progress: Progress, *
     progress(made, total)
     try:
         for created in batches(plan.creations, lambda topic: _creation_records(plan, topic), _creation_bytes):
-            await create_named_topics(client, created, validate_only=validate_only)
+            await client.create_topics(created, validate_only=validate_only)
             made += len(created)
             progress(made, total)
         for grown in batches(plan.growths.items(), lambda growth: growth[1] - plan.partitions[growth[0]]):
-            await grow_topics(client, dict(grown), validate_only=validate_only)
+            await client.grow_topics(dict(grown), validate_only=validate_only)
             made += len(grown)
             progress(made, total)
         by_topic = [list(changes) for _, changes in groupby(plan.configs, lambda change: change.resource_name)]
         for altered in batches(by_topic, lambda changes: _config_records(plan, changes), _config_bytes):
             changes = [change for of_topic in altered for change in of_topic]
-            await change_configs(client, changes, validate_only=validate_only)
+            await client.alter_configs(changes, validate_only=validate_only)
             made += len(changes)
             progress(made, total)
         if not validate_only:
             for deleted in batches(plan.deletions, lambda name: 1 + plan.partitions[name]):
-                await delete_named_topics(client, deleted)
+                await client.delete_topics(deleted)
                 made += len(deleted)
                 progress(made, total)
     except ApiError as error:

@@ -12,7 +12,6 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.partition import TopicPartition
 from kraftbase.sentinels import NO_LEADER
 from kraftlog.admin.client.client import AdminClient, NewTopic
-from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.clients.replica_tables import COLUMNS, replica_rows
 from kraftlog.clients.replicas import Replicas, describe_replicas
 from kraftlog.demo.command import run_command
@@ -123,7 +122,7 @@ class DataBrokers:
     async def lead_again(self) -> None:
         """Have the first broker lead all partitions, and return when it does."""
         partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
-        await elect_leaders(self._client, ElectionType.PREFERRED, partitions)
+        await self._client.elect_leaders(ElectionType.PREFERRED, partitions)
         await self._until(
             lambda found: _leaders(found) == {self.leader} and not found.silent, f"broker {self.leader} does not lead"
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from kraftbase.errors import ApiError
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.commands import cluster_admin
 from raft.node import Node
@@ -66,7 +65,7 @@ class AcknowledgingNodes(WholeNodes):
     async def held_by(self, node_id: int) -> set[str]:
         """The users whose quotas a node shows."""
         async with AdminClient([self.endpoints[node_id]]) as client:
-            described = await cluster_client.describe_client_quotas(client)
+            described = await client.describe_client_quotas()
         return {str(part.entity_name) for quota in described.quotas for part in quota.entity}
 
     async def all_hold_what_was_acknowledged(self) -> None:

@@ -15,7 +15,6 @@ import pytest_asyncio
 from kraftbase.errors import ApiError
 from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.client.cluster_client import create_acls
 from kraftlog.chaos.disk import DiskUnavailable, SmallDisk, mount_disks
 from kraftlog.controller.rules.hand_over import STUCK_MS
 from kraftlog.local.cluster import LocalCluster
@@ -42,7 +41,7 @@ async def write(client: AdminClient, number: int) -> None:
         for entry in range(ENTRIES)
     )
     with suppress(ApiError):
-        await create_acls(client, entries)
+        await client.create_acls(entries)
 
 
 async def test_another_voter_leads_and_the_first_one_follows(stack: AsyncExitStack, tmp_path: Path) -> None:

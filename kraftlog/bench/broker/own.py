@@ -10,7 +10,6 @@ from typing import ClassVar, Final
 
 from kraftbase.partition import TopicPartition
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.bench.broker.system import System
 from kraftlog.bench.broker.topics import Topics
 from kraftlog.local.brokers import LocalBrokers, Places
@@ -82,7 +81,7 @@ class OwnBrokers(System):
     async def elect_preferred(self, topic: str, partitions: int) -> None:
         """Have the first replica of each of a topic's partitions lead it. Raises ApiError."""
         wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
-        await elect_leaders(self._client, ElectionType.PREFERRED, wanted)
+        await self._client.elect_leaders(ElectionType.PREFERRED, wanted)
 
     async def start(self, broker_id: int) -> None:
         """Start the broker, and wait until it is unfenced. Raises BrokerDied, ApiError."""

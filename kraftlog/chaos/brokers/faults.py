@@ -9,7 +9,6 @@ from typing import Final
 from kraftbase.errors import ApiError
 from kraftbase.partition import TopicPartition
 from kraftbase.types import NodeId
-from kraftlog.admin.client.partition_client import alter_partition_reassignments, elect_leaders
 from kraftlog.chaos.arena import Arena
 from kraftlog.chaos.brokers.cluster import with_brokers
 from kraftlog.chaos.brokers.evidence_faults import (
@@ -183,7 +182,7 @@ class ElectPreferred(Nemesis):
     async def start(self, arena: Arena) -> None:
         """Hold it."""
         with suppress(ApiError):
-            outcomes = await elect_leaders(with_brokers(arena).client, ElectionType.PREFERRED)
+            outcomes = await with_brokers(arena).client.elect_leaders(ElectionType.PREFERRED)
             arena.note(f"preferred election: {len(outcomes)} partitions")
             arena.counts["elections"] += 1
 
@@ -205,7 +204,7 @@ class Reassign(Nemesis):
                 for of in partitions
                 if self.random.random() < REASSIGNED_SHARE
             }
-            outcomes = await alter_partition_reassignments(cluster.client, wanted)
+            outcomes = await cluster.client.alter_partition_reassignments(wanted)
             arena.note(f"reassign: {', '.join(f'{at.topic}-{at.partition_id} to {to}' for at, to in wanted.items())}")
             arena.counts["reassignments"] += sum(1 for outcome in outcomes if not outcome.code)
 

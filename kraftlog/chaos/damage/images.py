@@ -17,7 +17,6 @@ from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.partition import TopicPartition
 from kraftbase.uuids import uuid_from_text
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import (
     BROKER_IDS,
@@ -160,7 +159,7 @@ class Maker:
                 return False
             moved = [at for at, part in described.items() if part.leader != part.replicas[0] and FIRST_BROKER in among]
             if moved:
-                await elect_leaders(client, ElectionType.PREFERRED, [TopicPartition(*at) for at in moved])
+                await client.elect_leaders(ElectionType.PREFERRED, [TopicPartition(*at) for at in moved])
             return not moved
 
         await until(settled, SETTLE_SECONDS, "the partitions are not in sync")

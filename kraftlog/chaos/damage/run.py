@@ -14,7 +14,6 @@ from kraftbase.errors import ApiError, ErrorCode, KraftlogError
 from kraftbase.partition import TopicPartition
 from kraftbase.sentinels import NO_LEADER
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.client.partition_client import elect_leaders
 from kraftlog.chaos.brokers.ledger import At
 from kraftlog.chaos.damage.contents import BROKER_IDS, FIRST_BROKER, PARTITIONS, replicas_of
 from kraftlog.chaos.damage.damages import SETTINGS, Damage, Setting, draw, make, undamaged
@@ -177,7 +176,7 @@ class DamageRun:
             partitions = [TopicPartition(*at) for at in followed]
 
             async def lead() -> bool:
-                await elect_leaders(client, ElectionType.PREFERRED, partitions)
+                await client.elect_leaders(ElectionType.PREFERRED, partitions)
                 now = await site.described(client)
                 return all(now[at].leader == FIRST_BROKER or FIRST_BROKER not in now[at].isr for at in followed)
 

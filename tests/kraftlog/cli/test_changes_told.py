@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands import admin, cluster_admin
@@ -50,7 +49,7 @@ async def test_two_features_that_do_not_go_together_have_one_reason(tmp_path: Pa
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,
     ):
         with pytest.raises(ApiError) as failure:
-            await cluster_client.update_features(client, changes)
+            await client.update_features(changes)
     assert str(failure.value).count(f"{ELR}=1 needs {METADATA_VERSION}=23") == 1
 
 
@@ -135,7 +134,7 @@ async def test_the_configs_of_all_topics_or_brokers_are_listed(
         configs = {"b": {"retention.ms": "5"}, "a": {"segment.ms": "7", "retention.ms": "6"}, "none": {}}
         await client.create_topics([NewTopic(name, 1, 1, configs=of) for name, of in configs.items()])
         for_all, for_one = (ConfigChange(BROKER, of, "num.io.threads", ConfigChangeKind.SET, "4") for of in ("", "1"))
-        await cluster_client.change_configs(client, [for_all, for_one])
+        await client.alter_configs([for_all, for_one])
         assert [tuple(row.values()) for row in await admin.all_config_listing(at, "topics")] == [
             ("a", "retention.ms", "6"),
             ("a", "segment.ms", "7"),

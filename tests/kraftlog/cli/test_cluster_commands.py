@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.broker.lifecycle import living_brokers
 from kraftlog.commands import acl_arguments, cluster_admin, config_admin
@@ -232,16 +231,16 @@ async def test_features_are_described_and_change_together(tmp_path: Path) -> Non
         down = FeatureChange(METADATA_VERSION, level - 1, UpgradeType.SAFE_DOWNGRADE)
         wrong = FeatureChange(ELR, 9, UpgradeType.UPGRADE)
         with pytest.raises(ApiError) as failure:
-            await cluster_client.update_features(client, [down, wrong])
+            await client.update_features([down, wrong])
         assert failure.value.code is ErrorCode.INVALID_UPDATE_VERSION
         reasons = str(failure.value).removeprefix("INVALID_UPDATE_VERSION: ").split("; ")
         assert reasons[0] == f"{METADATA_VERSION} was not updated: '{ELR}' is refused, and all are updated or none"
         assert reasons[1].startswith(f"{ELR} cannot be 9")
         assert all(reason.count(ELR) <= 1 for reason in reasons)
-        await cluster_client.update_features(client, [down], validate_only=True)
+        await client.update_features([down], validate_only=True)
         assert await cluster_admin.feature_listing([cluster.endpoints[1]]) == before
-        await cluster_client.update_features(client, [down])
-        described = await cluster_client.describe_features(client)
+        await client.update_features([down])
+        described = await client.describe_features()
         assert [of.finalized_level for of in described.features if of.name == METADATA_VERSION] == [level - 1]
 
 
@@ -251,8 +250,7 @@ async def test_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
         admin_cluster(tmp_path) as cluster,
         AdminClient([cluster.endpoints[1]], timeout_ms=20_000) as client,
     ):
-        await cluster_client.alter_client_quotas(
-            client,
+        await client.alter_client_quotas(
             [
                 QuotaAlteration((alice, anybody), "producer_byte_rate", 1024),
                 QuotaAlteration((alice,), "request_percentage", 12.5),
@@ -260,15 +258,15 @@ async def test_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
             ],
         )
         with pytest.raises(ApiError, match="'nonsense'"):
-            await cluster_client.alter_client_quotas(client, [QuotaAlteration((alice,), "nonsense", 1)])
+            await client.alter_client_quotas([QuotaAlteration((alice,), "nonsense", 1)])
         rows = await cluster_admin.quota_listing([cluster.endpoints[1]], [alice])
         assert {(row["Entity"], row["Quota"], row["Value"]) for row in rows} == {
             ("client-id <default>, user 'alice'", "producer_byte_rate", 1024),
             ("user 'alice'", "request_percentage", 12.5),
         }
         assert len(await cluster_admin.quota_listing([cluster.endpoints[1]])) == 3
-        await cluster_client.alter_client_quotas(client, [QuotaAlteration((alice,), "request_percentage", None)])
-        assert len((await cluster_client.describe_client_quotas(client)).quotas) == 2
+        await client.alter_client_quotas([QuotaAlteration((alice,), "request_percentage", None)])
+        assert len((await client.describe_client_quotas()).quotas) == 2
 
 
 async def test_entries_are_added_listed_and_removed(tmp_path: Path) -> None:
@@ -305,8 +303,7 @@ async def test_lists_are_appended_to_and_defaults_have_sources(tmp_path: Path) -
     ):
         at = [cluster.endpoints[1]]
         await client.create_topics([NewTopic("t", 1, 1)])
-        await cluster_client.change_configs(
-            client,
+        await client.alter_configs(
             [
                 change("cleanup.policy", ConfigChangeKind.APPEND, "compact"),
                 change("retention.ms", ConfigChangeKind.SET, "5"),
@@ -317,17 +314,16 @@ async def test_lists_are_appended_to_and_defaults_have_sources(tmp_path: Path) -
         assert (rows["cleanup.policy"]["Value"], rows["cleanup.policy"]["Source"]) == ("delete,compact", "TOPIC")
         assert (rows["segment.bytes"]["Value"], rows["segment.bytes"]["Source"]) == ("1048576", "CLUSTER_DEFAULT")
         assert rows["preallocate"]["Source"] == "DEFAULT"
-        await cluster_client.change_configs(
-            client,
+        await client.alter_configs(
             [
                 change("cleanup.policy", ConfigChangeKind.SUBTRACT, "delete"),
                 change("retention.ms", ConfigChangeKind.DELETE),
             ],
         )
-        described = await cluster_client.describe_sourced_configs(client, TOPIC, "t", include_defaults=False)
+        described = await client.describe_sourced_configs(TOPIC, "t", include_defaults=False)
         assert described.configs == (SourcedConfig("cleanup.policy", "compact", "TOPIC"),)
         with pytest.raises(ApiError, match=r"topic 't': .*retention\.ms is no list"):
-            await cluster_client.change_configs(client, [change("retention.ms", ConfigChangeKind.APPEND, "5")])
+            await client.alter_configs([change("retention.ms", ConfigChangeKind.APPEND, "5")])
 
 
 async def test_a_topic_is_altered_as_a_whole_or_not_at_all(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import pytest
 from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 from kraftbase.ids import id_to_bytes, id_to_text
 from kraftbase.partition import TopicPartition
-from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import AdminClient, Alteration, NewTopic
 from kraftlog.broker.lifecycle import BrokerLifecycle, living_brokers
 from kraftlog.commands import partition_admin, reassignments
@@ -332,9 +331,9 @@ async def set_isr(client: AdminClient, broker_epoch: int, topic: str, partition_
         partition.partition_epoch,
         tuple(IsrBroker(broker_id) for broker_id in isr),
     )
-    (altered,) = await partition_client.alter_partition(client, partition.leader, broker_epoch, [alteration])
+    (altered,) = await client.alter_partition(partition.leader, broker_epoch, [alteration])
     assert (altered.code, altered.isr) == (ErrorCode.NONE, tuple(isr)), altered
-    (stale,) = await partition_client.alter_partition(client, partition.leader, broker_epoch, [alteration])
+    (stale,) = await client.alter_partition(partition.leader, broker_epoch, [alteration])
     assert stale.code is ErrorCode.INVALID_UPDATE_VERSION
 
 
@@ -380,7 +379,7 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
         assert (await ask("topics", "describe", "clicks")).lines()[1:] == table
         assert table[2].split() == ["clicks", "0", "1", "0", "1,", "2", "1", "2"]  # 2 is eligible
 
-        await partition_client.alter_partition_reassignments(client, {TopicPartition("clicks", 0): [2, 1]})
+        await client.alter_partition_reassignments({TopicPartition("clicks", 0): [2, 1]})
         elect = ("elect", "--type", "preferred")
         (failed,) = await ask.json(*elect, "--topic", "clicks", "--partition", 0, code=1)
         assert (failed["Result"], failed["Error"]) == ("failed", "PREFERRED_LEADER_NOT_AVAILABLE")
@@ -394,7 +393,7 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
         assert not_needed["Reason"] == "partition 1 of topic 'clicks' has its preferred leader, broker 2"
         everywhere = await ask(*elect, "--all-topic-partitions")
         assert everywhere.lines() == ["No partition needs an election."]
-        none = await partition_client.elect_leaders(client, ElectionType.UNCLEAN, [TopicPartition("nowhere", 0)])
+        none = await client.elect_leaders(ElectionType.UNCLEAN, [TopicPartition("nowhere", 0)])
         assert [outcome.code for outcome in none] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
@@ -412,10 +411,10 @@ async def test_remote_segments_are_listed_and_found(tmp_path: Path) -> None:
             Operation(update_remote_log_segment=finish),
         ):
             assert (await client.execute(operation)).error_code == 0
-        found = await partition_client.find_remote_log_segment(client, topic.topic_id, 0, 0, 5)
+        found = await client.find_remote_log_segment(topic.topic_id, 0, 0, 5)
         assert found.segment is not None
         assert (found.segment.segment_id, found.highest_offset) == (id_to_text(first.segment_id), 9)
-        missing = await partition_client.find_remote_log_segment(client, topic.topic_id, 0, 2, 15)
+        missing = await client.find_remote_log_segment(topic.topic_id, 0, 2, 15)
         assert (missing.segment, missing.highest_offset) == (None, None)
         listed = await ask.json("tier", "segments", "clicks", 0)
         assert (listed["Topic"], listed["TopicId"], listed["SizeBytes"]) == ("clicks", topic.topic_id, 100)

@@ -9,7 +9,6 @@ import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftbase.partition import TopicPartition
-from kraftlog.admin.client import partition_client
 from kraftlog.admin.client.client import NewTopic
 from kraftlog.commands.partition_files import reassignment_json
 from statemachine.query.partition_descriptions import IsrAlteration, IsrBroker
@@ -81,7 +80,7 @@ async def test_a_reassignment_is_generated_executed_followed_cancelled_and_compl
         partition = described.partitions[0]
         members = tuple(map(IsrBroker, (1, 2, 3)))
         alteration = IsrAlteration(described.topic_id, 0, partition.leader_epoch, partition.partition_epoch, members)
-        (altered,) = await partition_client.alter_partition(client, 1, first.broker_epoch, [alteration])
+        (altered,) = await client.alter_partition(1, first.broker_epoch, [alteration])
         assert (altered.code, altered.isr) == (ErrorCode.NONE, (1, 3))
         (row,) = await ask.json("reassign", "verify", "--file", file, "--preserve-throttles")
         assert (row["Status"], row["Replicas"]) == ("completed", [1, 3])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient, NewTopic
 from kraftlog.controller.controller_config import ControllerConfig
 from kraftpb.v1 import admin_pb2
@@ -157,7 +156,7 @@ async def test_ct20_through_grpc_the_message_names_the_client_and_the_quota(tmp_
             controller = cluster.nodes[1].controller
             epoch = (await execute(controller, register(1))).register_broker.broker_epoch
             await execute(controller, alive(1, epoch))
-            await cluster_client.alter_client_quotas(other, [slow])
+            await other.alter_client_quotas([slow])
             await reports.create_topics([NewTopic("a")])
             with pytest.raises(ApiError) as failure:
                 await reports.create_topics([NewTopic("b")])

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from kraftlog.process import controller_registration
 from statemachine.query.cluster_descriptions import FeatureChange, UpgradeType
@@ -42,7 +41,7 @@ async def registered(client: AdminClient, *controller_ids: int, other_than: Cont
 
 async def set_metadata_version(client: AdminClient, level: int) -> None:
     change = FeatureChange(METADATA_VERSION, level, UpgradeType.UPGRADE)
-    await cluster_client.update_features(client, [change])
+    await client.update_features([change])
 
 
 async def test_every_voter_registers_and_an_observer_does_not(tmp_path: Path) -> None:
@@ -66,11 +65,11 @@ async def test_ct61_no_level_is_set_before_every_voter_has_been_up(tmp_path: Pat
         async with AdminClient([nodes.endpoints[1]]) as client:
             await registered(client, 1, 2)
             with pytest.raises(ApiError, match="controller 3 has not registered") as refused:
-                await cluster_client.update_features(client, [change])
+                await client.update_features([change])
             assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
             await nodes.start(3)
             await registered(client, 3)
-            await cluster_client.update_features(client, [change])
+            await client.update_features([change])
 
 
 async def test_a_start_is_another_incarnation(tmp_path: Path) -> None:

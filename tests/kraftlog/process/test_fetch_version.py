@@ -8,7 +8,6 @@ import pytest
 
 from kraftbase.sentinels import HIGH_WATERMARK_NOT_SENT
 from kraftbase.types import Offset
-from kraftlog.admin.client import cluster_client
 from kraftlog.admin.client.client import AdminClient
 from raft.core.messages import FetchRequest, Request, Response
 from raft.node import Node
@@ -42,7 +41,7 @@ class Fetches:
 
 
 async def set_metadata_version(client: AdminClient, level: int, upgrade_type: UpgradeType) -> None:
-    await cluster_client.update_features(client, [FeatureChange(METADATA_VERSION, level, upgrade_type)])
+    await client.update_features([FeatureChange(METADATA_VERSION, level, upgrade_type)])
 
 
 async def register_brokers(client: AdminClient, *broker_ids: int) -> None:
