@@ -53,6 +53,7 @@ check: $(INSTALLED)  ## style, types, import rules; that generated code is curre
 	$(BIN)/ruff format --no-cache --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/asyncio_lines.py
 	$(BIN)/pytest -q tests/test_generated.py tests/test_tidy.py tests/docs
 
 format: $(INSTALLED)  ## rewrite the code in the house style

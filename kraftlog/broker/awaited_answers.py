@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from kraftbase.errors import ApiError
+from kraftbase.runtime import OnDone
 from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.ports import Answer, OnAnswer
 
@@ -45,3 +46,13 @@ class AwaitedAnswers:
             on_answer(task.result() if error is None else error)
         except FATAL as failure:
             self._on_fatal(failure)
+
+
+def call_back(work: Coroutine[Any, Any, None], on_done: OnDone) -> None:
+    """Call back when it is done, with what it raises."""
+
+    def done(task: asyncio.Task[None]) -> None:
+        on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
+
+    task = asyncio.create_task(work)
+    task.add_done_callback(done)

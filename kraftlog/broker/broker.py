@@ -15,7 +15,7 @@ from kraftlog.admin.client.client import AdminClient
 from kraftlog.broker.broker_network import BrokerNetwork
 from kraftlog.broker.clients import ClientApis
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.controller_link import ControllerLink
+from kraftlog.broker.controller_link import ChannelLink, ControllerLink
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.followed_metadata import FollowedMetadata
 from kraftlog.broker.metadata.cluster_view import ClusterView
@@ -58,9 +58,10 @@ class Broker:
         self._is_unfenced = asyncio.Event()
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._link = ControllerLink(client, self._fail)
-        own_channel = ControllerChannel(client, ())
+        own_channel = ControllerChannel(ChannelLink(client, endpoints, self._fail), runtime)
+        clients_link = ChannelLink(client_of_clients, endpoints, self._fail)
         self._network = BrokerNetwork(
-            settings, self._apis, ControllerChannel(client_of_clients, endpoints), own_channel, self._fail
+            settings, self._apis, ControllerChannel(clients_link, runtime), own_channel, self._fail
         )
         ports = ShellPorts(
             runtime=runtime,

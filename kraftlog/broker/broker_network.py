@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
 from kraftbase.runtime import OnDone
+from kraftlog.broker.awaited_answers import call_back
 from kraftlog.broker.clients import ClientApis
 from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.loop_watch import watch_loop
+from kraftlog.broker.loop_watch import LOOK_SECONDS, REPORTED_LOOK_SECONDS, LoopReport, LoopWatch
 from kraftlog.broker.settings import (
     ALLOW_PLAINTEXT,
     CONNECTIONS_MAX_IDLE,
@@ -81,11 +83,11 @@ class BrokerNetwork:
 
     def answer_pending(self, on_done: OnDone) -> None:
         """Give up what clients have the controller do, and tell them."""
-        _await(self._clients_channel.close(), on_done)
+        self._clients_channel.close(on_done)
 
     def close(self, on_closed: OnDone) -> None:
         """Close listeners and connections."""
-        _await(self._close(), on_closed)
+        call_back(self._close(), on_closed)
 
     async def _close(self) -> None:
         tasks = list(self._tasks)
@@ -96,17 +98,7 @@ class BrokerNetwork:
 
     def close_controller(self, on_closed: OnDone) -> None:
         """Give up what the broker itself asks the controller for."""
-        _await(self._own_channel.close(), on_closed)
-
-
-def _await(work: Coroutine[Any, Any, None], on_done: OnDone) -> None:
-    """Call back when it is done, with what it raises."""
-
-    def done(task: asyncio.Task[None]) -> None:
-        on_done(asyncio.CancelledError() if task.cancelled() else task.exception())
-
-    task = asyncio.create_task(work)
-    task.add_done_callback(done)
+        self._own_channel.close(on_closed)
 
 
 def _limits(settings: BrokerSettings) -> Limits:
@@ -117,3 +109,27 @@ def _limits(settings: BrokerSettings) -> Limits:
         queued_bytes_max=settings.whole(QUEUED_BYTES),
         idle_timeout_ms=settings.whole(CONNECTIONS_MAX_IDLE),
     )
+
+
+async def watch_loop(longest_request: Callable[[], str | None], report_interval_ms: int = 0) -> None:
+    """Look for ever. With an interval, log a report so often."""
+    look_seconds = REPORTED_LOOK_SECONDS if report_interval_ms else LOOK_SECONDS
+    watch = LoopWatch(time.monotonic, longest_request, look_seconds)
+    report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
+    loop = asyncio.get_running_loop()
+    timer: asyncio.TimerHandle | None = None
+
+    def look() -> None:
+        """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
+        nonlocal timer
+        timer = loop.call_later(look_seconds, look)
+        watch.look()
+        if report is not None:
+            report.look()
+
+    timer = loop.call_later(look_seconds, look)
+    try:
+        await loop.create_future()
+    finally:
+        if timer is not None:
+            timer.cancel()

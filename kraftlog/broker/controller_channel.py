@@ -1,26 +1,25 @@
 """The broker's way to the controller: operations of clients and of the broker itself, while others go on.
 
 At most `IN_FLIGHT_MAX` are with the controller at a time, and `WAITING_MAX` wait for their turn. Each has a deadline,
-the wait included. Who leads, and that another does meanwhile, is the channel's business: clients of Kafka's protocol
-see REQUEST_TIMED_OUT when the controller has not answered in time, as in Kafka, whose brokers pass requests on the same
-way (KIP-590).
+the wait included. Who leads, and that the leader changes, is the channel's business: clients of Kafka's protocol see
+REQUEST_TIMED_OUT when the controller has not answered in time, as in Kafka, whose brokers pass requests on the same way
+(KIP-590).
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
 
 import structlog
 
-from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError, ErrorCode
-from kraftlog.admin.client.client import AdminClient
-from kraftlog.admin.client.connection import describe_quorum
+from kraftbase.runtime import OnDone, Runtime, Timer
 from kraftlog.admin.client.operation_stream import NotSent, OutcomeUnknown
-from kraftpb.v1 import admin_pb2, quorum_pb2
-from raft.rpc import codec
+from kraftlog.broker.shell.ports import OnAnswer, OnResult
+from kraftpb.v1.admin_pb2 import Operation
+from kraftpb.v1.quorum_pb2 import DescribeQuorumResponse
 
 IN_FLIGHT_MAX: Final = 100
 WAITING_MAX: Final = 1_000
@@ -39,55 +38,77 @@ _NO_LEADER: Final = (
 )
 """What is no business of clients: the controller was not found in time."""
 
-Answer = TypeVar("Answer")
-OnAnswer = Callable[[Answer | ApiError], None]
-"""Called once: with the answer, or why there is none."""
-Ask = Callable[[int], Awaitable[Answer]]
-"""Asks for the answer, for so many milliseconds."""
+Send = Callable[[int, OnAnswer[Any]], None]
+"""Sends a request, with the milliseconds that it may take, and what is called with the answer."""
 
 logger = structlog.get_logger(__name__)
 
 
+class ChannelPort(Protocol):
+    """What a channel sends by. What is asked is answered once, within its time, but never within the call."""
+
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
+        """Have the controller carry out an operation."""
+        ...
+
+    def describe_quorum(self, timeout_ms: int, on_described: OnAnswer[DescribeQuorumResponse]) -> None:
+        """Ask the leader for the state of the quorum."""
+        ...
+
+    def close(self, on_closed: OnDone) -> None:
+        """Give up what is asked, and answer none of it."""
+        ...
+
+
+class _Request:
+    """One that is not answered yet."""
+
+    def __init__(
+        self, send: Callable[[int, OnAnswer[Any]], None], on_answer: OnAnswer[Any], deadline_ms: float
+    ) -> None:
+        self.send = send
+        self.on_answer = on_answer
+        self.deadline_ms = deadline_ms
+        self.timer: Timer | None = None
+        """While it waits for its turn."""
+
+
 class ControllerChannel:
-    """For one event loop. Close it."""
+    """Of one broker, or of its clients. Close it."""
 
     def __init__(
         self,
-        client: AdminClient,
-        endpoints: Sequence[Endpoint],
+        port: ChannelPort,
+        runtime: Runtime,
         *,
         in_flight_max: int = IN_FLIGHT_MAX,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """`client` stays the caller's; `endpoints` are nodes of the cluster."""
-        self._client = client
-        self._endpoints = endpoints
-        self._pending_max = in_flight_max + waiting_max
-        self._turns = asyncio.Semaphore(in_flight_max)
-        self._pending: dict[asyncio.Task[None], Callable[[ApiError], None]] = {}
+        """`port` is closed with it."""
+        self._port = port
+        self._runtime = runtime
+        self._in_flight_max = in_flight_max
+        self._waiting_max = waiting_max
+        self._in_flight: set[_Request] = set()
+        self._waiting: deque[_Request] = deque()
         self._is_closed = False
 
     def __len__(self) -> int:
         """How many are not answered."""
-        return len(self._pending)
+        return len(self._in_flight) + len(self._waiting)
 
-    async def close(self) -> None:
+    def close(self, on_closed: OnDone) -> None:
         """Answer what is pending with REQUEST_TIMED_OUT, and give it up. What comes later is answered the same way."""
         self._is_closed = True
-        tasks = list(self._pending)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for give_up in [self._pending.pop(task) for task in list(self._pending)]:
-            give_up(_stopping())
+        pending = [*self._in_flight, *self._waiting]
+        self._in_flight.clear()
+        self._waiting.clear()
+        for request in pending:
+            _answer(request, _stopping())
+        self._port.close(on_closed)
 
     def submit(
-        self,
-        operation: admin_pb2.Operation,
-        timeout_ms: int,
-        on_result: OnAnswer[admin_pb2.OperationResult],
-        *,
-        retry_unknown: bool = False,
+        self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
     ) -> None:
         """Have the controller carry out an operation; its result is without an error as a whole.
 
@@ -96,79 +117,77 @@ class ControllerChannel:
         the operation may or may not have been carried out.
         """
 
-        async def carry_out(remaining_ms: int) -> admin_pb2.OperationResult:
-            result = await self._client.execute(operation, timeout_ms=remaining_ms, retry_unknown=retry_unknown)
-            if result.error_code:
-                raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
-            return result
+        def send(remaining_ms: int, on_answer: OnResult) -> None:
+            self._port.ask(operation, remaining_ms, on_answer, retry_unknown=retry_unknown)
 
-        self._begin(carry_out, timeout_ms, on_result)
+        self._begin(send, timeout_ms, on_result)
 
-    def describe_quorum(self, on_described: OnAnswer[quorum_pb2.DescribeQuorumResponse]) -> None:
+    def describe_quorum(self, on_described: OnAnswer[DescribeQuorumResponse]) -> None:
         """Ask the leader for the state of the quorum."""
+        self._begin(self._port.describe_quorum, TIMEOUT_MS_DEFAULT, on_described)
 
-        async def describe(remaining_ms: int) -> quorum_pb2.DescribeQuorumResponse:
-            async with asyncio.timeout(remaining_ms / 1000):
-                return await describe_quorum(self._endpoints)
-
-        self._begin(describe, TIMEOUT_MS_DEFAULT, on_described)
-
-    def _begin(self, ask: Ask[Answer], timeout_ms: int, on_answer: OnAnswer[Answer]) -> None:
+    def _begin(self, send: Send, timeout_ms: int, on_answer: OnAnswer[Any]) -> None:
         if self._is_closed:
             on_answer(_stopping())
-        elif timeout_ms <= 0:
+            return
+        if timeout_ms <= 0:
             on_answer(_timed_out(f"the request gives the controller {timeout_ms} ms; nothing was sent"))
-        elif len(self._pending) >= self._pending_max:
-            on_answer(_timed_out(f"{self._pending_max} requests to the controller are pending; nothing was sent"))
+            return
+        if len(self._waiting) >= self._waiting_max:
+            on_answer(_timed_out(f"{len(self)} requests to the controller are pending; nothing was sent"))
+            return
+        timeout_ms = min(timeout_ms, TIMEOUT_MS_MAX)
+        request = _Request(send, on_answer, self._runtime.now_ms() + timeout_ms)
+        if len(self._in_flight) < self._in_flight_max:
+            self._send(request)
         else:
-            task = asyncio.create_task(self._settle(ask, min(timeout_ms, TIMEOUT_MS_MAX), on_answer))
-            self._pending[task] = on_answer
+            request.timer = self._runtime.call_later(timeout_ms, lambda: self._waited_too_long(request, timeout_ms))
+            self._waiting.append(request)
 
-    async def _settle(self, ask: Ask[Answer], timeout_ms: int, on_answer: OnAnswer[Answer]) -> None:
-        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._turns.acquire()
-        except TimeoutError:
-            self._answer(on_answer, _timed_out(f"others were first for {timeout_ms} ms; nothing was sent"))
-            return
-        try:
-            remaining_ms = int((deadline - asyncio.get_running_loop().time()) * 1000)
-            answer = await _asked(ask, max(1, remaining_ms))
-        finally:
-            self._turns.release()
-        self._answer(on_answer, answer)
+    def _send(self, request: _Request) -> None:
+        self._in_flight.add(request)
+        remaining_ms = int(request.deadline_ms - self._runtime.now_ms())
+        request.send(max(1, remaining_ms), lambda answer: self._answered(request, answer))
 
-    def _answer(self, on_answer: OnAnswer[Answer], answer: Answer | ApiError) -> None:
-        """Call back, once: a task that is answered is not pending any more."""
-        task = asyncio.current_task()
-        if task is None or self._pending.pop(task, None) is None:
-            return
-        try:
-            on_answer(answer)
-        except Exception as error:  # without an answer its client would wait for ever
-            on_answer(_failed(error))
+    def _answered(self, request: _Request, answer: Any) -> None:
+        if request not in self._in_flight:
+            return  # closed
+        self._in_flight.discard(request)
+        if self._waiting:
+            self._send(self._next())
+        _answer(request, _for_clients(answer) if isinstance(answer, ApiError) else answer)
+
+    def _next(self) -> _Request:
+        request = self._waiting.popleft()
+        if request.timer is not None:
+            request.timer.cancel()
+        return request
+
+    def _waited_too_long(self, request: _Request, timeout_ms: int) -> None:
+        if request in self._waiting:
+            self._waiting.remove(request)
+            _answer(request, _timed_out(f"timed out after {timeout_ms} ms in the broker's queue; nothing was sent"))
 
 
-async def _asked(ask: Ask[Answer], timeout_ms: int) -> Answer | ApiError:
-    """The answer, or the error as clients of Kafka's protocol are to see it."""
+def _answer(request: _Request, answer: Any) -> None:
+    if request.timer is not None:
+        request.timer.cancel()
     try:
-        return await ask(timeout_ms)
-    except (NotSent, OutcomeUnknown) as error:
+        request.on_answer(answer)
+    except Exception as error:  # without an answer its client would wait for ever
+        request.on_answer(failed(error))
+
+
+def _for_clients(error: ApiError) -> ApiError:
+    """The error as clients of Kafka's protocol are to see it."""
+    if isinstance(error, NotSent | OutcomeUnknown) or error.code in _NO_LEADER:
         return _timed_out(error.args[0])
-    except TimeoutError:
-        return _timed_out(f"the controller has not answered within {timeout_ms} ms")
-    except ApiError as error:
-        if error.code in _NO_LEADER:
-            return _timed_out(error.args[0])
-        if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:  # to clients that is about batches that they produce
-            return ApiError(ErrorCode.POLICY_VIOLATION, error.args[0])
-        return error
-    except Exception as error:
-        return _failed(error)
+    if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:  # to clients that is about batches that they produce
+        return ApiError(ErrorCode.POLICY_VIOLATION, error.args[0])
+    return error
 
 
-def _failed(error: Exception) -> ApiError:
+def failed(error: Exception) -> ApiError:
     """A mistake of ours, which ends one request and not the broker."""
     logger.error("a request to the controller failed", exc_info=error)
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")

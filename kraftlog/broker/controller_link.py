@@ -1,14 +1,21 @@
-"""The broker's own way to the controller, on an event loop: registrations, heartbeats, directories of replicas."""
+"""The ways from a broker to the controller, on an event loop: one is the broker's own, the other is for a channel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
-from kraftbase.errors import ApiError
+from kraftbase.endpoint import Endpoint
+from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.runtime import OnDone
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.broker.awaited_answers import AwaitedAnswers
-from kraftlog.broker.shell.ports import OnAnswer, OnResult
+from kraftlog.admin.client.connection import describe_quorum
+from kraftlog.broker.awaited_answers import AwaitedAnswers, call_back
+from kraftlog.broker.controller_channel import failed
+from kraftlog.broker.shell.ports import Answer, OnAnswer, OnResult
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
+from kraftpb.v1.quorum_pb2 import DescribeQuorumResponse
 from raft.rpc import codec
 
 
@@ -26,15 +33,60 @@ class ControllerLink:
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation. It may take the client's timeout if that is less."""
-        asking = self._execute(operation, min(timeout_ms, self._client.timeout_ms), retry_unknown)
-        self._answers.begin(asking, on_result)
-
-    async def _execute(self, operation: Operation, timeout_ms: int, retry_unknown: bool) -> OperationResult:
-        result = await self._client.execute(operation, timeout_ms=timeout_ms, retry_unknown=retry_unknown)
-        if result.error_code:
-            raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
-        return result
+        timeout_ms = min(timeout_ms, self._client.timeout_ms)
+        self._answers.begin(_carried_out(self._client, operation, timeout_ms, retry_unknown), on_result)
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
         """Ask for the id of the cluster."""
         self._answers.begin(self._client.cluster_id(), on_found)
+
+
+class ChannelLink:
+    """`ChannelPort` over an admin client, which stays its owner's. A bug ends one request, and not the broker."""
+
+    def __init__(
+        self, client: AdminClient, endpoints: Sequence[Endpoint], on_fatal: Callable[[BaseException], None]
+    ) -> None:
+        """`endpoints` are nodes of the cluster; `on_fatal` is told of a bug in a callback."""
+        self._client = client
+        self._endpoints = endpoints
+        self._answers = AwaitedAnswers(on_fatal)
+
+    def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
+        """Have the controller carry out an operation."""
+        self._answers.begin(_or_failed(_carried_out(self._client, operation, timeout_ms, retry_unknown)), on_result)
+
+    def describe_quorum(self, timeout_ms: int, on_described: OnAnswer[DescribeQuorumResponse]) -> None:
+        """Ask the leader for the state of the quorum."""
+        self._answers.begin(_or_failed(self._described(timeout_ms)), on_described)
+
+    async def _described(self, timeout_ms: int) -> DescribeQuorumResponse:
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                return await describe_quorum(self._endpoints)
+        except TimeoutError:
+            said = f"the controller has not answered within {timeout_ms} ms"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, said) from None
+
+    def close(self, on_closed: OnDone) -> None:
+        """Give up what is not answered."""
+        call_back(self._answers.close(), on_closed)
+
+
+async def _carried_out(
+    client: AdminClient, operation: Operation, timeout_ms: int, retry_unknown: bool
+) -> OperationResult:
+    result = await client.execute(operation, timeout_ms=timeout_ms, retry_unknown=retry_unknown)
+    if result.error_code:
+        raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
+    return result
+
+
+async def _or_failed(asking: Coroutine[Any, Any, Answer]) -> Answer:
+    """The answer; UNKNOWN_SERVER_ERROR for a bug."""
+    try:
+        return await asking
+    except ApiError:
+        raise
+    except Exception as error:
+        raise failed(error) from error

@@ -8,7 +8,6 @@ With `loop.report.interval.ms` the broker looks more often, and logs how long th
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -86,27 +85,3 @@ class LoopWatch:
             logger.warning(
                 f"the event loop did not turn for {silent_seconds:.1f} s: {request or 'no request was handled'}"
             )
-
-
-async def watch_loop(longest_request: Callable[[], str | None], report_interval_ms: int = 0) -> None:
-    """Look for ever. With an interval, log a report so often."""
-    look_seconds = REPORTED_LOOK_SECONDS if report_interval_ms else LOOK_SECONDS
-    watch = LoopWatch(time.monotonic, longest_request, look_seconds)
-    report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle | None = None
-
-    def look() -> None:
-        """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
-        nonlocal timer
-        timer = loop.call_later(look_seconds, look)
-        watch.look()
-        if report is not None:
-            report.look()
-
-    timer = loop.call_later(look_seconds, look)
-    try:
-        await loop.create_future()
-    finally:
-        if timer is not None:
-            timer.cancel()

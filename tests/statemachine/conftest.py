@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 import pytest_asyncio
@@ -31,6 +31,8 @@ from tests.statemachine.machines import machine_on, wait_applied
 from tests.statemachine.snapshots import posix_snapshots
 from tests.statemachine.states import write_new_database
 from tests.statemachine.waiting import until
+
+PATIENCE_MS: Final = 600_000
 
 
 @dataclass
@@ -57,7 +59,7 @@ class Bench:
     async def applied(self) -> None:
         """Wait until what was acknowledged is in the store: an answer may come before its run is written."""
         if self.machine.unavailable_reason is None:
-            await wait_applied(self.machine, Offset(0), 20_000)
+            await wait_applied(self.machine, Offset(0), PATIENCE_MS)
 
     async def answered(self, results: Sequence[OperationResult], count: int = 1) -> None:
         """Wait until `count` operations are answered and what was acknowledged is in the store."""
@@ -65,7 +67,8 @@ class Bench:
         await self.applied()
 
     async def done(self, operation: Operation) -> OperationResult:
-        """Carry out one operation that must succeed in all its parts."""
+        """Carry out one operation that must succeed in all its parts, however busy the machine is."""
+        operation.timeout_ms = operation.timeout_ms or PATIENCE_MS
         result = await self.run(operation)
         assert errors(result) == [], result
         return result

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from kraftbase.types import Offset
 from kraftlog.admin.client.client import AdminClient
+from kraftlog.broker.broker_network import watch_loop
 from kraftlog.broker.lifecycle import BrokerLifecycle
 from kraftlog.broker.loop_watch import (
     LOOK_SECONDS,
@@ -23,7 +24,6 @@ from kraftlog.broker.loop_watch import (
     SILENT_SECONDS,
     LoopReport,
     LoopWatch,
-    watch_loop,
 )
 from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.network.requests import ClientRequest, Reply, Steps

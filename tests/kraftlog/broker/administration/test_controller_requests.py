@@ -8,10 +8,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.errors import ApiError
+from kraftbase.runtime import awaited
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.shell.controller_requests import ControllerRequests
 from statemachine.words.config_definitions import NUM_PARTITIONS, REPLICATION_FACTOR
-from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
+from tests.kraftlog.broker.administration.world import ME, AdministrationWorld, channel_to
 from tests.statemachine.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,18 +30,18 @@ async def taken(requests: ControllerRequests) -> tuple[int, ApiError | None]:
 
 
 async def test_producers_get_ids_unless_the_broker_is_another_incarnation(world: AdministrationWorld) -> None:
-    channel = ControllerChannel(world.client, ())
+    channel = channel_to(world.client)
     requests, stale = requests_of(world, channel), requests_of(world, channel, epoch=0)
     (first, error), (second, _) = await taken(requests), await taken(requests)
     assert (second - first, error) == (1, None)
     producer_id, error = await taken(stale)
     assert producer_id == -1
     assert error is not None
-    await channel.close()
+    await awaited(channel.close)
 
 
 async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationWorld) -> None:
-    channel = ControllerChannel(world.client, ())
+    channel = channel_to(world.client)
     requests = requests_of(world, channel)
     with capture_logs() as logs:
         for name in ("wanted", "wanted", "no/name"):
@@ -53,5 +54,5 @@ async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationW
         assert len(wanted.partitions) == 3, "as this broker's num.partitions says"
         requests.create("wanted")  # as one does that has not seen it yet
         await until(lambda: not channel)
-        await channel.close()
+        await awaited(channel.close)
     assert [log["topic"] for log in logs if log["event"] == "a topic was not made"] == ["no/name"]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ErrorCode
-from kraftlog.broker.controller_channel import ControllerChannel
+from kraftbase.runtime import awaited
 from kraftlog.broker.dispatch import KEYS, Dispatch
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages import (
@@ -31,7 +31,7 @@ from kraftlog.kafka.messages import (
     update_features,
 )
 from kraftlog.kafka.notation import Message, Versions
-from tests.kraftlog.broker.administration.world import ME, AdministrationWorld
+from tests.kraftlog.broker.administration.world import ME, AdministrationWorld, channel_to
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -221,8 +221,8 @@ async def test_an_answer_of_the_controller_can_be_written(world: AdministrationW
 async def test_an_answer_without_a_controller_can_be_written(
     world: AdministrationWorld, name: str, version: int
 ) -> None:
-    closed = ControllerChannel(world.client, list(world.cluster.endpoints.values()))
-    await closed.close()
+    closed = channel_to(world.client, list(world.cluster.endpoints.values()))
+    await awaited(closed.close)
     response = await world.asking(closed).answer(BODIES[name](version), version, api_of(KEYS[name]).response)
     expected = {ErrorCode.REQUEST_TIMED_OUT}
     if name in ("AlterConfigs", "IncrementalAlterConfigs"):
