@@ -227,13 +227,9 @@ class ReplicaFetcher:
 
     def _flush(self, followed: FollowedPartition, log: PartitionLog) -> None:
         """Have the log flushed as its topic asks for; the partition is touched when it is."""
-        directory = self._logs.directory_of(followed.partition.name)
-        if directory is None:
-            self._leave_out(followed, State.STOPPED)
-            return
         followed.state = State.FLUSHING
         self._flush_count += 1
-        directory.acknowledge(log, log.log_end_offset, partial(self._flushed, followed))
+        log.acknowledge(log.log_end_offset, partial(self._flushed, followed))
 
     def _flushed(self, followed: FollowedPartition, error: ApiError | None) -> None:
         self._flush_count -= 1
