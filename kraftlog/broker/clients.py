@@ -48,7 +48,6 @@ class ClientApis:
         handlers: Mapping[str, Handler] = {
             **record_handlers(
                 lookup,
-                parts.logs,
                 runtime,
                 usage,
                 new_session_id=_session_id,

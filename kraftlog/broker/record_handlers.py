@@ -15,12 +15,10 @@ from kraftlog.network.requests import Handler
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
-from kraftlog.storage.log_manager import LogManager
 
 
 def record_handlers(
     lookup: PartitionLookup,
-    logs: LogManager,
     runtime: Runtime,
     usage: QuotaUsage,
     *,
@@ -31,7 +29,7 @@ def record_handlers(
     """By the names of their APIs. `choice` sends consumers to replicas in their racks, None: to leaders. `throttle`
     is for what followers fetch, None: they fetch as fast as they can."""
     return {
-        "Produce": ProduceApi(lookup, logs, runtime, usage).handle,
+        "Produce": ProduceApi(lookup, runtime, usage).handle,
         "Fetch": FetchApi(lookup, runtime, FetchSessionCache(new_session_id), usage, choice, throttle).handle,
         "ListOffsets": ListOffsetsApi(lookup).handle,
         "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,

@@ -1,13 +1,12 @@
-"""One connection's socket. What is said over it is in `conversation.py`; here is when it is read, and when closed.
+"""One connection's socket: what is done when bytes come, when answers are there, and at the end.
 
-It is read while all that was read is handed to the handler, and more may be. Each event ends in `_settle`, which
-works out anew whether that is so.
+What is said over it is in `conversation.py`, what is written in `output.py`, whether it is read in `request_flow.py`,
+and its states are in `connection_states.py`. Each event ends in `_settle`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from functools import partial
 from time import monotonic
 from typing import Final, cast
@@ -15,59 +14,75 @@ from typing import Final, cast
 from kraftbase.shared_bytes import SharedBytes
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Message
+from kraftlog.network.connection_states import (
+    AT_END,
+    CONNECTING,
+    DESERTED,
+    DUE,
+    NOT_DUE,
+    OPEN,
+    READ,
+    REFUSED,
+    TAKING,
+    TAKING_AND_DUE,
+    Closing,
+    ConnectionState,
+    Gone,
+    Pause,
+    check_connection_edge,
+)
 from kraftlog.network.connections import Connections
 from kraftlog.network.conversation import Conversation, Exchange
 from kraftlog.network.counters import Closed
 from kraftlog.network.early import EarlyAnswers
 from kraftlog.network.large_requests import LargeRequest
 from kraftlog.network.mute import Mute
+from kraftlog.network.output import Output
 from kraftlog.network.queued import QueuedBytes
 from kraftlog.network.reading import Reading
+from kraftlog.network.request_flow import RequestFlow
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Steps
-from kraftlog.network.turns import SLICE_SECONDS, WAIT_SECONDS, SliceEnd, go_through
+from kraftlog.network.turns import SLICE_SECONDS
 from kraftlog.network.watch import Duty
+from kraftlog.network.work import Work
 
 LONG_SECONDS: Final = 0.1
 """A slice that takes so much longer than it should is noted: the loop stands still meanwhile."""
 
 MANY_BYTES: Final = 64 * 1024
-"""To handle requests of more bytes takes long for an answer to another client that waits to be written."""
+"""Before requests of more bytes are handled, answers that wait are written: they would wait too long."""
 
 
 class Connection(asyncio.BufferedProtocol):
     """One connection of one client, for one event loop."""
 
     def __init__(self, connections: Connections, listener_name: str) -> None:
+        self.state: ConnectionState = CONNECTING
         self._connections = connections
         self._counters = connections.counted
-        self._limits = connections.limits
-        self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
+        self._limits = limits = connections.limits
+        self._conversation = conversation = Conversation(connections.offered, limits.request_bytes_max)
         self._client = Client("", listener_name)
         self._transport: asyncio.Transport
         self._port = 0
         self._working_on = ""
         """The name of the API whose request was handled last."""
-        self._is_member = False
-        self._closed: Closed | None = None
-        self._is_at_end = False
+        self._bytes_in = 0
+        loop, unsent = connections.loop, connections.unsent
+        self._work = Work(self, connections.turns, loop.call_later)
+        self._mute = Mute(loop.call_at, loop.time, self._unmuted)
+        self._out = Output(unsent, connections.counted, conversation, partial(self._watch_for, Duty.TAKE_ANSWERS))
+        self._early = EarlyAnswers(unsent, conversation)
+        self._queued = QueuedBytes(connections.queued, self, conversation)
         self._reading = Reading(connections.unread, connections.counted, self._deserted)
-        self._is_taking_turn = False
-        self._is_turn_due = False
-        self._steps: deque[Steps] = deque()
-        """Work in slices; what comes after it waits."""
-        self._slice_end = SliceEnd.DONE
-        self._large: LargeRequest | None = None
-        """The newest large request: if it waits for memory, those after it wait, too."""
-        self._is_deserted = False
-        """Whether the client sends nothing more, or is gone; something that it sent before may be unread."""
-        self._is_unheard = False
-        """Whether an answer was left out: then those after it are left out, too."""
-        self._mute = Mute(connections.loop.call_at, connections.loop.time, self._unmuted)
-        self._bytes_in = self._bytes_out = 0
-        self._unsent_bytes = 0
-        self._early = EarlyAnswers(connections.unsent, self._conversation)
-        self._queued = QueuedBytes(connections.queued, self, self._conversation)
-        self._is_rest_expected = False
+        self._flow = RequestFlow(
+            self, limits, unsent, conversation, self._work, self._mute, self._out, self._early, self._queued,
+            self._reading, partial(self._watch_for, Duty.SEND_REST),
+        )  # fmt: skip
+
+    def _enter(self, state: ConnectionState) -> None:
+        check_connection_edge(self.state, state)
+        self.state = state
 
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
@@ -77,14 +92,13 @@ class Connection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         self._client = Client(str(peer[0]) if peer else "", self._client.listener_name)
         self._port = int(peer[1]) if peer else 0
-        # Told when something is left unsent, and when nothing is: bytes are counted between the two.
-        self._transport.set_write_buffer_limits(high=0, low=0)
+        self._out.begin(self._transport)
         refusal = self._connections.admit(self, self._client.address)
         if refusal is None:
-            self._is_member = True
+            self._enter(OPEN)
             self._reading.begin(self._transport)
             return
-        self._closed = refusal
+        self._enter(REFUSED)
         self._connections.complaints.log(refusal, self._client.address)
         self._transport.abort()
 
@@ -94,41 +108,47 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes were put there."""
-        if self._closed is not None:
+        if not self.state.is_open:
             return
         self._bytes_in += nbytes
         self._counters.bytes_in += nbytes
         self._connections.watch.active(self)
         self._conversation.received(nbytes)
         turns = self._connections.turns
-        if self._is_turn_due or ((now := monotonic()) >= turns.ends_at and not turns.may_begin(now)):
+        if self._work.turn is DUE or ((now := monotonic()) >= turns.ends_at and not turns.may_begin(now)):
             self._settle()  # it waits for its turn
         else:
             self.take_turn()
 
     def eof_received(self) -> bool:
         """The client sends nothing more: close when all that it has asked is answered."""
-        self._is_at_end = True
-        self._deserted()
+        if self.state.is_open and self.state is not AT_END:
+            self._enter(AT_END)
+            self._serve_no_longer_than_needed()
         return True
 
     def _deserted(self) -> None:
-        """The client sends nothing more, or is gone: answer what waits for more, let go of what is only to be read."""
-        self._is_deserted = True
-        self._hurry()
+        """The client sends nothing more, or is gone, while the connection is not read."""
+        if self.state is OPEN:
+            self._enter(DESERTED)
+            self._serve_no_longer_than_needed()
+
+    def _serve_no_longer_than_needed(self) -> None:
+        """Answer what waits for more, and let go of large requests that only read."""
+        self._answer_waiting()
         for exchange in list(self._conversation.exchanges):
             if isinstance(exchange.held, LargeRequest) and exchange.held.is_let_go_at_end:
                 self._let_go(exchange, exchange.held)
         self._settle()
 
-    def _hurry(self) -> None:
+    def _answer_waiting(self) -> None:
         """Have the requests answered that wait for more."""
         for told in self._conversation.waiting():
             self._connections.loop.call_soon(told)
 
     def _let_go(self, exchange: Exchange, large: LargeRequest) -> None:
-        self._write()
-        self._is_unheard = True
+        self._out.write()
+        self._out.is_left_out = True
         large.let_go()
         try:
             self._conversation.let_go(exchange)
@@ -149,52 +169,52 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
-        if not self._is_member:
+        if self.state is REFUSED:
             return
+        reason = self.state.reason if isinstance(self.state, Closing) else Closed.BY_CLIENT
         self._release()
-        self._count_unsent(0)
-        self._is_member = False
-        self._connections.left(self, self._closed or Closed.BY_CLIENT)
-        self._closed = self._closed or Closed.BY_CLIENT
+        self._out.end()
+        self._connections.left(self, reason)
+        self._enter(Gone(reason))
         self._conversation.frames.drop_all()
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def take_turn(self) -> None:
         """Go on with the work in hand, then handle what was read, as far as it may be handled now, for a slice."""
-        self._is_turn_due = False
-        if self._closed is not None:
+        work, flow = self._work, self._flow
+        if not self.state.is_open:
+            work.turn = NOT_DUE
             return
+        work.turn = TAKING
         conversation, small_answers = self._conversation, self._connections.small_answers
-        if conversation.queued_bytes > MANY_BYTES:
-            small_answers.write_waiting()
-        ends_at = monotonic() + SLICE_SECONDS
-        whole = conversation.frames.whole
-        self._is_taking_turn = True
         try:
+            if conversation.queued_bytes > MANY_BYTES:
+                small_answers.write_waiting()
+            ends_at = monotonic() + SLICE_SECONDS
+            whole = conversation.frames.whole
             while (
-                (not self._steps or self._go_on(ends_at))
+                (not work.steps or self._go_on(ends_at))
                 and (whole or conversation.malformed is not None)
-                and self._may_handle()
+                and flow.handling() is READ
             ):
-                if not self._handle_next() or (monotonic() >= ends_at and not self._steps):
+                if not self._handle_next() or (monotonic() >= ends_at and not work.steps):
                     break
         finally:
-            self._is_taking_turn = False
+            work.end_turn()
         if monotonic() >= ends_at + LONG_SECONDS:
             request = f"{self._working_on} from {self._client.address}:{self._port}"
             self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
-        if self._is_deserted:
-            self._hurry()  # what waits since
+        if self.state.is_deserted:
+            self._answer_waiting()  # what waits since
         self._settle(is_fresh=False)
 
     def _go_on(self, ends_at: float) -> bool:
         """Work in slices until the time is over; whether all of it is done."""
         try:
-            self._slice_end = go_through(self._steps, lambda: monotonic() < ends_at and self._closed is None)
-            if self._slice_end is SliceEnd.DONE:
-                return self._closed is None
+            if self._work.go_on(lambda: monotonic() < ends_at and self.state.is_open):
+                return self.state.is_open
             self._counters.slices += 1
         except BaseException as error:
             self._failed(error)
@@ -202,31 +222,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def run(self, steps: Steps) -> None:
         """Work in slices (`kraftlog.network.requests.Slices`)."""
-        if self._closed is not None:
+        if not self.state.is_open:
             return
-        self._steps.append(steps)
-        if not self._is_taking_turn:
-            self._schedule_turn(is_fresh=True)
+        self._work.steps.append(steps)
+        if self._work.turn is NOT_DUE:
+            self._work.schedule(is_fresh=True)
 
     @property
     def answer_room_bytes(self) -> int:
         """How many bytes of answers one may have now (`kraftlog.network.requests.Slices`)."""
         held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
         return self._limits.one_answer_bytes(held_bytes)
-
-    def _may_handle(self) -> bool:
-        """Whether the client may have one more request handled. If all clients together may not, it will be told."""
-        unsent = self._connections.unsent
-        return (
-            self._closed is None
-            and not self._mute.is_on
-            and (self._large is None or not self._large.is_waiting)
-            and not self._steps
-            and len(self._conversation.exchanges) < self._limits.connection_requests_max
-            and self._unsent_bytes + self._early.held_bytes + self._conversation.outgoing_bytes
-            <= self._limits.connection_unsent_bytes_max
-            and (not unsent.held_bytes or unsent.try_hold(self, 0))
-        )
 
     def _handle_next(self) -> bool:
         """Hand the next request to the handler, if there is one."""
@@ -238,29 +244,21 @@ class Connection(asyncio.BufferedProtocol):
             self._working_on = asked.api.name
             self._counters.requests += 1
             if asked.unread is None:
-                self._connections.handler(
-                    ClientRequest(
-                        asked.api,
-                        asked.version,
-                        asked.client_id or "",
-                        asked.body,
-                        self._client,
-                        asked.size_bytes,
-                        exchange.on_client_done,
-                        self,
-                    ),
-                    partial(self.answer, exchange),
-                )
+                request = ClientRequest(
+                    asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
+                    exchange.on_client_done, self,
+                )  # fmt: skip
+                self._connections.handler(request, partial(self.answer, exchange))
             else:
                 self._begin_large(exchange)
         except BaseException as error:
             self._failed(error)
-        return self._closed is None
+        return self.state.is_open
 
     def _begin_large(self, exchange: Exchange) -> None:
-        large = self._large = LargeRequest(self._connections.large, self, self._client, exchange)
+        large = self._flow.large = LargeRequest(self._connections.large, self, self._client, exchange)
         exchange.held = large
-        if self._is_deserted and large.is_let_go_at_end:
+        if self.state.is_deserted and large.is_let_go_at_end:
             self._let_go(exchange, large)
         else:
             large.begin()
@@ -273,7 +271,7 @@ class Connection(asyncio.BufferedProtocol):
 
         Never raises: what cannot be written closes the connection.
         """
-        if self._closed is not None:
+        if not self.state.is_open:
             self._counters.answers_unwanted += 1
             return
         try:
@@ -285,9 +283,10 @@ class Connection(asyncio.BufferedProtocol):
         self._write_large_answer()
         if throttle_ms > 0:
             self._mute.extend(throttle_ms)
-        if not self._is_taking_turn:
+        turn = self._work.turn
+        if turn is not TAKING and turn is not TAKING_AND_DUE:
             self._connections.watch.active(self)
-            self._write()
+            self._out.write()
             self._settle()
 
     def _write_large_answer(self) -> None:
@@ -297,49 +296,20 @@ class Connection(asyncio.BufferedProtocol):
     def write(self) -> None:
         """Write the answers whose turn has come. Raises only what must end the process."""
         try:
-            self._write()
-            if self._unsent_bytes or not self._reading.is_on:
+            self._out.write()
+            if self._out.unsent_bytes or self._reading.pause is not READ:
                 self._settle()
         except BaseException as error:
             self._failed(error)
 
-    def _write(self) -> None:
-        size_bytes = self._conversation.outgoing_bytes
-        if not size_bytes or self._transport.is_closing():
-            return
-        if self._is_unheard:
-            self._conversation.take_outgoing()
-            return
-        self._bytes_out += size_bytes
-        self._counters.bytes_out += size_bytes
-        self._transport.writelines(self._conversation.take_outgoing())
-        unsent_bytes = self._transport.get_write_buffer_size()
-        if unsent_bytes != self._unsent_bytes:
-            self._count_unsent(unsent_bytes)
-            if unsent_bytes:
-                # asyncio's writelines never calls pause_writing in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1
-                # (CVE-2024-12254), and so never resume_writing. Setting the limits has every version compare them.
-                self._transport.set_write_buffer_limits(high=0, low=0)
-
     def measure(self) -> None:
         """Count the bytes that are not sent yet; others may use the room of those that are."""
-        self._count_unsent(self._transport.get_write_buffer_size())
-
-    def _count_unsent(self, unsent_bytes: int) -> None:
-        more_bytes = unsent_bytes - self._unsent_bytes
-        if not more_bytes:
-            return
-        self._unsent_bytes = unsent_bytes
-        if more_bytes > 0:
-            self._connections.unsent.hold(more_bytes)
-        else:
-            self._connections.unsent.give_back(-more_bytes)
-        self._watch_for(Duty.TAKE_ANSWERS, self._unsent_bytes > 0)
+        self._out.measure()
 
     def hurry_early(self) -> None:
         """Others wait for the room of answers that are there before their turn: answer what those wait for."""
         if self._early.held_bytes:
-            self._hurry()
+            self._answer_waiting()
 
     def _unmuted(self) -> None:
         self._connections.watch.active(self)
@@ -351,60 +321,27 @@ class Connection(asyncio.BufferedProtocol):
         """Others hold fewer bytes now, and this connection may go on."""
         if bound is self._connections.queued:
             self._queued.has_room(size_bytes)
-        self._schedule_turn(is_fresh=True)
-
-    def _schedule_turn(self, *, is_fresh: bool) -> None:
-        """Never at once: a handler is not to be called by what it, or another one, calls."""
-        if not self._is_turn_due and self._closed is None:
-            self._is_turn_due = True
-            take_turn = partial(self._connections.turns.wait, self, is_fresh=is_fresh)
-            if self._steps and self._slice_end is SliceEnd.WAITS:
-                self._connections.loop.call_later(WAIT_SECONDS, take_turn)
-            else:
-                take_turn()
+        if self.state.is_open:
+            self._work.schedule(is_fresh=True)
 
     def _settle(self, *, is_fresh: bool = True) -> None:
         """Go on with what can go on, now that something has changed; `is_fresh`: it has had no slice just now."""
-        conversation = self._conversation
-        if self._closed is not None or not (
-            conversation.exchanges
-            or conversation.frames.waiting_bytes
-            or conversation.malformed
-            or self._unsent_bytes
-            or self._queued.held_bytes
-            or self._queued.is_waiting
-            or self._is_rest_expected
-            or self._is_at_end
-            or not self._reading.is_on
-            or self._mute.is_on
-        ):
-            return  # it is read, and neither holds nor waits for anything: so it is after most requests
+        if not self.state.is_open:
+            return
+        is_at_end = self.state is AT_END
+        if not is_at_end and self._flow.is_at_rest():
+            return
         self._queued.count()
-        if self._is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
+        if is_at_end and not self._conversation.has_next and not self._conversation.unanswered:
             self.close(Closed.BY_CLIENT)
             return
-        if self._steps:
-            self._schedule_turn(is_fresh=is_fresh)
-            self._read(False)
-            return
-        may_handle = self._may_handle()
-        if self._conversation.has_next:
-            if may_handle:
-                self._schedule_turn(is_fresh=is_fresh)
-            self._read(False)
-        else:
-            self._read(may_handle and not self._is_at_end and self._has_queue_room())
-
-    def _has_queue_room(self) -> bool:
-        """One request always has, or it would never be whole."""
-        return not self._queued.is_waiting and (
-            self._queued.held_bytes <= self._limits.connection_queued_bytes_max or not self._conversation.unanswered
-        )
-
-    def _read(self, is_reading: bool) -> None:
-        if not self._is_at_end:
-            self._reading.turn(is_on=is_reading, is_deserted=self._is_deserted)
-        self._expect_rest(self._reading.is_on and not self._is_at_end and self._conversation.is_in_large_request)
+        pause = self._flow.reading(is_at_end=is_at_end)
+        if pause is Pause.TURN or pause is Pause.SLICES:
+            self._work.schedule(is_fresh=is_fresh)
+        if not is_at_end:
+            self._reading.set_pause(pause, is_deserted=self.state.is_deserted)
+        is_read = self._reading.pause is READ and not is_at_end
+        self._flow.expect_rest(is_read and self._conversation.is_in_large_request)
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -425,10 +362,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def close(self, reason: Closed, error: BaseException | None = None) -> None:
         """Handle and read nothing more, and close the connection when all that is written is sent."""
-        if self._closed is not None:
+        if not self.state.is_open:
             return
-        self._write()
-        self._closed = reason
+        self._out.write()
+        self._enter(Closing(reason))
         if error is not None:
             self._connections.complaints.log(reason, self._client.address, error)
         self._release()
@@ -444,31 +381,30 @@ class Connection(asyncio.BufferedProtocol):
         for exchange in self._conversation.exchanges:
             if isinstance(exchange.held, LargeRequest):
                 exchange.held.let_go(is_closed=True)
-        self._large = None
-        steps, self._steps = self._steps, deque()
-        del steps  # what was begun is closed
+        self._flow.large = None
+        self._work.drop()
         self._queued.release()
         self._connections.unsent.forget(self)
         self._reading.end()
-        self._hurry()
+        self._answer_waiting()
         self._conversation.forget()
         self._early.count()
-        self._expect_rest(False)
+        self._flow.expect_rest(False)
 
     # --- idle and slow ------------------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
         """Whether the broker has to do something before the client can."""
-        return bool(self._conversation.unanswered) or not self._reading.is_on
+        return bool(self._conversation.unanswered) or self._reading.pause is not READ
 
     def held_bytes(self, duty: Duty) -> int:
         """What is held until the client has done its duty."""
-        return self._queued.held_bytes if duty is Duty.SEND_REST else self._unsent_bytes
+        return self._queued.held_bytes if duty is Duty.SEND_REST else self._out.unsent_bytes
 
     def moved_bytes(self, duty: Duty) -> int:
         """How much of its duty the client has done."""
-        return self._bytes_in if duty is Duty.SEND_REST else self._bytes_out - self._unsent_bytes
+        return self._bytes_in if duty is Duty.SEND_REST else self._out.taken_bytes
 
     def close_idle(self) -> None:
         """Nothing was asked for too long."""
@@ -480,11 +416,6 @@ class Connection(asyncio.BufferedProtocol):
         self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
-
-    def _expect_rest(self, is_expected: bool) -> None:
-        if is_expected != self._is_rest_expected:
-            self._is_rest_expected = is_expected
-            self._watch_for(Duty.SEND_REST, is_expected)
 
     def _watch_for(self, duty: Duty, has_to: bool) -> None:
         if has_to:

@@ -17,12 +17,12 @@ class QueuedBytes:
         self._conversation = conversation
 
     def count(self) -> None:
-        """Have the bytes of all requests counted."""
+        """Reserve shared memory for all queued requests, or join the queue for it."""
         more_bytes = self._counted_bytes() - self.held_bytes
         if more_bytes > 0:
             self.is_waiting = not self._shared.try_hold(self._waiter, more_bytes)
             if self.is_waiting:
-                self._hold_nothing_of_rest()
+                self._release_partial_request()
             else:
                 self.held_bytes += more_bytes
             return
@@ -37,11 +37,11 @@ class QueuedBytes:
         """A request for which there never would be room counts as the largest for which there is."""
         return min(self._conversation.queued_bytes, self._shared.unreserved_bytes)
 
-    def _hold_nothing_of_rest(self) -> None:
-        """It waits for room for a request whose rest is not read until then: hold nothing for that one meanwhile.
+    def _release_partial_request(self) -> None:
+        """While this connection waits for room for a large request, it must hold no memory for it.
 
         Consider a client that holds 100 bytes of a request that is answered by now, and waits for 70 KiB for the next,
-        behind one that asks for more than all may hold together, and so waits until nobody holds anything.
+        behind one that asks for more than all may hold together, and so waits until all is free.
         """
         large_bytes = self._conversation.large_request_bytes
         needed_bytes = min(large_bytes, self._shared.unreserved_bytes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kraftlog.network.connection_states import READ, Pause
 from kraftlog.network.counters import Counters
 from kraftlog.network.unread import UnreadConnections
 
@@ -14,7 +15,8 @@ class Reading:
 
     def __init__(self, unread: UnreadConnections, counters: Counters, on_deserted: Callable[[], None]) -> None:
         """`on_deserted` is called when the client sends nothing more, or is gone, while it is not read."""
-        self.is_on = True
+        self.pause: Pause = READ
+        """Why it is not read; NONE if it is."""
         self._unread = unread
         self._counters = counters
         self._on_deserted = on_deserted
@@ -26,15 +28,15 @@ class Reading:
         self._transport = transport
         self._file = transport.get_extra_info("socket").fileno()
 
-    def turn(self, *, is_on: bool, is_deserted: bool) -> None:
-        """Read, or do not; of one that `is_deserted` nobody need be told again."""
-        if self._transport is None or is_on == self.is_on or self._transport.is_closing():
+    def set_pause(self, pause: Pause, *, is_deserted: bool) -> None:
+        """Read, or do not and say why; of one that `is_deserted` nothing more is to be found out."""
+        if pause is self.pause or self._transport is None or self._transport.is_closing():
             return
-        self.is_on = is_on
-        if is_on:
+        was_read, self.pause = self.pause is READ, pause
+        if pause is READ:
             self._transport.resume_reading()
             self._is_read()
-        else:
+        elif was_read:
             self._transport.pause_reading()
             if not is_deserted:
                 self._unread.watch(self._file, self._on_deserted)
@@ -42,8 +44,8 @@ class Reading:
 
     def end(self) -> None:
         """The connection is closed: nothing of it is unread."""
-        if not self.is_on:
-            self.is_on = True
+        if self.pause is not READ:
+            self.pause = READ
             self._is_read()
 
     def _is_read(self) -> None:

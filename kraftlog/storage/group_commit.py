@@ -21,6 +21,7 @@ from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftbase.flusher import Flusher
 from kraftbase.runtime import Runtime
 from kraftlog.storage.flushes import PendingFlush
+from kraftlog.storage.log_host import OnDurable
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
 
@@ -30,9 +31,6 @@ FLUSHED_LOGS_MAX: Final = 32
 """How many logs one flush has at most."""
 
 _TRUNCATED: Final = "the log was truncated before the append was durable"
-
-OnDurable = Callable[[ApiError | None], None]
-"""Called once: with None when the append is durable, else with what to answer."""
 
 
 class _Waiting(NamedTuple):

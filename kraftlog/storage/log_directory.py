@@ -49,9 +49,10 @@ from kraftlog.storage.formats.names import (
     stray_directory_name,
 )
 from kraftlog.storage.full_disk import FullDisk
-from kraftlog.storage.group_commit import GroupCommit, OnDurable
+from kraftlog.storage.group_commit import GroupCommit
 from kraftlog.storage.loading import Loader, RecoveryProgress
 from kraftlog.storage.log_folders import LogFolders
+from kraftlog.storage.log_host import OnDurable
 from kraftlog.storage.moved_logs import MovedLog, take_over
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.plain_records import PlainRecords
@@ -295,17 +296,18 @@ class LogDirectory:
         finally:
             self._is_removing = False
 
-    def acknowledge(self, log: PartitionLog, end_offset: int, on_durable: OnDurable) -> None:
+    def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
-        if self.logs.get(log.partition) is not log:
+        used = self.logs.get(log.partition)
+        if used is not log or used is None:
             # Consider damage that was found in this turn of the loop: the log is gone, and its owner not told yet.
-            on_durable(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log in {log.directory} is not used any more"))
+            on_durable(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path} does not use that log any more"))
             return
-        is_due = log.durability.unflushed_count >= log.config.flush_messages
-        if log.config.flush_before_ack or is_due:
-            self.commits.wait(log, end_offset, on_durable)
+        is_due = used.durability.unflushed_count >= used.config.flush_messages
+        if used.config.flush_before_ack or is_due:
+            self.commits.wait(used, end_offset, on_durable)
         else:
-            self._due_flushes.appended(log)
+            self._due_flushes.appended(used)
             on_durable(None)
 
     # --- checkpoints --------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kraftbase.errors import ApiError, CorruptLog
@@ -14,12 +15,20 @@ if TYPE_CHECKING:
     from kraftlog.storage.plain_records import PlainRecords
 
 
+OnDurable = Callable[[ApiError | None], None]
+"""Called once: with None when the append is durable, else with what to answer."""
+
+
 class LogHost(Protocol):
     """The log directory that a log is in, as the log sees it."""
 
     @property
     def offline_reason(self) -> str:
         """Why the directory is not used any more; empty if it is."""
+        ...
+
+    def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
+        """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
         ...
 
     def refusal(self, error: BaseException) -> ApiError:

@@ -37,7 +37,7 @@ from kraftlog.storage.formats.inventory import ClosedSegment, LogEntry, new_entr
 from kraftlog.storage.health import LogHealth
 from kraftlog.storage.leader_epochs import LeaderEpochs
 from kraftlog.storage.loading import LoadedLog
-from kraftlog.storage.log_host import LogHost
+from kraftlog.storage.log_host import LogHost, OnDurable
 from kraftlog.storage.log_reader import LogReader
 from kraftlog.storage.old_log import OldLog
 from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
@@ -306,6 +306,10 @@ class PartitionLog:
         self.durability.rolled(closed, base_offset)
 
     # --- durability ---------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, end_offset: int, on_durable: OnDurable) -> None:
+        """Call back when an append that ends at `end_offset` is as durable as the topic asks for."""
+        self._host.acknowledge(self, end_offset, on_durable)
 
     def flush(self) -> int:
         """Make everything durable. Returns the recovery point. Raises FlushFailed, StorageError."""

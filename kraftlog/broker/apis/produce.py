@@ -41,7 +41,6 @@ from kraftlog.kafka.record_scan import ScanBudget
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply, Steps, let_go
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.storage.appends import Appended
-from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.produced_records import NotReadYet, ProducedRecords, RecordsRefused
 from statemachine.words.names import INTERNAL_TOPICS
 
@@ -97,9 +96,8 @@ class _Topic:
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(self, lookup: PartitionLookup, logs: LogManager, runtime: Runtime, usage: QuotaUsage) -> None:
+    def __init__(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> None:
         self._lookup = lookup
-        self._logs = logs
         self._runtime = runtime
         self._usage = usage
         self._refused = RefusedRecords(runtime.now_ms)
@@ -256,11 +254,10 @@ class ProduceApi:
     def flush(self, part: _Part, on_flushed: Callable[[ApiError | None], None]) -> None:
         """Call back when the leader's own disk has what was appended, as far as the topic asks for that."""
         partition, appended = part.partition, part.appended
-        directory = None if partition is None else self._logs.directory_of(partition.name)
-        if partition is None or partition.log is None or appended is None or directory is None:
+        if partition is None or partition.log is None or appended is None:
             on_flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log went offline after the append"))
             return
-        directory.acknowledge(partition.log, appended.end_offset, on_flushed)
+        partition.log.acknowledge(appended.end_offset, on_flushed)
 
     # --- answering ----------------------------------------------------------------------------------------------------
 

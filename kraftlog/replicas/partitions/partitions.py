@@ -452,12 +452,12 @@ class Partitions:
 
         Otherwise the next append would, and readers might wait for it for ever.
         """
-        log, directory = partition.log, self._logs.directory_of(partition.name)
+        log = partition.log
         if (
-            log is not None and directory is not None and partition.is_leader and log.config.flush_before_ack
+            log is not None and partition.is_leader and log.config.flush_before_ack
             and log.recovery_point < log.log_end_offset
         ):  # fmt: skip
-            directory.acknowledge(log, log.log_end_offset, lambda error: partition.raise_high_watermark())
+            log.acknowledge(log.log_end_offset, lambda error: partition.raise_high_watermark())
 
     def check_isrs(self) -> None:
         """Have those leave an ISR that are not caught up; due every half of `replica.lag.time.max.ms` (DB-15)."""

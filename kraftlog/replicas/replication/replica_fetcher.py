@@ -8,6 +8,9 @@
 - Trouble with one partition delays or stops that one (DB-36), trouble with the broker all that are fetched from it.
 - A request is parked at the leader for up to `replica.fetch.wait.max.ms`. A partition that comes meanwhile would have
   to wait as long, and with it every acks=all of its new leader. So the request is given up, at most once in that time.
+
+What it does at a time is its state (`kraftlog.replicas.replication.fetcher_states`). Whatever ends a state calls
+`_request_next`, which alone decides what is next.
 """
 
 from __future__ import annotations
@@ -26,6 +29,17 @@ from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse, Partition
 from kraftlog.kafka.notation import Message
 from kraftlog.replicas.replication.delays import Delays
 from kraftlog.replicas.replication.fetch_session import FetchSession, PartitionKey
+from kraftlog.replicas.replication.fetcher_states import (
+    FETCH_IN_FLIGHT,
+    IDLE,
+    STOPPED,
+    TRUNCATING,
+    WAITING_FOR_FLUSH,
+    AskingOffsets,
+    BackingOff,
+    FetcherState,
+    check_fetcher_edge,
+)
 from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
 from kraftlog.replicas.replication.following import (
     Append,
@@ -43,6 +57,7 @@ from kraftlog.replicas.replication.leader_offsets import Found, LeaderLog, Leade
 from kraftlog.replicas.replication.ports import Followable, LeaderConnection, LeaderConnector
 from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.replicas.replication.throttled_fetches import FollowerThrottle, ThrottledFetches
+from kraftlog.replicas.replication.touched_partitions import Look, TouchedPartitions
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
@@ -102,29 +117,22 @@ class ReplicaFetcher:
         self._settings = follower.settings
         self._session = FetchSession()
         self._followed: dict[PartitionKey, FollowedPartition] = {}
-        self._touched: dict[PartitionKey, None] = {}
+        self._touched = TouchedPartitions(follower.runtime, self._request_next)
         self._throttled = ThrottledFetches(
             follower.broker_id, follower.throttle, follower.quota, follower.runtime, self._resume
         )
         self._delays = Delays(follower.runtime, follower.settings.backoff_ms, self._resume)
         self._connection: LeaderConnection | None = None
-        self._is_in_flight = False
+        self.state: FetcherState = IDLE
         self._flush_count = 0
         """How many logs are being flushed before the next request."""
-        self._cuts: deque[tuple[FollowedPartition, Step]] = deque()
+        self._truncations: deque[tuple[FollowedPartition, Step]] = deque()
         """Logs that are cut, or start over, before the next request."""
         self._out_of_range: list[FollowedPartition] = []
-        self._question: LeaderOffsets | None = None
-        """What the leader is asked before the next request."""
+        """What the leader is asked about before the next request."""
         self._interrupted_ms = follower.runtime.now_ms() - follower.settings.wait_max_ms
         self._interrupt_timer: Timer | None = None
-        self._failed_ms = 0.0
-        self._retry_timer: Timer | None = None
-        """Not None: the broker does not answer, and is to be left alone until this runs out."""
         self._is_unreachable = False
-        self._is_busy = False
-        self._is_scheduled = False
-        self._is_stopped = False
 
     def __len__(self) -> int:
         """How many partitions it follows."""
@@ -136,10 +144,10 @@ class ReplicaFetcher:
         """Follow a partition in its present leader epoch."""
         self.unfollow(key)
         self._followed[key] = FollowedPartition(partition, key)
-        self._touch(key)
-        if self._retry_timer is not None:
-            self._retry_sooner()
-        elif self._is_in_flight and self._interrupt_timer is None:
+        self._touched.add(key)
+        if isinstance(self.state, BackingOff):
+            self._retry_sooner(self.state)
+        elif self.state is FETCH_IN_FLIGHT and self._interrupt_timer is None:
             self._interrupt_timer = self._runtime.call_later(INTERRUPT_AFTER_MS, self._interrupt)
 
     def unfollow(self, key: PartitionKey) -> None:
@@ -152,43 +160,47 @@ class ReplicaFetcher:
 
     def stop(self) -> None:
         """Follow nothing any more."""
-        self._is_stopped = True
+        if self.state is STOPPED:
+            return
         self._followed.clear()
+        self._truncations.clear()
         self._disconnect()
-        for timer in (self._retry_timer, self._interrupt_timer):
-            if timer is not None:
-                timer.cancel()
+        if isinstance(self.state, BackingOff):
+            self.state.timer.cancel()
+        self._enter(STOPPED)
+        if self._interrupt_timer is not None:
+            self._interrupt_timer.cancel()
         self._delays.stop()
         self._throttled.stop()
 
-    def _touch(self, key: PartitionKey) -> None:
-        """Look at a partition before the next request, which is due now if nothing is in its way."""
-        self._touched[key] = None
-        if not self._is_scheduled and not self._is_busy:
-            self._is_scheduled = True
-            self._runtime.call_soon(self._go)
+    def _enter(self, state: FetcherState) -> None:
+        check_fetcher_edge(self.state, state)
+        self.state = state
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def _go(self) -> None:
-        """Send the next request, unless something is in its way; that calls back."""
-        self._is_scheduled = False
-        if self._is_stopped:
+    def _request_next(self) -> None:
+        """Look at what is touched, and send the next request unless something comes before; its end calls this."""
+        self._touched.begin_look()
+        if self.state is STOPPED:
             return
-        self._is_busy = True
-        try:
-            while self._touched:
-                for key in list(self._touched):
-                    del self._touched[key]
+        with self._touched:
+            while keys := self._touched.take_all():
+                for key in keys:
                     if key in self._followed:
                         self._prepare(self._followed[key])
-        finally:
-            self._is_busy = False
-        if self._is_in_flight or self._question or self._cuts or self._flush_count or self._retry_timer:
+        if self.state is WAITING_FOR_FLUSH and not self._flush_count:
+            self._enter(IDLE)
+        if self.state is not IDLE:
             return
-        if self._out_of_range:
+        if self._flush_count:
+            self._enter(WAITING_FOR_FLUSH)
+        elif self._out_of_range:
             self._ask_offsets()
-            return
+        else:
+            self._fetch()
+
+    def _fetch(self) -> None:
         for followed in self._throttled.to_leave_out():
             self._leave_out(followed, State.THROTTLED)
         if len(self._session):
@@ -215,24 +227,20 @@ class ReplicaFetcher:
 
     def _flush(self, followed: FollowedPartition, log: PartitionLog) -> None:
         """Have the log flushed as its topic asks for; the partition is touched when it is."""
-        directory = self._logs.directory_of(followed.partition.name)
-        if directory is None:
-            self._leave_out(followed, State.STOPPED)
-            return
         followed.state = State.FLUSHING
         self._flush_count += 1
-        directory.acknowledge(log, log.log_end_offset, partial(self._flushed, followed))
+        log.acknowledge(log.log_end_offset, partial(self._flushed, followed))
 
     def _flushed(self, followed: FollowedPartition, error: ApiError | None) -> None:
         self._flush_count -= 1
         if self._followed.get(followed.key) is followed and followed.state is State.FLUSHING:
             followed.state = State.READY
             if error is None or error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it was cut before it was flushed
-                self._touched[followed.key] = None
+                self._touched.add_unscheduled(followed.key)
             else:
                 self._storage_failed(followed, error)
-        if not self._flush_count and not self._is_busy and not self._is_scheduled:
-            self._go()
+        if not self._flush_count and self._touched.look is Look.NOT_DUE:
+            self._request_next()
 
     def _send(self) -> None:
         asked = self._session.next_request()
@@ -249,7 +257,7 @@ class ReplicaFetcher:
             topics=asked.topics,
             forgotten_topics_data=asked.forgotten,
         )
-        self._is_in_flight = True
+        self._enter(FETCH_IN_FLIGHT)
         self._connected().ask(request, FETCH_VERSION, self._answered)
 
     def _connected(self) -> LeaderConnection:
@@ -261,13 +269,14 @@ class ReplicaFetcher:
         """Give up the request that is parked, if a partition has come that is not in it."""
         self._interrupt_timer = None
         now_ms = self._runtime.now_ms()
-        if not self._is_in_flight or self._is_stopped or now_ms - self._interrupted_ms < self._settings.wait_max_ms:
+        if self.state is not FETCH_IN_FLIGHT or now_ms - self._interrupted_ms < self._settings.wait_max_ms:
             return
         if not any(self._is_left_waiting(followed) for followed in self._followed.values()):
             return
         self._interrupted_ms = now_ms
         self._disconnect()
-        self._go()
+        self._enter(IDLE)
+        self._request_next()
 
     def _is_left_waiting(self, followed: FollowedPartition) -> bool:
         """Whether a partition is not in the request that is in flight, in its leader epoch, and could be."""
@@ -277,10 +286,10 @@ class ReplicaFetcher:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Message | ApiError) -> None:
-        self._is_in_flight = False
         if isinstance(answer, ApiError):
             self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
             return
+        self._enter(IDLE)
         try:
             self._use(cast(FetchResponse, answer))
         except ApiError as error:
@@ -289,7 +298,7 @@ class ReplicaFetcher:
             logger.exception("an answer was not used", leader=self.source_id)
             self._lost(str(error))
         else:
-            self._go()
+            self._request_next()
 
     def _use(self, response: FetchResponse) -> None:
         """Take an answer. Raises ApiError if it contradicts a request that was for everything."""
@@ -304,14 +313,12 @@ class ReplicaFetcher:
             self._is_unreachable = False
             logger.warning("a leader answers again", leader=self.source_id)
             self._follower.on_back(self.source_id)
-        self._is_busy = True
-        try:
+        with self._touched:
             for topic in response.responses:
                 for data in topic.partitions:
                     self._take(PartitionKey(topic.topic_id, data.partition_index), data)
-        finally:
-            self._is_busy = False
-        self._cut_some()
+        if self._truncations:
+            self._truncate_some()
 
     def _take(self, key: PartitionKey, data: PartitionData) -> None:
         followed, asked = self._followed.get(key), self._session.asked(key)
@@ -320,39 +327,40 @@ class ReplicaFetcher:
         log = followed.partition.log
         if log is None or followed.state is not State.READY or followed.phase is None:
             self._session.begin_anew()
-            self._touch(key)
+            self._touched.add(key)
             return
         self._carry_out(followed, log, next_step(data, asked, followed.leader_epoch, view_of(log)))
 
-    def _cut_some(self) -> None:
+    def _truncate_some(self) -> None:
         """Cut logs, some of them in a turn of the loop: each costs several syncs, which a slow disk takes long for."""
-        self._is_busy = True
         ends_at_ms = self._runtime.now_ms() + CUTS_MS
-        try:
-            for number in range(min(SLICE_PARTITIONS, len(self._cuts))):
+        with self._touched:
+            for number in range(min(SLICE_PARTITIONS, len(self._truncations))):
                 if number and self._runtime.now_ms() >= ends_at_ms:
                     break
-                followed, step = self._cuts.popleft()
+                followed, step = self._truncations.popleft()
                 log = followed.partition.log
                 if self._followed.get(followed.key) is followed and followed.state is State.READY and log is not None:
                     self._carry_out(followed, log, step, is_cut_due=True)
-        finally:
-            self._is_busy = False
-        if self._cuts:
-            self._runtime.call_after_requests(self._cut_more)
+        if self._truncations:
+            if self.state is not TRUNCATING:
+                self._enter(TRUNCATING)
+            self._runtime.call_after_requests(self._truncate_more)
+        elif self.state is TRUNCATING:
+            self._enter(IDLE)
 
-    def _cut_more(self) -> None:
-        self._cut_some()
-        self._go()
+    def _truncate_more(self) -> None:
+        self._truncate_some()
+        self._request_next()
 
     def _carry_out(
         self, followed: FollowedPartition, log: PartitionLog, step: Step, *, is_cut_due: bool = False
     ) -> None:
-        """Do what a partition needs; a cut is done by `_cut_some`.
+        """Do what a partition needs; a cut is done by `_truncate_some`.
 
         Nothing that a leader says ends more than the fetching of one partition.
         """
-        self._touch(followed.key)
+        self._touched.add(followed.key)
         try:
             match step:
                 case Append():
@@ -360,7 +368,7 @@ class ReplicaFetcher:
                         self._throttled.fetched(followed, len(step.records))
                         self._flush(followed, log)
                 case Truncate() | StartOver() if not is_cut_due:
-                    self._cuts.append((followed, step))
+                    self._truncations.append((followed, step))
                 case Truncate():
                     self._session.begin_anew()
                     if not followed.truncate(step, log):
@@ -401,25 +409,24 @@ class ReplicaFetcher:
 
     def _ask_offsets(self) -> None:
         asked, self._out_of_range = self._out_of_range, []
-        self._question = LeaderOffsets(self._connected(), self._follower.broker_id, asked, self._offsets_found)
-        self._question.ask()
+        question = LeaderOffsets(self._connected(), self._follower.broker_id, asked, self._offsets_found)
+        self._enter(AskingOffsets(question))
+        question.ask()
 
     def _offsets_found(self, found: Found | ApiError) -> None:
         if isinstance(found, ApiError):
             self._lost(str(found))
             return
-        self._question = None
-        self._is_busy = True
-        try:
+        self._enter(IDLE)
+        with self._touched:
             for followed, answer in found.items():
                 log = followed.partition.log
                 if self._resume(followed) and log is not None:
                     step = after_offsets(*answer, view_of(log)) if isinstance(answer, LeaderLog) else answer
                     self._carry_out(followed, log, step)
-        finally:
-            self._is_busy = False
-        self._cut_some()
-        self._go()
+        if self._truncations:
+            self._truncate_some()
+        self._request_next()
 
     # --- pauses -------------------------------------------------------------------------------------------------------
 
@@ -441,11 +448,13 @@ class ReplicaFetcher:
         if self._followed.get(followed.key) is not followed:
             return False
         followed.state = State.READY
-        self._touch(followed.key)
+        self._touched.add(followed.key)
         return True
 
     def _lost(self, reason: str, *, may_be_gone: bool = False) -> None:
         """The broker does not answer, or not as it must: connect again after a pause."""
+        if self.state is STOPPED:
+            return
         pause_ms = self._settings.backoff_ms
         if not self._is_unreachable:
             self._is_unreachable = True
@@ -453,29 +462,29 @@ class ReplicaFetcher:
             if may_be_gone:
                 self._follower.on_gone(self.source_id)
                 pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
+        self._truncations.clear()  # of an answer that fails behind them; the next answer says the same
         self._disconnect()
-        self._failed_ms = self._runtime.now_ms()
-        self._retry_timer = self._runtime.call_later(pause_ms, self._retry)
+        timer = self._runtime.call_later(pause_ms, self._retry)
+        self._enter(BackingOff(timer, self._runtime.now_ms()))
 
-    def _retry_sooner(self) -> None:
+    def _retry_sooner(self, state: BackingOff) -> None:
         """A leader epoch has begun, so the broker lives."""
-        waited_ms = self._runtime.now_ms() - self._failed_ms
-        if self._retry_timer is not None and waited_ms < self._settings.backoff_ms:
-            self._retry_timer.cancel()
-            self._retry_timer = self._runtime.call_later(max(0, RECONNECT_MS_MIN - waited_ms), self._retry)
+        waited_ms = self._runtime.now_ms() - state.failed_ms
+        if waited_ms < self._settings.backoff_ms:
+            state.timer.cancel()
+            timer = self._runtime.call_later(max(0, RECONNECT_MS_MIN - waited_ms), self._retry)
+            self._enter(BackingOff(timer, state.failed_ms))
 
     def _retry(self) -> None:
-        self._retry_timer = None
-        self._go()
+        self._enter(IDLE)
+        self._request_next()
 
     def _disconnect(self) -> None:
         """Close the connection; there is no answer to what is in flight."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._is_in_flight = False
         self._session.lost()
-        if self._question is not None:
-            asked, self._question = self._question.asked, None
-            for followed in asked:
+        if isinstance(self.state, AskingOffsets):
+            for followed in self.state.question.asked:
                 self._resume(followed)

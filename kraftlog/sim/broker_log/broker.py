@@ -212,7 +212,7 @@ class Broker:
         """Its logs are open."""
         self._parts = parts
         handlers = record_handlers(
-            PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
+            PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
             new_session_id=self._metadata.new_number, choice=None, throttle=None,
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}

@@ -293,7 +293,7 @@ class Broker:
         """Its logs are open."""
         self._parts = parts
         handlers = record_handlers(
-            PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
+            PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
             new_session_id=self._machine.new_number, choice=RackAwareChoice(self._machine.broker_id, self.cluster),
             throttle=SentToFollowers(self.configs, self.process.now_ms),
         )  # fmt: skip

@@ -158,7 +158,7 @@ class BrokerWorld:
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())
-        self.produce = ProduceApi(self.lookup, self.logs, self.runtime, usage)
+        self.produce = ProduceApi(self.lookup, self.runtime, usage)
         self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage)
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)

@@ -315,11 +315,24 @@ def test_a_log_that_is_not_used_any_more_is_not_flushed_and_costs_no_other_one_a
     (directory,) = manager.directories
     directory.partition_damaged(log.partition, DamagedSegment("a/clicks-0/00000000000000000000.log", 0, "it rotted"))
     answers: list[ApiError | None] = []
-    directory.acknowledge(log, 1, answers.append)
-    directory.acknowledge(other, 1, answers.append)
+    log.acknowledge(1, answers.append)
+    other.acknowledge(1, answers.append)
     runtime.run()
     assert [None if answer is None else answer.code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, None]
     assert not directory.offline_reason
+
+
+def test_a_log_is_flushed_by_the_directory_that_it_is_in_whatever_another_one_has() -> None:
+    manager = open_manager(MemoryFileSystem(), runtime := StepRuntime(), paths=("a", "b"))
+    first, second = manager.directories
+    log = manager.create_log(CLICKS, TOPIC_ID, PartitionLogConfig(), second.directory_id)
+    first.damaged[CLICKS] = "an old copy, which rotted"
+    append(log, batch(1))
+    answers: list[ApiError | None] = []
+    log.acknowledge(1, answers.append)
+    runtime.run()
+    assert answers == [None]
+    assert (first.commits.flush_count, second.commits.flush_count) == (0, 1)
 
 
 def partitions(count: int) -> list[TopicPartition]:

@@ -65,7 +65,7 @@ class World:
         lookup = PartitionLookup(self.partitions, self.cluster)
         self.quotas = ClientQuotas()
         usage = QuotaUsage(self.quotas)
-        self.produce = ProduceApi(lookup, self.logs, self.runtime, usage)
+        self.produce = ProduceApi(lookup, self.runtime, usage)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
         self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage)
         self.list_offsets = ListOffsetsApi(lookup)

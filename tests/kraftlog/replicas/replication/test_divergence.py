@@ -75,7 +75,7 @@ def test_db97_many_logs_are_cut_in_slices(
     cluster[A].start()
     cluster.mend()
     cuts: list[int] = []
-    cut_some, truncate = ReplicaFetcher._cut_some, PartitionLog.truncate_as_follower
+    cut_some, truncate = ReplicaFetcher._truncate_some, PartitionLog.truncate_as_follower
 
     def counted_turn(self: ReplicaFetcher) -> None:
         cuts.append(0)
@@ -85,7 +85,7 @@ def test_db97_many_logs_are_cut_in_slices(
         cuts[-1] += 1
         truncate(self, end_offset, leader_epoch)
 
-    monkeypatch.setattr(ReplicaFetcher, "_cut_some", counted_turn)
+    monkeypatch.setattr(ReplicaFetcher, "_truncate_some", counted_turn)
     monkeypatch.setattr(PartitionLog, "truncate_as_follower", counted)
     cluster.settle()
     assert [cut for cut in cuts if cut] == [in_a_turn] * (count // in_a_turn)

@@ -1,0 +1,54 @@
+"""The turns of one connection, and its work in slices: requests and answers that take long to read or to write."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from kraftlog.network.connection_states import DUE, NOT_DUE, TAKING, TAKING_AND_DUE, Turn
+from kraftlog.network.requests import Steps
+from kraftlog.network.turns import WAIT_SECONDS, SliceEnd, Turns, Worker, go_through
+
+
+class Work:
+    """Of one connection, `worker`. `call_later` is the event loop's, in seconds."""
+
+    def __init__(self, worker: Worker, turns: Turns, call_later: Callable[[float, Callable[[], None]], object]) -> None:
+        self.turn: Turn = NOT_DUE
+        self.steps: deque[Steps] = deque()
+        """Work in slices; what comes after it waits."""
+        self._slice_end = SliceEnd.DONE
+        self._worker = worker
+        self._turns = turns
+        self._call_later = call_later
+
+    def schedule(self, *, is_fresh: bool) -> None:
+        """Have a turn soon, unless one is due. Never at once: a handler is not to be called by what it, or another one,
+        calls. `is_fresh`: it has had no slice just now.
+        """
+        if self.turn is NOT_DUE:
+            self.turn = DUE
+        elif self.turn is TAKING:
+            self.turn = TAKING_AND_DUE
+        else:
+            return
+        take_turn = partial(self._turns.wait, self._worker, is_fresh=is_fresh)
+        if self.steps and self._slice_end is SliceEnd.WAITS:
+            self._call_later(WAIT_SECONDS, take_turn)
+        else:
+            take_turn()
+
+    def end_turn(self) -> None:
+        """The connection has worked."""
+        self.turn = DUE if self.turn is TAKING_AND_DUE else NOT_DUE
+
+    def go_on(self, may_go_on: Callable[[], bool]) -> bool:
+        """Work in slices until `may_go_on` says no; whether all of it is done. Raises what a step raises."""
+        self._slice_end = go_through(self.steps, may_go_on)
+        return self._slice_end is SliceEnd.DONE
+
+    def drop(self) -> None:
+        """Go on with nothing: what was begun is closed."""
+        steps, self.steps = self.steps, deque()
+        del steps
