@@ -7,10 +7,12 @@ ListOffsets and DeleteRecords. Simulated are the disk, the clocks, the process, 
 - `parameters`: what a seed draws
 - `metadata`: the topics that there are, in the tables of a broker's state machine
 - `process`: one life of a broker's process, step by step, and what it runs in
-- `broker`: the production code in a life
+- `broker`: the production code in a life; `described`: its replicas in lines
 - `world`: a disk, a broker, promises; what is asked of the broker on the way
 - `clients`, `transactions`: producers, readers, an administrator; a producer of transactions
 - `faults`: what may happen to a world
-- `events`: what must happen in a sweep
-- `run`: one seed from start to end
+- `marks`: what must happen in a sweep
+- `run`: one run from start to end
+- `zoo`: bugs that the judges must catch
+- `definition`: all of that, as the engine runs it
 """

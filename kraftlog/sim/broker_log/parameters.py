@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.engine.outcome import Overrides
+from kraftlog.sim.engine.parameters import Overrides, Parameters
 from kraftlog.storage.config import NO_LIMIT
 
 FAULT_KINDS: Final = (
@@ -46,12 +46,9 @@ class TopicParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogParameters:
+class LogParameters(Parameters):
     """One run's."""
 
-    seed: int
-    seconds: int
-    """How long clients and faults go on; after that the broker is left in peace, and everything is judged once more."""
     directories: int
     partitions: int
     """Of each topic."""
@@ -64,22 +61,17 @@ class LogParameters:
     maintain_interval_ms: int
     checkpoint_interval_ms: int
     open_files_max: int
-    fault_kinds: tuple[str, ...]
     has_transactions: bool
     has_slow_disk: bool
     """Always, not only when a fault makes it slow: flushes run in the disk's thread."""
 
-    def describe(self) -> dict[str, Any]:
-        """For people and files."""
-        return asdict(self)
 
-
-def draw(seed: int, overrides: Overrides | None = None) -> LogParameters:
+def draw(seed: int, overrides: Overrides) -> LogParameters:
     """The parameters of the run with that seed."""
-    overrides = overrides or Overrides()
     random = Random(f"broker log {seed}")
-    how_many = random.choice([2, 4, len(FAULT_KINDS)])
-    kinds = sorted(random.sample(FAULT_KINDS, how_many), key=FAULT_KINDS.index)
+    to_draw = overrides.kinds_to_draw(FAULT_KINDS)
+    how_many = random.choice([2, 4, len(to_draw)])
+    kinds = sorted(random.sample(to_draw, min(how_many, len(to_draw))), key=FAULT_KINDS.index)
     parameters = LogParameters(
         seed=seed,
         seconds=random.choice([30, 60, 120]),
@@ -93,15 +85,14 @@ def draw(seed: int, overrides: Overrides | None = None) -> LogParameters:
         maintain_interval_ms=random.choice([1_000, 5_000]),
         checkpoint_interval_ms=random.choice([500, 3_000, 20_000]),
         open_files_max=random.choice([4, 64]),
-        fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
+        fault_kinds=tuple(kinds),
         has_transactions=random.random() < 0.5,
         has_slow_disk=random.random() < 0.3,
     )
     if random.random() < 0.4:
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
-        more = (kind for kind in damages if kind not in set(overrides.without_faults))
-        parameters = replace(parameters, fault_kinds=(*parameters.fault_kinds, *more))
-    return parameters if overrides.seconds is None else replace(parameters, seconds=overrides.seconds)
+        parameters = replace(parameters, fault_kinds=(*parameters.fault_kinds, *damages))
+    return parameters
 
 
 def _draw_topic(random: Random) -> TopicParameters:

@@ -6,16 +6,14 @@ from typing import Final
 
 from kraftlog.sim.broker_log.broken_producer import BrokenProducer
 from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
-from kraftlog.sim.broker_log.events import missing_events
 from kraftlog.sim.broker_log.faults import Faults
-from kraftlog.sim.broker_log.judges.rules import GOES_ON, RULES
-from kraftlog.sim.broker_log.parameters import draw
+from kraftlog.sim.broker_log.judges.rules import GOES_ON
+from kraftlog.sim.broker_log.parameters import LogParameters
 from kraftlog.sim.broker_log.transactions import TransactionalProducer
 from kraftlog.sim.broker_log.world import World
-from kraftlog.sim.engine import command as worlds
 from kraftlog.sim.engine.marks import Marks
-from kraftlog.sim.engine.outcome import Outcome, Overrides
-from kraftlog.sim.engine.runs import run_to_end
+from kraftlog.sim.engine.outcome import Outcome
+from kraftlog.sim.engine.running import run_to_end
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 
@@ -24,9 +22,8 @@ FIRST_TRANSACTIONAL_ID: Final = 1_000
 START_US: Final = 5 * MICROSECONDS_PER_SECOND
 
 
-def run_log(seed: int, overrides: Overrides | None = None, *, echo: bool = False) -> Outcome:
-    """The run with that seed. A violation is in the outcome, not raised."""
-    parameters = draw(seed, overrides)
+def run(parameters: LogParameters, *, echo: bool = False) -> Outcome:
+    """One run from beginning to end. A violation is in the outcome, not raised."""
     world = World(parameters, Marks(), echo=echo)
     return run_to_end(parameters, world, lambda: _run(world))
 
@@ -57,9 +54,3 @@ def _run(world: World) -> None:
     if world.broker is None:
         raise Violation(f"{GOES_ON}: it is not up after it was shut down cleanly")
     world.judge(world.broker)
-
-
-LOG_WORLD: Final = worlds.World(
-    name="broker-log", subject="a broker's log", run_seed=run_log, rules=len(RULES), missing_events=missing_events,
-    covering_seeds=300,
-)  # fmt: skip

@@ -16,6 +16,7 @@ from kraftlog.kafka.messages.list_offsets import (
 )
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.broker import Broker
+from kraftlog.sim.broker_log.described import describe_replicas
 from kraftlog.sim.broker_log.file_damage import FileDamage, FilesToDamage
 from kraftlog.sim.broker_log.index_rot import rot_index
 from kraftlog.sim.broker_log.judges.batches import Batch, whole_batches
@@ -27,13 +28,13 @@ from kraftlog.sim.broker_log.judges.transactions import StableView, check_last_s
 from kraftlog.sim.broker_log.metadata import Metadata, Topic, rules_of
 from kraftlog.sim.broker_log.parameters import LogParameters, TopicParameters
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
+from kraftlog.sim.engine.event_world import EventWorld
 from kraftlog.sim.engine.marks import Marks
-from kraftlog.sim.engine.trace import Trace
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.engine.virtual.clock import START_OF_TIME_MS, Clock
+from kraftlog.sim.engine.virtual.clock import Clock
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.disk import QUICK_SYNC_US, Disk
-from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from statemachine.replay.deltas import MetadataDelta
 
 EARLIEST: Final = -2
@@ -46,20 +47,17 @@ KILLED_BY_THEN: Final = 60
 """A process that is to be killed between two operations survives fewer operations than this."""
 
 
-class World:
+class World(EventWorld):
     """Everything there is, until the run ends."""
 
     def __init__(self, parameters: LogParameters, marks: Marks, *, echo: bool = False) -> None:
+        super().__init__(Random(f"world of a broker's log {parameters.seed}"), marks, echo=echo)
         self.parameters = parameters
-        self.marks = marks
-        self.random = Random(f"world of a broker's log {parameters.seed}")
-        self.event_queue = EventQueue()
         self.clock = Clock(offset_ms=self.random.randrange(1_000_000))
         self.disk = Disk(self.new_random())
         self.rotten_indexes: set[str] = set()
         """Paths of indexes of which a bit has changed: what they say counts only by what look-ups find."""
         self.mend_slow_disk()
-        self.trace = Trace[str](echo=echo)
         self.metadata = Metadata(parameters.partitions)
         self.promises: dict[tuple[bytes, int], PartitionPromises] = {}
         """Of all topics that there are."""
@@ -69,8 +67,6 @@ class World:
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
-        self.is_quiet = False
-        """Clients end what they have begun, and begin nothing new."""
         self.while_down: Callable[[], None] | None = None
         """Called once, when the process has ended the next time."""
         self.damage: FileDamage | None = None
@@ -94,25 +90,6 @@ class World:
     def mend_slow_disk(self) -> None:
         """Syncs take as long as they always do."""
         self.disk.sync_us = STEADILY_SLOW_SYNC_US if self.parameters.has_slow_disk else QUICK_SYNC_US
-
-    def new_random(self) -> Random:
-        """A source of chance of its own."""
-        return Random(self.random.getrandbits(64))
-
-    def note(self, text: str) -> None:
-        """Enter something in the trace."""
-        self.trace.note(self.event_queue.now_us, text)
-
-    def run_for(self, duration_us: int) -> None:
-        """Let time pass. Raises Violation."""
-        end_us = self.event_queue.now_us + duration_us
-        while self.event_queue.run_next(end_us):
-            self.trace.steps += 1
-
-    @property
-    def true_ms(self) -> int:
-        """What a right clock shows."""
-        return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -263,6 +240,12 @@ class World:
     def checks(self) -> int:
         """How often something was judged."""
         return self._past_checks + sum(promises.checks for promises in self.promises.values())
+
+    def describe_nodes(self) -> list[str]:
+        """The broker and its replicas, a line each."""
+        if self.broker is None:
+            return ["the broker is down, or starts"]
+        return ["the broker serves", *describe_replicas(self.broker.partitions)]
 
     @property
     def has_trouble(self) -> bool:

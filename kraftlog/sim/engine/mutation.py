@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, Final
 from unittest import mock
-
-WORLD_OF_CLUSTERS: Final = "clusters"
-WORLD_OF_BROKER_LOG: Final = "broker-log"
-WORLD_OF_REPLICATION: Final = "replication"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,14 +19,10 @@ class Mutation:
     """The issue or report where it did harm, or the rule that it breaks."""
     patches: Callable[[], list[Any]]
     """Makes the patches that put it in."""
-    brokers: int | None = None
-    """How many brokers the runs have that it is hunted in; None: as their seeds say."""
-    voters: int | None = None
-    """How many voters they have; None: as their seeds say."""
-    faults: tuple[str, ...] = ()
-    """The kinds of faults that happen in them; none named: as their seeds say."""
-    world: str = WORLD_OF_CLUSTERS
-    """The world in which it is hunted; only in that of clusters there are voters and brokers to choose."""
+    faults: tuple[str, ...]
+    """The kinds of faults that happen in the runs that it is hunted in; none named: as their seeds say."""
+    sizes: Mapping[str, int]
+    """How many voters, brokers or the like these runs have; not named: as their seeds say."""
 
     @contextlib.contextmanager
     def put_in(self) -> Iterator[None]:
@@ -41,20 +34,24 @@ class Mutation:
 
 
 MUTATIONS: Final[dict[str, Mutation]] = {}
-"""All of them, by name. The modules of this package fill it when `kraftlog.sim.zoo.catalogue` imports them."""
+"""All that were imported, by name."""
 
 
 def mutation(
-    name: str, origin: str, *, brokers: int | None = None, voters: int | None = None, faults: tuple[str, ...] = (),
-    world: str = WORLD_OF_CLUSTERS,
-) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:  # fmt: skip
+    name: str, origin: str, *, faults: tuple[str, ...] = (), **sizes: int
+) -> Callable[[Callable[[], list[Any]]], Callable[[], list[Any]]]:
     """Make a function that gives patches a bug of the zoo."""
 
     def register(patches: Callable[[], list[Any]]) -> Callable[[], list[Any]]:
-        MUTATIONS[name] = Mutation(name, origin, patches, brokers, voters, faults, world)
+        MUTATIONS[name] = Mutation(name, origin, patches, faults, sizes)
         return patches
 
     return register
+
+
+def bugs_of(*modules: ModuleType) -> tuple[Mutation, ...]:
+    """The bugs of some modules, in their order."""
+    return tuple(bug for module in modules for bug in MUTATIONS.values() if bug.patches.__module__ == module.__name__)
 
 
 def instead(owner: Any, name: str, replacement: Any) -> Any:

@@ -2,45 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.parameters import Parameters
 
 
-class Parameters(Protocol):
-    """What a seed has drawn."""
-
-    @property
-    def seed(self) -> int:
-        """The seed."""
-        ...
-
-    @property
-    def seconds(self) -> int:
-        """How long clients and faults go on."""
-        ...
-
-    @property
-    def fault_kinds(self) -> tuple[str, ...]:
-        """The kinds of faults that happen."""
-        ...
-
-    def describe(self) -> dict[str, Any]:
-        """For people and files."""
-        ...
-
-
-@dataclass(slots=True)
-class Overrides:
-    """Overrides of the seed's parameters, to find out what a run needs to fail."""
-
-    seconds: int | None = None
-    without_faults: Sequence[str] = field(default_factory=tuple)
-
-
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """The outcome of a run."""
 
@@ -50,10 +21,15 @@ class Outcome:
     simulated_seconds: float
     steps: int
     checks: int
+    """How often an invariant was checked."""
     trace_digest: str
     marks: Marks
+    figures: Mapping[str, int] = field(default_factory=dict)
+    """What else the world counts, by name. Names are words with underscores."""
     last_lines: list[str] = field(default_factory=list)
     """The end of the trace, if something does not hold."""
+    nodes: list[str] = field(default_factory=list)
+    """The state of each node, if something does not hold."""
 
     def summary(self) -> dict[str, Any]:
         """For a file."""
@@ -63,13 +39,10 @@ class Outcome:
             "simulated_seconds": round(self.simulated_seconds, 3),
             "steps": self.steps,
             "checks": self.checks,
+            **self.figures,
             "trace_digest": self.trace_digest,
             "marks": dict(sorted(self.marks.counts.items())),
         }
-
-
-RunSeed = Callable[[int, Overrides], Outcome]
-"""The run with a seed."""
 
 
 @dataclass(slots=True)
@@ -81,6 +54,8 @@ class Total:
     simulated_seconds: float = 0.0
     steps: int = 0
     checks: int = 0
+    figures: Counter[str] = field(default_factory=Counter)
+    elapsed_seconds: float = 0.0
     marks: Marks = field(default_factory=Marks)
 
     def add(self, outcome: Outcome) -> None:
@@ -89,6 +64,7 @@ class Total:
         self.simulated_seconds += outcome.simulated_seconds
         self.steps += outcome.steps
         self.checks += outcome.checks
+        self.figures.update(outcome.figures)
         self.marks.add(outcome.marks)
         if outcome.violation is not None:
             self.failures.append(outcome)
@@ -101,5 +77,7 @@ class Total:
             "simulated_hours": round(self.simulated_seconds / 3600, 3),
             "steps": self.steps,
             "checks": self.checks,
+            **self.figures,
+            "elapsed_seconds": round(self.elapsed_seconds, 1),
             "marks": dict(sorted(self.marks.counts.items())),
         }

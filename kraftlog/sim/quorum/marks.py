@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from kraftbase.errors import ErrorCode
-from kraftlog.sim.engine.marks import Marks
 from raft.core import actions, events, transitions
 from raft.core.decisions import StateEntered
 from raft.core.edge_checks import HIGHER, NEXT, SAME
@@ -128,8 +127,3 @@ def required(fault_kinds: tuple[str, ...]) -> list[str]:
     names += [f"fault: {kind}" for kind in fault_kinds]
     names += (*SNAPSHOTS, *COMMITTED, *BROKERS)
     return names
-
-
-def missing(marks: Marks, fault_kinds: tuple[str, ...]) -> list[str]:
-    """The marks that were not hit."""
-    return [name for name in required(fault_kinds) if not marks.counts[name]]

@@ -5,11 +5,12 @@ A run is the same whenever its seed and this program are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
+from kraftlog.sim.engine.parameters import Overrides, Parameters
 from kraftlog.sim.engine.virtual.network import NetworkConditions
 from kraftlog.sim.quorum.fault_kinds import KINDS
 from raft.core.config import FETCH_VERSIONS, QuorumConfig
@@ -49,18 +50,15 @@ class BrokerParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parameters:
+class QuorumParameters(Parameters):
     """One run's."""
 
-    seed: int
     voters: int
     observers: int
     clients: int
     keys: int
     voters_know_directories: bool
     """Whether the voter set names directory ids, so that a wiped disk is known for another replica's (KIP-853)."""
-    safety_seconds: int
-    """How long faults happen; after that the cluster must recover."""
     fault_interval_ms: int
     """How much time passes from one fault to the next, on average."""
     think_time_ms: int
@@ -68,8 +66,6 @@ class Parameters:
     operations_max: int
     """How many operations all clients together begin at most while faults happen."""
     client_timeout_ms: int
-    fault_kinds: tuple[str, ...]
-    """The kinds that may happen in this run."""
     network: NetworkConditions
     quorum: QuorumConfig
     fetch_versions: tuple[int, ...]
@@ -85,40 +81,30 @@ class Parameters:
     may_lose_quorum: bool = False
     """Whether faults may destroy more than a minority can: then the cluster must halt, not lie."""
 
-    def describe(self) -> dict[str, Any]:
-        """For people and files."""
-        return asdict(self)
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many voters, observers and brokers there are."""
+        brokers = 0 if self.brokers is None else self.brokers.count
+        return {"voters": self.voters, "observers": self.observers, "brokers": brokers}
 
 
-@dataclass(slots=True)
-class Overrides:
-    """Overrides of the seed's parameters, to find out what a run needs to fail."""
-
-    safety_seconds: int | None = None
-    without_faults: Sequence[str] = field(default_factory=tuple)
-    voters: int | None = None
-    observers: int | None = None
-    brokers: int | None = None
-    """The number of brokers; 0: none."""
-
-
-def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = None) -> Parameters:
-    """The parameters of the run with that seed, of which faults any of `fault_kinds` may be."""
+def draw(seed: int, overrides: Overrides) -> QuorumParameters:
+    """The parameters of the run with that seed."""
     random = Random(seed)
-    overrides = overrides or Overrides()
+    fault_kinds, sizes = overrides.kinds_to_draw(KINDS), overrides.sizes
     voters = random.choice([1, 2, 3, 3, 3, 3, 3, 3, 4, 5])
     observers = random.choice([0, 0, 0, 1, 1, 2])
     how_many = random.choice([1, 3, 6, 12, len(fault_kinds)])
     kinds = sorted(random.sample(list(fault_kinds), min(how_many, len(fault_kinds))), key=KINDS.index)
     is_busy = random.random() < 0.35
-    parameters = Parameters(
+    parameters = QuorumParameters(
         seed=seed,
-        voters=overrides.voters or voters,
-        observers=observers if overrides.observers is None else overrides.observers,
+        voters=sizes.get("voters", voters),
+        observers=sizes.get("observers", observers),
         clients=random.choice([1, 2, 4]),
         keys=random.choice([1, 2, 4]),
         voters_know_directories=random.random() < 0.5,
-        safety_seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
+        seconds=random.choice([20, 60, 60, 120]) if is_busy else random.choice([120, 240, 360]),
         fault_interval_ms=random.choice([700, 2_000]) if is_busy else random.choice([3_000, 10_000, 30_000]),
         think_time_ms=random.choice([20, 100, 300]) if is_busy else random.choice([500, 2_000, 5_000]),
         operations_max=120,
@@ -141,18 +127,13 @@ def draw(seed: int, fault_kinds: Sequence[str], overrides: Overrides | None = No
     chunk_bytes = random.choice([30, 60, 500, 1_000_000])
     parameters = replace(parameters, quorum=replace(parameters.quorum, fetch_snapshot_max_bytes=chunk_bytes))
     # From a source of its own: the rest of a seed's run does not depend on whether it has brokers.
-    parameters = _with_brokers(parameters, Random(f"brokers {seed}"), overrides.brokers)
+    parameters = _with_brokers(parameters, Random(f"brokers {seed}"), sizes.get("brokers"))
     if parameters.voters + parameters.observers >= LARGE_CLUSTER:
-        parameters = replace(parameters, safety_seconds=parameters.safety_seconds // 2)
-    without = set(overrides.without_faults)
-    parameters = replace(parameters, fetch_versions=_draw_fetch_versions(parameters))
-    changes: dict[str, Any] = {"fault_kinds": tuple(kind for kind in parameters.fault_kinds if kind not in without)}
-    if overrides.safety_seconds is not None:
-        changes["safety_seconds"] = overrides.safety_seconds
-    return replace(parameters, **changes)
+        parameters = replace(parameters, seconds=parameters.seconds // 2)
+    return replace(parameters, fetch_versions=_draw_fetch_versions(parameters))
 
 
-def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> Parameters:
+def _with_brokers(parameters: QuorumParameters, random: Random, count: int | None) -> QuorumParameters:
     has_brokers = parameters.seed % BROKERS_ONE_IN == 3
     brokers = BrokerParameters(
         count=random.choice([1, 3, 3, 4, 5]),
@@ -172,7 +153,7 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
     return replace(
         parameters,
         brokers=replace(brokers, count=count or brokers.count),
-        safety_seconds=min(parameters.safety_seconds, BROKERS_SECONDS_MAX),
+        seconds=min(parameters.seconds, BROKERS_SECONDS_MAX),
         # A registration must fit, and little else: pages wait then.
         quorum=replace(
             parameters.quorum, pending_append_bytes_max=max(500, parameters.quorum.pending_append_bytes_max)
@@ -180,7 +161,7 @@ def _with_brokers(parameters: Parameters, random: Random, count: int | None) -> 
     )
 
 
-def _draw_fetch_versions(parameters: Parameters) -> tuple[int, ...]:
+def _draw_fetch_versions(parameters: QuorumParameters) -> tuple[int, ...]:
     """Most nodes have the quorum's; one in four has any. From a source of its own: an override may add nodes."""
     random, most = Random(f"fetch versions {parameters.seed}"), parameters.quorum.fetch_version
     return tuple(

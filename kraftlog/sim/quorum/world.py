@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 from kraftbase.endpoint import Endpoint, Reply
@@ -9,8 +10,8 @@ from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.quorum.cluster.cluster import Cluster
 from kraftlog.sim.quorum.invariants.catalogue import Checker
 from kraftlog.sim.quorum.observation.step import Step
-from kraftlog.sim.quorum.observation.trace import StepTrace
-from kraftlog.sim.quorum.parameters import Parameters
+from kraftlog.sim.quorum.observation.trace import StepTrace, describe
+from kraftlog.sim.quorum.parameters import QuorumParameters
 from kraftlog.sim.quorum.registers.history import History
 from kraftlog.sim.quorum.registers.oracle import OffsetOracle
 from kraftlog.sim.quorum.registers.records import committed_writes
@@ -25,13 +26,15 @@ class World(Cluster):
 
     brokers: list[Broker]
 
-    def __init__(self, parameters: Parameters, *, echo: bool = False, marks: Marks) -> None:
+    def __init__(self, parameters: QuorumParameters, *, echo: bool = False, marks: Marks) -> None:
         random = Random(f"world {parameters.seed}")
         super().__init__(parameters, random, marks)
         self.trace = StepTrace(echo=echo)
         self.history = History()
         self.oracle = OffsetOracle(self.history)
         self._oracle_position = 0
+        self.undecided_keys = 0
+        """How many keys' operations were too many to look for an order of them."""
         self.checker = Checker(self)
         self.clients = [
             Client(self, self.history, FIRST_CLIENT_ID + number, Random(random.random()))
@@ -49,6 +52,24 @@ class World(Cluster):
             ]
             self.administrator = Administrator(self, Random(others.random()))
             self.reader = Reader(self, Random(others.random()))
+
+    @property
+    def checks(self) -> int:
+        """How often an invariant was checked."""
+        return self.checker.checks
+
+    @property
+    def figures(self) -> Mapping[str, int]:
+        """What became of the clients' operations."""
+        return {
+            "operations": len(self.history.operations),
+            "acknowledged": self.history.acknowledged_count,
+            "undecided_keys": self.undecided_keys,
+        }
+
+    def describe_nodes(self) -> list[str]:
+        """The state of each node, a line each."""
+        return [f"{node_id:>3} {describe(view)}" for node_id, view in self.nodes.items()]
 
     def after_step(self, step: Step) -> None:
         """Something happened to a node: check everything. Raises Violation."""

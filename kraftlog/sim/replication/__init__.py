@@ -15,6 +15,8 @@ the controller. Simulated are disks, clocks, processes, the network, the way of 
 - `world`: all of it
 - `clients`, `administrator`: producers, readers; elections, reassignments, topics
 - `faults`: what may happen to a world
-- `events`: what must happen in a sweep
-- `run`: one seed from start to end
+- `marks`: what must happen in a sweep
+- `run`: one run from start to end
+- `zoo`: bugs that the judges must catch
+- `definition`: all of that, as the engine runs it
 """

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.engine.outcome import Overrides
+from kraftlog.sim.engine.parameters import Overrides, Parameters
 
 FULL: Final = "disk: full"
 
@@ -62,12 +63,9 @@ class TopicParameters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicationParameters:
+class ReplicationParameters(Parameters):
     """One run's."""
 
-    seed: int
-    seconds: int
-    """How long clients and faults go on; after that there is peace, and everything must be in sync again."""
     brokers: int
     directories: int
     """Of each broker."""
@@ -93,7 +91,6 @@ class ReplicationParameters:
     checkpoint_interval_ms: int
     metadata_delay_ms: int
     """How long committed metadata takes to a broker, at most."""
-    fault_kinds: tuple[str, ...]
     has_eligible_leaders: bool
     """Whether the controller keeps eligible leader replicas (KIP-966)."""
     has_slow_disks: bool
@@ -102,18 +99,20 @@ class ReplicationParameters:
     """Whether what brokers say to one another is encoded and decoded on its way, which takes long."""
     has_transactions: bool = False
 
-    def describe(self) -> dict[str, Any]:
-        """For people and files."""
-        return asdict(self)
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """How many brokers there are."""
+        return {"brokers": self.brokers}
 
 
-def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters:
+def draw(seed: int, overrides: Overrides) -> ReplicationParameters:
     """The parameters of the run with that seed."""
-    overrides = overrides or Overrides()
     random = Random(f"replication {seed}")
-    brokers = random.choice([3, 3, 4, 5])
-    how_many = random.choice([2, 4, 8, len(FAULT_KINDS)])
-    kinds = sorted(random.sample(FAULT_KINDS, how_many), key=FAULT_KINDS.index)
+    drawn_brokers = random.choice([3, 3, 4, 5])
+    brokers = overrides.sizes.get("brokers", drawn_brokers)
+    to_draw = overrides.kinds_to_draw(FAULT_KINDS)
+    how_many = random.choice([2, 4, 8, len(to_draw)])
+    kinds = sorted(random.sample(to_draw, min(how_many, len(to_draw))), key=FAULT_KINDS.index)
     lag_max_ms = random.choice([600, 1_500, 3_000])
     drawn = ReplicationParameters(
         seed=seed,
@@ -135,24 +134,23 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
         backoff_ms=random.choice([50, 200]),
         checkpoint_interval_ms=random.choice([500, 3_000]),
         metadata_delay_ms=random.choice([3, 30, 300]),
-        fault_kinds=tuple(kind for kind in kinds if kind not in set(overrides.without_faults)),
+        fault_kinds=tuple(kinds),
         has_eligible_leaders=random.random() < 0.7,
         has_slow_disks=random.random() < 0.25,
         has_codec=random.random() < 0.1,
     )
-    if random.random() < 0.2 and ROT not in overrides.without_faults:
+    if random.random() < 0.2:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, ROT))
-    if random.random() < 0.25 and OLDER_COPY not in overrides.without_faults:
+    if random.random() < 0.25:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, OLDER_COPY))
     drawn = replace(drawn, has_transactions=random.random() < 0.5)
     if random.random() < 0.3 and OLDER_COPY not in drawn.fault_kinds:
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
-        more = (kind for kind in damages if kind not in set(overrides.without_faults))
-        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))
+        drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *damages))
     has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
-    if random.random() < 0.5 and not has_damages and AWAY not in overrides.without_faults:
+    if random.random() < 0.5 and not has_damages:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
-    return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
+    return drawn
 
 
 def _draw_topic(random: Random, brokers: int) -> TopicParameters:

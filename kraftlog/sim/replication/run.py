@@ -9,18 +9,16 @@ from unittest import mock
 
 from kraftlog.replicas.replication import replica_fetcher
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
-from kraftlog.sim.engine import command as worlds
 from kraftlog.sim.engine.marks import Marks
-from kraftlog.sim.engine.outcome import Outcome, Overrides
-from kraftlog.sim.engine.runs import run_to_end
+from kraftlog.sim.engine.outcome import Outcome
+from kraftlog.sim.engine.running import run_to_end
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer, Reader
-from kraftlog.sim.replication.events import missing_events
 from kraftlog.sim.replication.faults import Faults
-from kraftlog.sim.replication.judges.rules import PEACE, RULES
-from kraftlog.sim.replication.parameters import draw
+from kraftlog.sim.replication.judges.rules import PEACE
+from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.sim.replication.transactions import TransactionalProducer
 from kraftlog.sim.replication.world import World
 
@@ -34,9 +32,8 @@ PUT_BACK_AFTER: Final = 30
 """Half seconds until somebody looks after logs that are damaged, and that brokers have not copied anew."""
 
 
-def run_replication(seed: int, overrides: Overrides | None = None, *, echo: bool = False) -> Outcome:
-    """The run with that seed. A violation is in the outcome, not raised."""
-    parameters = draw(seed, overrides)
+def run(parameters: ReplicationParameters, *, echo: bool = False) -> Outcome:
+    """One run from beginning to end. A violation is in the outcome, not raised."""
     world = World(parameters, Marks(), echo=echo)
     with mock.patch.object(replica_fetcher, "logger", Complaints()):
         return run_to_end(parameters, world, lambda: _run(world))
@@ -104,9 +101,3 @@ def _wait(world: World, steps: int, is_done: Callable[[], bool]) -> bool:
             return True
         world.run_for(STEP_US)
     return is_done()
-
-
-REPLICATION_WORLD: Final = worlds.World(
-    name="replication", subject="replication", run_seed=run_replication, rules=len(RULES),
-    missing_events=missing_events, covering_seeds=500,
-)  # fmt: skip

@@ -7,11 +7,11 @@ from typing import Final
 
 from kraftbase.partition import TopicPartition
 from kraftlog.kafka.notation import Message
+from kraftlog.sim.broker_log.described import describe_replicas
+from kraftlog.sim.engine.event_world import EventWorld
 from kraftlog.sim.engine.marks import Marks
-from kraftlog.sim.engine.trace import Trace
-from kraftlog.sim.engine.virtual.clock import START_OF_TIME_MS
 from kraftlog.sim.engine.virtual.crash import Crash
-from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
+from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.engine.virtual.network import Network, NetworkConditions
 from kraftlog.sim.replication.away_disks import AwayDisks
 from kraftlog.sim.replication.broker import Broker
@@ -32,15 +32,12 @@ LINK_RETRY_US: Final = 150 * MICROSECONDS_PER_MS
 NETWORK_DELAY_US: Final = (150, 1_500)
 
 
-class World:
+class World(EventWorld):
     """Everything there is, until the run ends (`kraftlog.sim.replication.machine.Environment`)."""
 
     def __init__(self, parameters: ReplicationParameters, marks: Marks, *, echo: bool = False) -> None:
+        super().__init__(Random(f"world of replication {parameters.seed}"), marks, echo=echo)
         self.parameters = parameters
-        self.marks = marks
-        self.random = Random(f"world of replication {parameters.seed}")
-        self.event_queue = EventQueue()
-        self.trace = Trace[str](echo=echo)
         conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
         self.network = Network(self.event_queue, self.new_random(), conditions, marks)
         self.wire = Wire(self.event_queue, self.network, has_codec=parameters.has_codec)
@@ -57,26 +54,8 @@ class World:
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}
         """Brokers to which the metadata takes that many milliseconds more."""
-        self.is_quiet = False
-        """Clients end what they have begun, and begin nothing new; there are no faults."""
         self._delivering: dict[int, int] = dict.fromkeys(self.machines, 0)
         self._random = self.new_random()
-
-    # --- time and chance ----------------------------------------------------------------------------------------------
-
-    def new_random(self) -> Random:
-        """A source of chance of its own."""
-        return Random(self.random.getrandbits(64))
-
-    def note(self, text: str) -> None:
-        """Enter something in the trace."""
-        self.trace.note(self.event_queue.now_us, text)
-
-    def run_for(self, duration_us: int) -> None:
-        """Let time pass. Raises Violation."""
-        end_us = self.event_queue.now_us + duration_us
-        while self.event_queue.run_next(end_us):
-            self.trace.steps += 1
 
     def start(self) -> None:
         """Start all brokers, and look at what they have from time to time."""
@@ -85,14 +64,19 @@ class World:
         self.event_queue.after(JUDGE_US, self._judge)
 
     @property
-    def true_ms(self) -> int:
-        """What a right clock shows."""
-        return START_OF_TIME_MS + self.event_queue.now_us // MICROSECONDS_PER_MS
-
-    @property
     def checks(self) -> int:
         """How often something was judged."""
         return self.court.checks
+
+    def describe_nodes(self) -> list[str]:
+        """Brokers and their replicas, a line each."""
+        lines: list[str] = []
+        for broker_id, machine in self.machines.items():
+            if machine.broker is None:
+                lines.append(f"broker {broker_id} is down, or starts")
+            else:
+                lines += [f"broker {broker_id} runs", *describe_replicas(machine.broker.partitions)]
+        return lines
 
     # --- the metadata -------------------------------------------------------------------------------------------------
 

@@ -2,34 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from kraftlog.sim.broker_log.zoo import broker_log_bugs
-from kraftlog.sim.engine.mutation import MUTATIONS
-from kraftlog.sim.quorum.zoo import (
-    controller_bugs,
-    election_bugs,
-    evidence_bugs,
-    parking_bugs,
-    replication_bugs,
-    snapshot_bugs,
-    state_machine_bugs,
-    storage_bugs,
-)
-from kraftlog.sim.replication.zoo import partition_replication_bugs
+from kraftlog.sim.engine.mutation import Mutation
+from kraftlog.sim.engine.world import World
+from kraftlog.sim.worlds import WORLDS
 
-MODULES: Final = (
-    election_bugs,
-    replication_bugs,
-    parking_bugs,
-    storage_bugs,
-    snapshot_bugs,
-    controller_bugs,
-    evidence_bugs,
-    state_machine_bugs,
-    broker_log_bugs,
-    partition_replication_bugs,
-)
+BUGS: Final[dict[str, tuple[World[Any], Mutation]]] = {
+    bug.name: (world, bug) for world in WORLDS.values() for bug in world.bugs
+}
+"""Each with the world in which it is hunted, by name."""
 
-NAMES: Final = tuple(MUTATIONS)
-"""The names of all bugs, in the order of their modules."""
+NAMES: Final = tuple(BUGS)
+"""The names of all bugs, in the order of their worlds and modules."""

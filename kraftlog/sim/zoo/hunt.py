@@ -5,22 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from kraftlog.sim.broker_log.run import run_log
-from kraftlog.sim.engine.mutation import MUTATIONS, WORLD_OF_BROKER_LOG, WORLD_OF_REPLICATION, Mutation
+from kraftlog.sim.engine.mutation import Mutation
+from kraftlog.sim.engine.parameters import Overrides
 from kraftlog.sim.engine.workers import in_workers
-from kraftlog.sim.quorum.fault_kinds import KINDS
-from kraftlog.sim.quorum.parameters import Overrides
-from kraftlog.sim.quorum.runs.run import run_seed
-from kraftlog.sim.replication.run import run_replication
-from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.engine.world import World
+from kraftlog.sim.zoo.catalogue import BUGS, NAMES
 
 SEEDS_MAX: Final = 500
 """A bug that this many seeds do not catch counts as not caught."""
-
-SAFETY_SECONDS: Final = 60
-"""Runs of the hunt are short: bugs show early or not at all, and there are many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +43,17 @@ def hunt_all(names: Sequence[str] = NAMES, seeds_max: int = SEEDS_MAX) -> Iterat
 
 
 def hunt(name: str, seeds_max: int = SEEDS_MAX, first_seed: int = 0) -> Catch:
-    """Hunt one bug."""
-    bug = MUTATIONS[name]
+    """Hunt one bug of the zoo."""
+    world, bug = BUGS[name]
+    return hunt_in(world, bug, seeds_max, first_seed)
+
+
+def hunt_in(world: World[Any], bug: Mutation, seeds_max: int, first_seed: int = 0) -> Catch:
+    """Hunt a bug in a world. Raises ValueError if the world cannot have the faults or the sizes that the bug needs."""
+    overrides = Overrides(seconds=world.hunt_seconds, sizes=bug.sizes, fault_kinds=bug.faults or None)
     with bug.put_in():
         for count, seed in enumerate(range(first_seed, first_seed + seeds_max), start=1):
-            violation = _run_with(bug, seed)
+            violation = world.run_seed(seed, overrides).violation
             if violation is not None:
-                return Catch(name, count, violation)
-    return Catch(name, seeds_max, None)
-
-
-def _run_with(bug: Mutation, seed: int) -> str | None:
-    """What does not hold in the run with that seed, in the bug's world."""
-    if bug.world == WORLD_OF_BROKER_LOG:
-        return run_log(seed).violation
-    if bug.world == WORLD_OF_REPLICATION:
-        return run_replication(seed).violation
-    overrides = Overrides(safety_seconds=SAFETY_SECONDS, voters=bug.voters, brokers=bug.brokers)
-    return run_seed(seed, overrides=overrides, kinds=bug.faults or KINDS).violation
+                return Catch(bug.name, count, violation)
+    return Catch(bug.name, seeds_max, None)

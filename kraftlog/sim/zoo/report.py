@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from kraftlog.sim.engine.mutation import MUTATIONS
-from kraftlog.sim.zoo.catalogue import NAMES
+from kraftlog.sim.zoo.catalogue import BUGS, NAMES
 from kraftlog.sim.zoo.hunt import Catch
 
 
@@ -24,6 +23,6 @@ def show_hunt(console: Console, catches: Iterable[Catch], count: int) -> list[Ca
     table = Table("bug", "known from", "caught by", "seeds", title="zoo")
     for catch in sorted(found, key=lambda catch: NAMES.index(catch.name)):
         caught_by = catch.invariant if catch.caught_by is not None else "[bold red]not caught"
-        table.add_row(catch.name, MUTATIONS[catch.name].origin, caught_by, str(catch.seeds))
+        table.add_row(catch.name, BUGS[catch.name][1].origin, caught_by, str(catch.seeds))
     console.print(table)
     return found

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from kraftlog.sim.command import app
 from kraftlog.sim.engine.mutation import MUTATIONS
-from kraftlog.sim.quorum.parameters import Overrides
-from kraftlog.sim.quorum.runs.shrink import shrink
+from kraftlog.sim.engine.shrink import shrink
+from kraftlog.sim.quorum.definition import CLUSTERS
 
 RUNNER = CliRunner()
 BUG = "less than a majority commits"
@@ -30,7 +30,7 @@ def test_a_few_seeds_give_a_table_and_a_file(tmp_path: Path) -> None:
     file = tmp_path / "sweep.json"
     result = RUNNER.invoke(app, ["--seeds", "3", "--first", "5", "--json", str(file)])
     assert result.exit_code == 0, result.output
-    assert "simulated cluster-hours" in result.output
+    assert "simulation of clusters" in result.output
     written = json.loads(file.read_text())
     assert (written["seeds"], written["failures"]) == (3, [])
 
@@ -39,12 +39,12 @@ def test_the_world_of_a_brokers_log_tells_what_happened(tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     result = RUNNER.invoke(app, ["--world", "broker-log", "--seed", "6", "--trace", "--json", str(file)])
     assert result.exit_code == 0, result.output
-    assert "seed 6: all rules hold" in result.output
+    assert "seed 6: all invariants hold" in result.output
     assert "the broker has started" in result.output
     assert json.loads(file.read_text())["marks"]["shut down cleanly"] > 0
     result = RUNNER.invoke(app, ["--world", "broker-log", "--seeds", "2", "--first", "62", "--json", str(file)])
     assert result.exit_code == 0, result.output
-    assert "2 seeds, 0 failed" in result.output
+    assert "simulation of a broker's log" in result.output
     assert json.loads(file.read_text())["failures"] == []
 
 
@@ -62,7 +62,7 @@ def test_a_failure_in_that_world_tells_how_to_see_it_again() -> None:
 
 
 @pytest.mark.parametrize("world", ["broker-log", "replication"])
-def test_the_other_worlds_have_no_voters_to_choose(world: str) -> None:
+def test_a_world_without_voters_takes_no_number_of_them(world: str) -> None:
     result = RUNNER.invoke(app, ["--world", world, "--seed", "6", "--voters", "3"])
     assert result.exit_code == 2
     assert world in result.output
@@ -73,7 +73,7 @@ def test_the_world_of_replication_tells_what_happened(tmp_path: Path) -> None:
     options = ["--world", "replication", "--seed", "3", "--safety-seconds", "4", "--trace", "--json", str(file)]
     result = RUNNER.invoke(app, options)
     assert result.exit_code == 0, result.output
-    assert "seed 3: all rules hold" in result.output
+    assert "seed 3: all invariants hold" in result.output
     assert "has taken over, epoch" in result.output
     assert json.loads(file.read_text())["marks"]["a reader got records"] > 0
 
@@ -82,22 +82,27 @@ def test_a_failure_tells_the_seed_the_nodes_the_last_lines_and_how_to_see_it_aga
     with MUTATIONS[BUG].put_in():
         result = RUNNER.invoke(app, ["--seed", "1", "--safety-seconds", "20"])
     assert result.exit_code == 1
-    for words in ("kraftlog sim --seed 1 --trace --safety-seconds 20", "configuration:", "nodes at the end:", "(6)"):
+    for words in (
+        "kraftlog sim --world clusters --seed 1 --trace --safety-seconds 20",
+        "configuration:",
+        "nodes at the end:",
+        "(6)",
+    ):
         assert words in result.output
 
 
 def test_a_seed_is_shrunk_to_what_it_takes_to_fail() -> None:
     with MUTATIONS[BUG].put_in():
-        overrides, outcome = shrink(1, lambda line: None)
+        overrides, outcome = shrink(CLUSTERS, 1, lambda line: None)
     assert outcome.violation is not None
-    assert overrides.safety_seconds is not None
-    assert overrides.safety_seconds < 20
+    assert overrides.seconds is not None
+    assert overrides.seconds < 20
     assert outcome.parameters.fault_kinds == ()
 
 
 def test_a_seed_that_does_not_fail_cannot_be_shrunk() -> None:
     with pytest.raises(ValueError, match="does not fail"):
-        shrink(7, lambda line: None)
+        shrink(CLUSTERS, 7, lambda line: None)
 
 
 def test_the_zoo_hunts_what_it_is_told_and_says_what_caught_it(tmp_path: Path) -> None:
@@ -113,5 +118,17 @@ def test_an_unknown_bug_is_refused_by_name() -> None:
     assert "no such bug" in result.output
 
 
-def test_nothing_is_overridden_unless_it_is_said() -> None:
-    assert Overrides() == Overrides(None, (), None, None)
+def test_an_unknown_world_and_an_unknown_fault_are_refused_by_name() -> None:
+    result = RUNNER.invoke(app, ["--world", "nowhere"])
+    assert result.exit_code == 2 and "nowhere" in result.output and "broker-log" in result.output
+    result = RUNNER.invoke(app, ["--seed", "1", "--without", "process: pawsed"])
+    assert result.exit_code == 2 and "pawsed" in result.output
+    result = RUNNER.invoke(app, ["zoo", "--world", "replication", BUG])
+    assert result.exit_code == 2 and "a follower counts before it has flushed" in result.output.replace("\n", " ")
+
+
+def test_any_world_that_has_brokers_can_have_fewer(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    options = ["--world", "replication", "--seed", "12", "--brokers", "3", "--safety-seconds", "2", "--json", str(file)]
+    assert RUNNER.invoke(app, options).exit_code == 0
+    assert json.loads(file.read_text())["violation"] is None

@@ -6,18 +6,15 @@ import re
 
 import pytest
 
-from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.judges.rules import NUMBERS
-from kraftlog.sim.broker_log.parameters import FAULT_KINDS as LOG_KINDS
 from kraftlog.sim.broker_log.zoo import broker_log_bugs
 from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.quorum.fault_kinds import KINDS
 from kraftlog.sim.quorum.invariants.catalogue import ALL
 from kraftlog.sim.quorum.zoo import controller_bugs, evidence_bugs, snapshot_bugs, state_machine_bugs
 from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
-from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
-from kraftlog.sim.replication.parameters import FAULT_KINDS as REPLICATION_KINDS
 from kraftlog.sim.replication.zoo import partition_replication_bugs
+from kraftlog.sim.worlds import WORLDS
 from kraftlog.sim.zoo.catalogue import NAMES
 from tests.paths import ROOT
 
@@ -48,7 +45,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *LOG_KINDS, *DAMAGES, *REPLICATION_KINDS, ROT, OLDER_COPY, AWAY])
+@pytest.mark.parametrize("kind", sorted({kind for world in WORLDS.values() for kind in world.fault_kinds}))
 def test_it_names_every_fault(kind: str) -> None:
     short = kind.partition(": ")[2]
     assert any(name in PAGE for name in (f"`{kind}`", f"`{short}`", f"`{short.removeprefix('cut, ')}`"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 from unittest import mock
 from uuid import UUID
 
@@ -13,7 +13,7 @@ from kraftbase.files.files import FileSystem, join
 from kraftbase.partition import TopicPartition
 from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.sim.engine.mutation import WORLD_OF_BROKER_LOG, instead, mutation
+from kraftlog.sim.engine.mutation import instead, mutation
 from kraftlog.storage import loading
 from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.storage.directory_records import DirectoryRecords
@@ -32,10 +32,8 @@ from kraftlog.storage.recovery import SegmentScan
 from kraftlog.storage.retention import RetentionClock
 from kraftlog.storage.segment import Segment
 
-LOG: Final = WORLD_OF_BROKER_LOG
 
-
-@mutation("an append is acknowledged before its group commit", "DB-64", world=LOG)
+@mutation("an append is acknowledged before its group commit", "DB-64")
 def acknowledged_before_flush() -> list[Any]:
     """The flush is asked for, and not waited for."""
     acknowledge = LogDirectory.acknowledge
@@ -49,7 +47,7 @@ def acknowledged_before_flush() -> list[Any]:
     return [instead(LogDirectory, "acknowledge", hasty)]
 
 
-@mutation("readers are shown what is not flushed", "DB-83", world=LOG)
+@mutation("readers are shown what is not flushed", "DB-83")
 def shown_before_flush() -> list[Any]:
     """The high watermark is the log's end, whatever the topic asks for."""
 
@@ -61,13 +59,13 @@ def shown_before_flush() -> list[Any]:
     return [instead(Partition, "raise_high_watermark", raise_high_watermark)]
 
 
-@mutation("the recovery point is checkpointed before the flush", "KAFKA-10101", world=LOG)
+@mutation("the recovery point is checkpointed before the flush", "KAFKA-10101")
 def checkpoint_before_flush() -> list[Any]:
     """It says where the log ends, not how far it is durable."""
     return [instead(Durability, "recovery_point_to_save", property(lambda self: self._segments.last.end_offset))]
 
 
-@mutation("the mark of a clean shutdown stays", "KAFKA-10471", world=LOG)
+@mutation("the mark of a clean shutdown stays", "KAFKA-10471")
 def clean_mark_stays() -> list[Any]:
     """A start after a crash takes everything for flushed."""
     remove_mark = LogDirectory.load
@@ -82,7 +80,7 @@ def clean_mark_stays() -> list[Any]:
     return [instead(LogDirectory, "load", load)]
 
 
-@mutation("the name of a new segment is not synced", "ALICE, OSDI'14", world=LOG)
+@mutation("the name of a new segment is not synced", "ALICE, OSDI'14")
 def segment_name_not_synced() -> list[Any]:
     """What is in it is durable, and nothing leads to it."""
 
@@ -94,13 +92,13 @@ def segment_name_not_synced() -> list[Any]:
     return [instead(PendingFlush, "run_but_for_parent", run)]
 
 
-@mutation("the name of a new log is not synced", "DB-95", world=LOG)
+@mutation("the name of a new log is not synced", "DB-95")
 def log_name_unsynced() -> list[Any]:
     """The power takes the directory of a log, with the records that were acknowledged in it."""
     return [instead(PendingFlush, "sync_parent", lambda self: None)]
 
 
-@mutation("a flush forgets the segments before the last one", "our own", world=LOG)
+@mutation("a flush forgets the segments before the last one", "our own")
 def closed_segments_not_flushed() -> list[Any]:
     """Whatever was not flushed when the log was rolled stays so."""
     rolled = Durability.rolled
@@ -112,7 +110,7 @@ def closed_segments_not_flushed() -> list[Any]:
     return [instead(Durability, "rolled", forgetful)]
 
 
-@mutation("a torn tail is not cut", "ALICE, OSDI'14", world=LOG)
+@mutation("a torn tail is not cut", "ALICE, OSDI'14")
 def torn_tail_not_cut() -> list[Any]:
     """Its bytes stay behind the end, until something is written over a part of them."""
     cut = Loader._cut
@@ -126,7 +124,7 @@ def torn_tail_not_cut() -> list[Any]:
     return [instead(Loader, "_cut", careless)]
 
 
-@mutation("a start enters batches in indexes that have them", "our own", world=LOG)
+@mutation("a start enters batches in indexes that have them", "our own")
 def index_entries_twice() -> list[Any]:
     """The old entries stay, also those behind the end of the log."""
     read_segment = Loader._read_segment
@@ -146,7 +144,7 @@ def index_entries_twice() -> list[Any]:
     return [instead(Loader, "_read_segment", careless)]
 
 
-@mutation("a log ends where its index does", "our own", world=LOG)
+@mutation("a log ends where its index does", "our own")
 def end_from_index() -> list[Any]:
     """After a clean shutdown, the next record gets the offset behind the last entry."""
     find_end = Loader._find_end
@@ -161,7 +159,7 @@ def end_from_index() -> list[Any]:
     return [instead(Loader, "_find_end", careless)]
 
 
-@mutation("producers are forgotten at a start", "DB-75", world=LOG)
+@mutation("producers are forgotten at a start", "DB-75")
 def producers_forgotten() -> list[Any]:
     """What is sent again after that is stored again."""
 
@@ -171,14 +169,14 @@ def producers_forgotten() -> list[Any]:
     return [instead(ProducerHistory, "load", load)]
 
 
-@mutation("a snapshot has one batch of a producer", "DB-75", world=LOG)
+@mutation("a snapshot has one batch of a producer", "DB-75")
 def one_batch_in_snapshots() -> list[Any]:
     """The others that were in flight are out of order after a start, and are stored again in another epoch."""
     to_entries = ProducerState.to_entries
     return [instead(ProducerState, "to_entries", lambda self: to_entries(self)[-1:])]
 
 
-@mutation("a start enters no aborted transactions", "DB-73", world=LOG)
+@mutation("a start enters no aborted transactions", "DB-73")
 def aborts_not_entered() -> list[Any]:
     """The index of a segment that it reads again stays without those that a crash has taken."""
     replay = ProducerHistory._replay
@@ -190,13 +188,13 @@ def aborts_not_entered() -> list[Any]:
     return [instead(ProducerHistory, "_replay", careless)]
 
 
-@mutation("retention deletes by a clock that has jumped", "our own", world=LOG)
+@mutation("retention deletes by a clock that has jumped", "our own")
 def retention_by_wall_clock() -> list[Any]:
     """What the machine's clock shows is believed at once."""
     return [instead(RetentionClock, "now_ms", lambda self, wall_clock_ms, monotonic_ms: wall_clock_ms)]
 
 
-@mutation("records are deleted before the new start is written", "DB-82", world=LOG)
+@mutation("records are deleted before the new start is written", "DB-82")
 def start_not_saved() -> list[Any]:
     """The next checkpoint has it."""
 
@@ -206,7 +204,7 @@ def start_not_saved() -> list[Any]:
     return [instead(DirectoryRecords, "save_log_start", save_log_start)]
 
 
-@mutation("a checkpoint that found no room counts as written", "our own", world=LOG)
+@mutation("a checkpoint that found no room counts as written", "our own")
 def checkpoint_without_room() -> list[Any]:
     """It is not written again until it changes."""
 
@@ -221,7 +219,7 @@ def checkpoint_without_room() -> list[Any]:
 # --- the inventory ----------------------------------------------------------------------------------------------------
 
 
-@mutation("the inventory is not read", "our own", world=LOG)
+@mutation("the inventory is not read", "our own")
 def inventory_not_read() -> list[Any]:
     """As at the first start of this version: nothing shows what is missing."""
 
@@ -231,7 +229,7 @@ def inventory_not_read() -> list[Any]:
     return [instead(Inventory, "read", classmethod(read))]
 
 
-@mutation("the log start of the checkpoint is believed", "our own", world=LOG)
+@mutation("the log start of the checkpoint is believed", "our own")
 def checkpoint_start_believed() -> list[Any]:
     """One changed bit, and the log begins elsewhere."""
     known = DirectoryRecords.known
@@ -243,13 +241,13 @@ def checkpoint_start_believed() -> list[Any]:
     return [instead(DirectoryRecords, "known", credulous)]
 
 
-@mutation("the inventory is written after segments are removed", "our own", world=LOG)
+@mutation("the inventory is written after segments are removed", "our own")
 def inventory_claims_too_much() -> list[Any]:
     """The next checkpoint has what is left; after a kill before it, sound logs are taken for damaged."""
     return [instead(DirectoryRecords, "about_to_remove_below", lambda self, partition, base_offset: None)]
 
 
-@mutation("a roll is noted before the segment is durable", "our own", world=LOG)
+@mutation("a roll is noted before the segment is durable", "our own")
 def roll_noted_early() -> list[Any]:
     """The power takes a segment that the inventory has."""
     return [
@@ -257,7 +255,7 @@ def roll_noted_early() -> list[Any]:
     ]
 
 
-@mutation("a missing log is made again, and leads", "DB-89", world=LOG)
+@mutation("a missing log is made again, and leads", "DB-89")
 def missing_log_made_anew() -> list[Any]:
     """Healthy followers start over, as their leader has nothing."""
 
@@ -268,26 +266,26 @@ def missing_log_made_anew() -> list[Any]:
     return [instead(LogDirectory, "assess_missing", assess_missing)]
 
 
-@mutation("an index of aborted transactions is believed", "DB-73", world=LOG)
+@mutation("an index of aborted transactions is believed", "DB-73")
 def aborted_index_believed() -> list[Any]:
     """One changed bit, and readers of committed records get aborted ones."""
     return [instead(loading, "remove_wrong_indexes", lambda handles, directory, names, checksums: None)]
 
 
-@mutation("batches are appended without a look at their records", "DB-84", world=LOG)
+@mutation("batches are appended without a look at their records", "DB-84")
 def records_not_read() -> list[Any]:
     """What no consumer can read is acknowledged, and stops every consumer."""
     return [instead(PartitionLog, "_newest_of", lambda self, data, header, *_: header.max_timestamp_ms)]
 
 
-@mutation("the offsets of records are not compared with their header", "DB-84", world=LOG)
+@mutation("the offsets of records are not compared with their header", "DB-84")
 def offsets_of_records_believed() -> list[Any]:
     """Readers get records with the offsets of others."""
     summary = RecordHeads.summary
     return [instead(RecordHeads, "summary", lambda self: (*summary(self)[:2], -1))]
 
 
-@mutation("a batch gets the timestamp of its oldest record", "DB-84", world=LOG)
+@mutation("a batch gets the timestamp of its oldest record", "DB-84")
 def oldest_timestamp_taken() -> list[Any]:
     """A search by time finds nothing in it, and retention deletes it too early."""
 

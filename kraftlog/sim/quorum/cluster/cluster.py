@@ -26,7 +26,7 @@ from kraftlog.sim.quorum.observation.durable_state import durable_election_state
 from kraftlog.sim.quorum.observation.node_view import News, NodeView
 from kraftlog.sim.quorum.observation.observed import Observed
 from kraftlog.sim.quorum.observation.step import Step
-from kraftlog.sim.quorum.parameters import Parameters
+from kraftlog.sim.quorum.parameters import QuorumParameters
 from kraftlog.sim.quorum.wire.messages import Messages
 from raft.core.actions import Send, TruncateFullyAndStartAt
 from raft.core.messages import Response
@@ -41,7 +41,7 @@ FIRST_OBSERVER_ID = 11
 class Cluster(Observed):
     """The environment of processes (`kraftlog.sim.quorum.node.stepped_process.Environment`), and what faults harm."""
 
-    def __init__(self, parameters: Parameters, random: Random, marks: Marks) -> None:
+    def __init__(self, parameters: QuorumParameters, random: Random, marks: Marks) -> None:
         self.parameters = parameters
         self.event_queue = EventQueue()
         self.marks = marks

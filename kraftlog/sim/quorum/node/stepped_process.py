@@ -19,7 +19,7 @@ from kraftlog.sim.engine.virtual.event_queue import EventQueue, Timer
 from kraftlog.sim.engine.virtual.network import Network
 from kraftlog.sim.quorum.node.hardware import Hardware
 from kraftlog.sim.quorum.observation.step import Step
-from kraftlog.sim.quorum.parameters import Parameters
+from kraftlog.sim.quorum.parameters import QuorumParameters
 from raft.commits import CommitFeed
 from raft.core.actions import Send
 from raft.core.messages import Response
@@ -36,7 +36,7 @@ SYNCS: Final = frozenset({"fsync", "fdatasync", "fsync_directory"})
 class Environment(Protocol):
     """What a process has around it (`kraftlog.sim.quorum.cluster.cluster.Cluster`)."""
 
-    parameters: Parameters
+    parameters: QuorumParameters
     event_queue: EventQueue
     network: Network
     marks: Marks

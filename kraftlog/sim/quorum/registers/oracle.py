@@ -213,4 +213,4 @@ def _named(value: str | None, offset: int | None) -> str:
 
 
 def _violated(message: str, *operations: Operation) -> NoReturn:
-    raise HistoryViolation("; ".join([message, *map(str, operations)]))
+    raise HistoryViolation(f"history (33 to 35): {'; '.join([message, *map(str, operations)])}")

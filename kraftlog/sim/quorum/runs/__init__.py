@@ -1,1 +1,1 @@
-"""Runs: one seed from start to end, many seeds, and shrinking one that fails."""
+"""One run from start to end: faults, convergence, and the judgement of what was promised."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import statemachine.replay.replay
 from kraftbase.sentinels import UNKNOWN_EPOCH
@@ -21,7 +21,7 @@ from kraftlog.replicas.replication.leading import IsrChange, Leading
 from kraftlog.replicas.replication.ports import Followable
 from kraftlog.replicas.replication.replica_fetcher import ReplicaFetcher
 from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
-from kraftlog.sim.engine.mutation import WORLD_OF_REPLICATION, instead, mutation
+from kraftlog.sim.engine.mutation import instead, mutation
 from kraftlog.storage.directory_records import DirectoryRecords
 from kraftlog.storage.durability import Durability
 from kraftlog.storage.leader_epochs import EpochEnd, LeaderEpochs
@@ -31,12 +31,10 @@ from kraftlog.storage.producer_history import ProducerHistory
 from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionChangeRecord, PartitionRecord
 
-REPLICATION: Final = WORLD_OF_REPLICATION
-
 # --- KAFKA-4485 -------------------------------------------------------------------------------------------------------
 
 
-@mutation("only who has the leader's end is caught up", "KAFKA-4485", world=REPLICATION)
+@mutation("only who has the leader's end is caught up", "KAFKA-4485")
 def caught_up_at_the_end_only() -> list[Any]:
     """A follower that is always one small batch behind a busy leader leaves the ISR."""
 
@@ -52,19 +50,19 @@ def caught_up_at_the_end_only() -> list[Any]:
     return [instead(FollowerProgress, "fetched", fetched)]
 
 
-@mutation("a follower joins the ISR whatever its lag", "KAFKA-4485", world=REPLICATION)
+@mutation("a follower joins the ISR whatever its lag", "KAFKA-4485")
 def joins_though_it_lags() -> list[Any]:
     """It has the high watermark, and is thrown out by the next check."""
     return [_without_reasons(leading.LAGGING)]
 
 
-@mutation("followers out of the ISR do not hold the high watermark", "DB-20", world=REPLICATION)
+@mutation("followers out of the ISR do not hold the high watermark", "DB-20")
 def runs_away_from_followers() -> list[Any]:
     """On a busy leader they never reach it."""
     return [instead(Leading, "_is_about_to_join", lambda *_: False)]
 
 
-@mutation("nobody is asked to leave the ISR", "DB-15", world=REPLICATION)
+@mutation("nobody is asked to leave the ISR", "DB-15")
 def nobody_leaves() -> list[Any]:
     """A follower that has stopped stays in it."""
     return [instead(Leading, "_is_out_of_sync", lambda *_: False)]
@@ -73,7 +71,7 @@ def nobody_leaves() -> list[Any]:
 # --- ISRs -------------------------------------------------------------------------------------------------------------
 
 
-@mutation("a leader shrinks the ISR without the controller", "DB-10", world=REPLICATION)
+@mutation("a leader shrinks the ISR without the controller", "DB-10")
 def shrinks_alone() -> list[Any]:
     """It waits no more for a replica that the controller may elect."""
 
@@ -86,25 +84,25 @@ def shrinks_alone() -> list[Any]:
     return [instead(Leading, "begin_change", begin_change)]
 
 
-@mutation("a leader does not wait for who is about to join", "KIP-497", world=REPLICATION)
+@mutation("a leader does not wait for who is about to join", "KIP-497")
 def pending_is_not_waited_for() -> list[Any]:
     """Until the answer is there only the committed ISR counts."""
     return [instead(Leading, "maximal_isr", property(lambda self: frozenset(self.isr)))]
 
 
-@mutation("a follower joins below the start of the leader's epoch", "KAFKA-7128", world=REPLICATION)
+@mutation("a follower joins below the start of the leader's epoch", "KAFKA-7128")
 def joins_below_epoch_start() -> list[Any]:
     """What an earlier leader has committed may be what it lacks. As in Kafka, its lag is not looked at."""
     return [_without_reasons(leading.BELOW_EPOCH_START, leading.LAGGING)]
 
 
-@mutation("a follower joins below the high watermark", "DB-14", world=REPLICATION)
+@mutation("a follower joins below the high watermark", "DB-14")
 def joins_below_high_watermark() -> list[Any]:
     """It may be elected without what was acknowledged."""
     return [_without_reasons(leading.BELOW_HIGH_WATERMARK)]
 
 
-@mutation("the high watermark moves while too few are in sync", "KIP-966", world=REPLICATION)
+@mutation("the high watermark moves while too few are in sync", "KIP-966")
 def moves_below_min_isr() -> list[Any]:
     """A replica that has left the ISR then lacks what is committed, and may be elected."""
     raise_high_watermark = Partition.raise_high_watermark
@@ -119,7 +117,7 @@ def moves_below_min_isr() -> list[Any]:
     return [instead(Partition, "raise_high_watermark", careless)]
 
 
-@mutation("an old answer to AlterPartition is taken", "DB-11", world=REPLICATION)
+@mutation("an old answer to AlterPartition is taken", "DB-11")
 def old_answer_taken() -> list[Any]:
     """The metadata has said more since."""
 
@@ -135,7 +133,7 @@ def old_answer_taken() -> list[Any]:
     return [instead(IsrChanges, "_is_to_be_asked_again", answered)]
 
 
-@mutation("a fetch of an old broker epoch counts", "KIP-903", world=REPLICATION)
+@mutation("a fetch of an old broker epoch counts", "KIP-903")
 def old_broker_epoch_counts() -> list[Any]:
     """The broker has started again since, and may have lost what it says that it has."""
 
@@ -153,13 +151,13 @@ def old_broker_epoch_counts() -> list[Any]:
 # --- what a follower has ----------------------------------------------------------------------------------------------
 
 
-@mutation("a follower counts before it has flushed", "DB-24", world=REPLICATION)
+@mutation("a follower counts before it has flushed", "DB-24")
 def counts_before_flush() -> list[Any]:
     """Its next fetch does not wait for its disk."""
     return [instead(ReplicaFetcher, "_flush", lambda self, followed, log: None)]
 
 
-@mutation("a follower counts before it has appended", "DB-01", world=REPLICATION)
+@mutation("a follower counts before it has appended", "DB-01")
 def counts_before_append() -> list[Any]:
     """What it is sent is taken for what it has."""
 
@@ -173,13 +171,13 @@ def counts_before_append() -> list[Any]:
     return [instead(delayed_fetch, "count_follower", count)]
 
 
-@mutation("a leader counts what it has not flushed", "DB-20", world=REPLICATION)
+@mutation("a leader counts what it has not flushed", "DB-20")
 def leader_counts_before_flush() -> list[Any]:
     """Its own end is the log's, whatever the topic asks for."""
     return [instead(PartitionLog, "recovery_point", property(lambda self: self.log_end_offset))]
 
 
-@mutation("a follower goes on fetching from a leader that was", "DB-38", world=REPLICATION)
+@mutation("a follower goes on fetching from a leader that was", "DB-38")
 def follows_the_former_leader() -> list[Any]:
     """It follows whom it has followed first."""
     follow = ReplicaFetchers.follow
@@ -194,19 +192,19 @@ def follows_the_former_leader() -> list[Any]:
 # --- truncation -------------------------------------------------------------------------------------------------------
 
 
-@mutation("a follower cuts its log to its high watermark", "KIP-101, first scenario", world=REPLICATION)
+@mutation("a follower cuts its log to its high watermark", "KIP-101, first scenario")
 def cut_to_high_watermark() -> list[Any]:
     """It is behind the leader's, so what is cut may be committed; then the follower is elected."""
     return [instead(followed_partition, "first_phase", lambda log: Phase.TRUNCATING)]
 
 
-@mutation("logs that part are not found out", "KIP-101, second scenario", world=REPLICATION)
+@mutation("logs that part are not found out", "KIP-101, second scenario")
 def divergence_not_found() -> list[Any]:
     """A follower appends to what another leader has written."""
     return [instead(reading, "_diverging", lambda log, wanted: None)]
 
 
-@mutation("an epoch that a leader lacks ends where the next begins", "KIP-279", world=REPLICATION)
+@mutation("an epoch that a leader lacks ends where the next begins", "KIP-279")
 def unknown_epoch_ends_at_the_next() -> list[Any]:
     """After fast changes of the leader a follower keeps records of an epoch that nobody else has."""
     end_offset_for = LeaderEpochs.end_offset_for
@@ -218,7 +216,7 @@ def unknown_epoch_ends_at_the_next() -> list[Any]:
     return [instead(LeaderEpochs, "end_offset_for", careless)]
 
 
-@mutation("a follower cuts more than it must", "DB-31", world=REPLICATION)
+@mutation("a follower cuts more than it must", "DB-31")
 def cuts_below_high_watermark() -> list[Any]:
     """Where logs part, it drops the whole epoch before, too."""
 
@@ -230,7 +228,7 @@ def cuts_below_high_watermark() -> list[Any]:
     return [instead(following, "truncation_offset", offset)]
 
 
-@mutation("a start does not know the epochs of what is flushed", "DB-68", world=REPLICATION)
+@mutation("a start does not know the epochs of what is flushed", "DB-68")
 def epochs_not_written() -> list[Any]:
     """The file of epochs is not written before a flush is acknowledged."""
 
@@ -241,7 +239,7 @@ def epochs_not_written() -> list[Any]:
     return [instead(Durability, "_new_epochs", none)]
 
 
-@mutation("a cut leaves epochs of what was cut", "DB-42", world=REPLICATION)
+@mutation("a cut leaves epochs of what was cut", "DB-42")
 def epochs_stay_after_cut() -> list[Any]:
     """The log says that it has an epoch that it does not have."""
     return [instead(LeaderEpochs, "truncate_end", lambda self, end_offset: None)]
@@ -250,7 +248,7 @@ def epochs_stay_after_cut() -> list[Any]:
 # --- leaders ----------------------------------------------------------------------------------------------------------
 
 
-@mutation("an unclean leader keeps its epoch", "KAFKA-1211", world=REPLICATION)
+@mutation("an unclean leader keeps its epoch", "KAFKA-1211")
 def unclean_leader_keeps_epoch() -> list[Any]:
     """Two leaders have written in one epoch."""
     changed_partition = statemachine.replay.replay.changed_partition
@@ -267,7 +265,7 @@ def unclean_leader_keeps_epoch() -> list[Any]:
     ]
 
 
-@mutation("a reassignment drops the last copy in sync", "CT-54", world=REPLICATION)
+@mutation("a reassignment drops the last copy in sync", "CT-54")
 def drops_last_copy() -> list[Any]:
     """It does not wait until the new replicas have the records."""
 
@@ -282,7 +280,7 @@ def drops_last_copy() -> list[Any]:
     return [instead(partition_change, "_complete_reassignment", complete)]
 
 
-@mutation("a new leader does not know the producers", "KIP-98", world=REPLICATION)
+@mutation("a new leader does not know the producers", "KIP-98")
 def producers_not_followed() -> list[Any]:
     """A batch that is sent again to it is appended again."""
     append_as_follower = PartitionLog.append_as_follower
@@ -295,7 +293,7 @@ def producers_not_followed() -> list[Any]:
     return [instead(PartitionLog, "append_as_follower", forgetful)]
 
 
-@mutation("a start takes markers above the high watermark for committed", "DB-72", world=REPLICATION)
+@mutation("a start takes markers above the high watermark for committed", "DB-72")
 def markers_taken_for_committed() -> list[Any]:
     """A snapshot has the transactions that are open; those that have ended are not looked for."""
     return [instead(ProducerHistory, "_restore_ended", lambda *_: None)]
@@ -309,13 +307,13 @@ def _without_reasons(*reasons: str) -> Any:
 # --- an older disk ----------------------------------------------------------------------------------------------------
 
 
-@mutation("the controller takes an older disk for the last one", "CT-38", world=REPLICATION)
+@mutation("the controller takes an older disk for the last one", "CT-38")
 def older_disk_not_seen() -> list[Any]:
     """As the last member of an ISR, or the last known leader, it leads, and others cut what was acknowledged since."""
     return [instead(brokers, "_older_log_dirs", lambda *_: [])]
 
 
-@mutation("a directory that was not there for a start is taken for an older copy", "CT-38", world=REPLICATION)
+@mutation("a directory that was not there for a start is taken for an older copy", "CT-38")
 def directory_not_remembered() -> list[Any]:
     """Its replicas are neither in sync nor eligible when it is back, and nobody leads."""
     return [instead(brokers, "_unfenced_log_dirs", lambda *_: [])]
@@ -324,13 +322,13 @@ def directory_not_remembered() -> list[Any]:
 # --- what a start finds -----------------------------------------------------------------------------------------------
 
 
-@mutation("a log in a directory that is not there is taken for a new one", "DB-89", world=REPLICATION)
+@mutation("a log in a directory that is not there is taken for a new one", "DB-89")
 def missing_log_taken_for_new() -> list[Any]:
     """The replica says that it is in another directory, and begins anew; the directory is of no use when it is back."""
     return [instead(MissingLogs, "check", lambda *_: None)]
 
 
-@mutation("a deleted log stays in the inventory", "DB-89", world=REPLICATION)
+@mutation("a deleted log stays in the inventory", "DB-89")
 def deleted_log_stays_in_inventory() -> list[Any]:
     """When the replica is assigned again, a new log is taken for a damaged one."""
     return [instead(DirectoryRecords, "about_to_go", lambda self, partitions, is_synced=True: None)]

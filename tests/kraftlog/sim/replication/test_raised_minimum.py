@@ -17,15 +17,17 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.clients import Producer
-from kraftlog.sim.replication.parameters import TopicParameters, draw
+from kraftlog.sim.replication.definition import REPLICATION
+from kraftlog.sim.replication.parameters import TopicParameters
 from kraftlog.sim.replication.world import World
 
 TOPIC = TopicParameters(
     flush_before_ack=True, min_insync_replicas=1, replication_factor=2, partitions=1, has_unclean_elections=False
 )
 PARAMETERS = replace(
-    draw(1), brokers=3, directories=1, topics=(TOPIC,), lag_max_ms=600, session_timeout_ms=1_000, metadata_delay_ms=3,
-    has_eligible_leaders=True, has_slow_disks=False, has_codec=False, fault_kinds=(), think_time_ms=50,
+    REPLICATION.parameters(1), brokers=3, directories=1, topics=(TOPIC,), lag_max_ms=600, session_timeout_ms=1_000,
+    metadata_delay_ms=3, has_eligible_leaders=True, has_slow_disks=False, has_codec=False, fault_kinds=(),
+    think_time_ms=50,
 )  # fmt: skip
 
 

@@ -11,19 +11,20 @@ from kraftlog.controller import controller
 from kraftlog.controller.controller import Controller
 from kraftlog.controller.rules import pages
 from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.parameters import Overrides
 from kraftlog.sim.engine.violation import Violation
-from kraftlog.sim.quorum.fault_kinds import KINDS
+from kraftlog.sim.engine.world import NOTHING
 from kraftlog.sim.quorum.node import controller_host
 from kraftlog.sim.quorum.node.controller_host import small_pages
-from kraftlog.sim.quorum.parameters import Overrides, draw
+from kraftlog.sim.quorum.parameters import draw
 from kraftlog.sim.quorum.users.broker import BrokerState
 from kraftlog.sim.quorum.world import World
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 
 def make_world(brokers: int = 3) -> World:
-    overrides = Overrides(brokers=brokers, voters=3, observers=1)
-    return World(draw(1, (), overrides), marks=Marks())
+    overrides = Overrides(sizes={"brokers": brokers, "voters": 3, "observers": 1}, fault_kinds=())
+    return World(draw(1, overrides), marks=Marks())
 
 
 def controllers(world: World) -> dict[int, Controller]:
@@ -94,7 +95,7 @@ def test_pages_are_small_for_so_long() -> None:
 
 
 def test_without_brokers_there_is_no_controller() -> None:
-    world = World(draw(1, KINDS), marks=Marks())
+    world = World(draw(1, NOTHING), marks=Marks())
     with small_pages(world):
         world.start_all()
         assert pages.PAGE_PARTITIONS > controller_host.PAGE_PARTITIONS

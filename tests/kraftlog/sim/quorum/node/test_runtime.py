@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.parameters import Overrides
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.quorum.node.runtime import AFTER_ANSWERS_US_MAX
-from kraftlog.sim.quorum.parameters import Overrides, draw
+from kraftlog.sim.quorum.parameters import draw
 from kraftlog.sim.quorum.world import World
 
 
 def make_world() -> World:
-    world = World(draw(1, (), Overrides(voters=3)), marks=Marks())
+    world = World(draw(1, Overrides(sizes={"voters": 3}, fault_kinds=())), marks=Marks())
     world.start_all()
     world.run_for(5_000_000)
     return world

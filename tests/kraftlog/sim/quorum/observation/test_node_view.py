@@ -7,10 +7,10 @@ from uuid import UUID
 import pytest
 
 from kraftbase.types import NodeId, Offset
+from kraftlog.sim.engine.parameters import Overrides
+from kraftlog.sim.quorum.definition import CLUSTERS
 from kraftlog.sim.quorum.observation.node_view import AppliedState, Ends, News, NodeView
 from kraftlog.sim.quorum.observation.step import Step
-from kraftlog.sim.quorum.parameters import Overrides
-from kraftlog.sim.quorum.runs.run import run_seed
 from kraftlog.sim.quorum.world import World
 from raft.core.types import ReplicaKey
 
@@ -58,5 +58,5 @@ def test_a_run_says_of_each_step_whether_there_is_news(monkeypatch: pytest.Monke
         after_step(world, step)
 
     monkeypatch.setattr(World, "after_step", watched)
-    assert run_seed(7, overrides=Overrides(safety_seconds=5)).violation is None
+    assert CLUSTERS.run_seed(7, Overrides(seconds=5)).violation is None
     assert min(steps.values()) > 30

@@ -1,4 +1,4 @@
-"""What must happen in a sweep of worlds of a broker's log, or the sweep proves less than it says."""
+"""Coverage marks: what must happen in a sweep of worlds of a broker's log, or the sweep proves less than it says."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS
-from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.virtual.crash import Crash
 
 REQUIRED: Final = (
@@ -57,8 +56,3 @@ REQUIRED: Final = (
     "a transaction was left open",
     "a reader was told of an aborted transaction",
 )  # fmt: skip
-
-
-def missing_events(marks: Marks) -> list[str]:
-    """Those that did not happen."""
-    return [name for name in REQUIRED if not marks.counts[name]]

@@ -1,11 +1,10 @@
-"""What must happen in a sweep of worlds of replication, or the sweep proves less than it says."""
+"""Coverage marks: what must happen in a sweep of worlds of replication, or the sweep proves less than it says."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
-from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT
 
@@ -80,8 +79,3 @@ REQUIRED: Final = (
     "a disk was not there",
     "a disk was there again",
 )  # fmt: skip
-
-
-def missing_events(marks: Marks) -> list[str]:
-    """Those that did not happen."""
-    return [name for name in REQUIRED if not marks.counts[name]]

@@ -1,0 +1,27 @@
+"""The world of brokers that replicate, as the engine runs it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlog.sim.broker_log.file_damage import DAMAGES
+from kraftlog.sim.engine.mutation import bugs_of
+from kraftlog.sim.engine.world import Size, World
+from kraftlog.sim.replication.judges.rules import RULES
+from kraftlog.sim.replication.marks import REQUIRED
+from kraftlog.sim.replication.parameters import AWAY, FAULT_KINDS, OLDER_COPY, ROT, draw
+from kraftlog.sim.replication.run import run
+from kraftlog.sim.replication.zoo import partition_replication_bugs
+
+REPLICATION: Final = World(
+    name="replication",
+    subject="brokers that replicate",
+    draw=draw,
+    run=run,
+    invariants=len(RULES),
+    marks=REQUIRED,
+    covering_seeds=500,
+    fault_kinds=(*FAULT_KINDS, ROT, OLDER_COPY, AWAY, *DAMAGES),
+    bugs=bugs_of(partition_replication_bugs),
+    sizes=(Size("brokers", least=3, most=9, smaller=(3,)),),
+)
