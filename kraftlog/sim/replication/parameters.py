@@ -49,6 +49,12 @@ OLDER_COPY: Final = "disk: an older copy is put back"
 AWAY: Final = "disk: not there at a start"
 """As above, in seeds without damages to what is on disks."""
 
+KILLED_AT_END: Final = "process: killed at its end"
+ASKED_AT_START: Final = "process: asked to end at its start"
+CUT_OFF: Final = "network: a controller node is cut off"
+LATER_KINDS: Final = (KILLED_AT_END, ASKED_AT_START, CUT_OFF)
+"""Kinds that are drawn by themselves, behind all of the above."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicParameters:
@@ -147,11 +153,14 @@ def draw(seed: int, overrides: Overrides | None = None) -> ReplicationParameters
     drawn = replace(drawn, has_transactions=random.random() < 0.5)
     if random.random() < 0.3 and OLDER_COPY not in drawn.fault_kinds:
         damages = random.sample(DAMAGES, random.choice([1, 3, len(DAMAGES)]))
-        more = (kind for kind in damages if kind not in set(overrides.without_faults))
+        more = tuple(kind for kind in damages if kind not in set(overrides.without_faults))
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))
     has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
     if random.random() < 0.5 and not has_damages and AWAY not in overrides.without_faults:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
+    later = [kind for kind in LATER_KINDS if random.random() < 0.3]
+    more = tuple(kind for kind in later if kind not in set(overrides.without_faults))
+    drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, *more))
     return drawn if overrides.seconds is None else replace(drawn, seconds=overrides.seconds)
 
 

@@ -16,7 +16,7 @@ from kraftlog.sim.quorum.zoo import (
     state_machine_bugs,
     storage_bugs,
 )
-from kraftlog.sim.replication.zoo import partition_replication_bugs
+from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs
 
 MODULES: Final = (
     election_bugs,
@@ -29,6 +29,7 @@ MODULES: Final = (
     state_machine_bugs,
     broker_log_bugs,
     partition_replication_bugs,
+    start_and_end_bugs,
 )
 
 NAMES: Final = tuple(MUTATIONS)
