@@ -167,8 +167,12 @@ class LogManager:
         It is in the directory with `wanted_id`, which the controller has chosen (KIP-858), if that is online, else in
         the one whose inventory expects it (DB-95), else in the one with the fewest logs that is not cordoned.
         """
+        noted = self.expecting(partition, topic_id)
         expecting = [directory for directory in self.online if partition in directory.expected]
-        directory = expecting[0] if expecting else self._home(wanted_id, self.expecting(partition, topic_id))
+        directory = expecting[0] if expecting else self._home(wanted_id, noted)
+        for other in noted:
+            if other is not directory:  # it was not here for a while, in which the log was made in this one
+                other.forget_missing([partition])
         log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self._new_id())
         self.missing.forget(partition)
         return log

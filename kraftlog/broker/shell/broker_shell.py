@@ -43,7 +43,7 @@ from kraftlog.broker.shell.ending import Ending, EndingPorts
 from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.membership import SHUTDOWN_TIMEOUT_MS, Candidacy, Membership, Pace
 from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
-from kraftlog.broker.shell.opening import LogsToOpen, open_logs, settle_trust
+from kraftlog.broker.shell.opening import LogsToOpen, open_logs, use_log_directories
 from kraftlog.broker.shell.parts import Parts, PartsPorts, PartsSettings
 from kraftlog.broker.shell.ports import ControllerPort, MetadataFeed, NetworkPort, OnAnswer, OperationsPort
 from kraftlog.replicas.replication.ports import LeaderConnector
@@ -206,13 +206,15 @@ class BrokerShell:
             self.fail(error)
 
     def _opened(self, error: BaseException | None) -> None:
+        if self._logs is not None:  # also for an end right now, which leaves the epoch that is trusted
+            self._directory.trust_clean_epoch_of_logs(self._logs.clean_broker_epoch)
         if self._end_asked is not None:
             self._end_now(Closing(self._end_asked.error or error))
             return
         if error is not None or self._logs is None:
             self._end_now(Closing(error))
             return
-        settle_trust(self._directory, self._logs)
+        use_log_directories(self._directory, self._logs)
         ports = PartsPorts(
             runtime=self._ports.runtime,
             controller=self._ports.controller,

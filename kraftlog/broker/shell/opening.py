@@ -68,13 +68,12 @@ def _directory_ids(to_open: LogsToOpen, files: FileSystem, directory: BrokerDire
         yield to_open.new_id()
 
 
-def settle_trust(directory: BrokerDirectory, logs: LogManager) -> None:
-    """Note that the broker has log directories, and trust the last shutdown only if these say so, too.
+def use_log_directories(directory: BrokerDirectory, logs: LogManager) -> None:
+    """Note that the broker has log directories.
 
     Raises ApiError(KAFKA_STORAGE_ERROR) if none can be used; StorageError.
     """
     directory.note_log_directories()
-    directory.trust_clean_epoch_of_logs(logs.clean_broker_epoch)
     if not logs.online:
         reasons = "; ".join([*logs.failed.values(), *(of.offline_reason for of in logs.directories)])
         raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log directory can be used: {reasons}")

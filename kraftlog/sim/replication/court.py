@@ -410,10 +410,26 @@ class Court:
                 for view in views
             ):
                 found.append(f"{judge.name}, led by {state.leader}: {views}")
+                continue
+            found += self._misplaced(key, judge)
         if FULL not in self._world.parameters.fault_kinds:
             for machine in self._world.machines.values():
                 if machine.broker is not None:
                     found += _differences(machine, machine.broker)
+        return found
+
+    def _misplaced(self, key: Key, judge: PartitionJudge) -> list[str]:
+        """The replicas of which the controller does not know in which log directory they are."""
+        topic, state = self._world.topic_of(key), judge.state
+        found: list[str] = []
+        for broker_id, told in zip(state.replicas, state.directories, strict=False):
+            broker = self._world.machines[broker_id].broker
+            if broker is not None and topic is not None:
+                directory = broker.logs.directory_of(TopicPartition(topic.name, key[1]))
+                if directory is not None and directory.directory_id.bytes != told:
+                    found.append(
+                        f"{judge.name} is in {directory.path} of broker {broker_id}, of which nobody has heard"
+                    )
         return found
 
 

@@ -9,9 +9,9 @@ from kraftlog.sim.engine.mutation import bugs_of
 from kraftlog.sim.engine.world import Size, World
 from kraftlog.sim.replication.judges.rules import RULES
 from kraftlog.sim.replication.marks import REQUIRED
-from kraftlog.sim.replication.parameters import AWAY, FAULT_KINDS, OLDER_COPY, ROT, draw
+from kraftlog.sim.replication.parameters import AWAY, FAULT_KINDS, LATER_KINDS, OLDER_COPY, ROT, draw
 from kraftlog.sim.replication.run import run
-from kraftlog.sim.replication.zoo import partition_replication_bugs
+from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs
 
 REPLICATION: Final = World(
     name="replication",
@@ -21,7 +21,7 @@ REPLICATION: Final = World(
     invariants=len(RULES),
     marks=REQUIRED,
     covering_seeds=500,
-    fault_kinds=(*FAULT_KINDS, ROT, OLDER_COPY, AWAY, *DAMAGES),
-    bugs=bugs_of(partition_replication_bugs),
+    fault_kinds=(*FAULT_KINDS, ROT, OLDER_COPY, AWAY, *DAMAGES, *LATER_KINDS),
+    bugs=bugs_of(partition_replication_bugs, start_and_end_bugs),
     sizes=(Size("brokers", least=3, most=9, smaller=(3,)),),
 )

@@ -13,7 +13,7 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
-from kraftlog.sim.replication.parameters import AWAY, OLDER_COPY, ROT
+from kraftlog.sim.replication.parameters import ASKED_AT_START, AWAY, CUT_OFF, KILLED_AT_END, OLDER_COPY, ROT
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
 
@@ -100,6 +100,12 @@ class Faults:
         match kind:
             case "process: shut down":
                 machine.shut_down()
+            case _ if kind == KILLED_AT_END:
+                machine.kills_at_end = True
+                machine.shut_down()
+            case _ if kind == ASKED_AT_START:
+                machine.asks_at_start = True
+                machine.end(random.choice(_CRASHES), 1)
             case "process: killed" | "process: a leader is killed":
                 machine.end(Crash.KILLED)
             case "process: killed between two operations":
@@ -160,6 +166,10 @@ class Faults:
         random, broker_ids = self._random, sorted(self._world.machines)
         this = machine.broker_id
         other = random.choice([broker_id for broker_id in broker_ids if broker_id != this])
+        if kind == CUT_OFF:
+            self._world.nodes.cut_off(this, random)
+            self._later(self._world.nodes.heal)
+            return True
         match kind:
             case "network: a link between brokers is cut":
                 self._cut([(this, other), (other, this)])

@@ -7,20 +7,24 @@ from random import Random
 from typing import Final, Protocol
 from uuid import UUID
 
-from kraftbase.errors import ApiError, FlushFailed, KraftlogError, StorageError
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, KraftlogError, StorageError
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.shell.broker_states import Closing
 from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.engine.violation import Violation
 from kraftlog.sim.engine.virtual.clock import Clock
 from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.disk import QUICK_SYNC_US, Disk
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue
-from kraftlog.sim.replication.broker import Broker
+from kraftlog.sim.replication.broker import SHUTDOWN_TIMEOUT_MS, Broker
 from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.replication.controller_nodes import ControllerNodes
+from kraftlog.sim.replication.judges.lives import Directory, Lives
 from kraftlog.sim.replication.metadata_log import empty_tables
-from kraftlog.sim.replication.parameters import ReplicationParameters
+from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
 from kraftlog.sim.replication.wire import Exchange, Line, Wire
 from kraftpb.v1 import admin_pb2
 from statemachine.store.metadata_tables import MetadataTables
@@ -38,6 +42,7 @@ class Environment(Protocol):
     marks: Marks
     wire: Wire
     controller: SimulatedController
+    nodes: ControllerNodes
 
     def new_random(self) -> Random:
         """A source of chance of its own."""
@@ -128,12 +133,17 @@ class Machine:
         self.next_crash = Crash.KILLED
         """How the process ends if it is killed within a step."""
         self.kills_at_start = False
+        self.asks_at_start = False
+        """Whether the next process is asked to end while it opens its logs."""
+        self.kills_at_end = False
+        """Whether the process is killed between two operations while it closes its logs."""
         self.while_down: Callable[[], None] | None = None
         """Called once, when its process has ended the next time."""
         self._starting: Broker | None = None
         """Of the process that runs, from its start on."""
         self.exchanges: list[Exchange] = []
         """What its process serves."""
+        self.lives = Lives(str(broker_id), SHUTDOWN_TIMEOUT_MS * MICROSECONDS_PER_MS)
         self._numbers = 0
 
     def connect(self, broker_id: int) -> Connection:
@@ -203,11 +213,16 @@ class Machine:
         self.is_powered = True
         self.life += 1
         self.process = BrokerProcess(self)
+        self.lives.started()
         self.files.before_operation = self.process.before_operation
         if self.kills_at_start:
             self.kills_at_start = False
             self.kill_within(self.next_crash)
         self.process.run(self._open)
+        if self.asks_at_start:
+            self.asks_at_start = False
+            self.marks.hit("asked to end at its start")
+            self.shut_down()
 
     def _open(self) -> None:
         try:
@@ -220,13 +235,28 @@ class Machine:
     def opened(self, broker: Broker) -> None:
         """The broker's logs are open."""
         self.broker = broker
-        self.process.after_step = lambda: self.world.broker_stepped(self)
+        self.lives.opened(_directories(broker))
+        self.process.after_step = self._stepped
         self.world.note(f"broker {self.broker_id} has started, after {self.process.operations} operations on files")
         self.marks.hit("a broker started")
         self.world.broker_started(self)
 
+    def _stepped(self) -> None:
+        broker = self.broker
+        if broker is not None and isinstance(broker.shell.state, Closing):
+            self._closes(broker)
+        self.world.broker_stepped(self)
+
+    def _closes(self, broker: Broker) -> None:
+        if not broker.is_closed:
+            self.lives.ends(_directories(broker), self.files)
+        elif self.kills_at_end:
+            self.kills_at_end = False
+            self.kill_within(self.random.choice(list(Crash)))
+
     def serving(self, broker: Broker) -> None:
         """The broker has taken its partitions over."""
+        self._judge(lambda: self.lives.serves(self.tables.applied.end_offset))
         self.world.note(f"broker {self.broker_id} has taken over, epoch {broker.epoch}")
 
     def kill_within(self, crash: Crash) -> None:
@@ -237,14 +267,21 @@ class Machine:
     def process_ended(self) -> None:
         """The process has been killed within a step, or has shut down."""
         if self.process.is_killed:
-            self.marks.hit("killed between two operations" if self.broker is not None else "killed at its start")
+            self.marks.hit(self._killed())
         self.end(self.next_crash)
+
+    def _killed(self) -> str:
+        if self.broker is None:
+            return "killed at its start"
+        is_closing = isinstance(self.broker.shell.state, Closing)
+        return "killed at its end" if is_closing else "killed between two operations"
 
     def end(self, crash: Crash, down_ms: int | None = None) -> None:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
         self.broker = None
         self._starting = None
+        self.kills_at_end = False
         self.next_crash = Crash.KILLED
         self.files.before_operation = None
         self.disk.crash(crash)
@@ -314,9 +351,52 @@ class Machine:
 
     def ask_controller(self, operation: admin_pb2.Operation, timeout_ms: int, on_result: OnResult) -> None:
         """Ask the controller for something, in the process that runs now."""
+
+        def answered(result: admin_pb2.OperationResult | ApiError) -> None:
+            self._hears(operation, result)
+            on_result(result)
+
+        self._judge(lambda: self._tells(operation))
         self.world.wire.ask_controller(
-            self.world.controller, self.process, self.broker_id, operation, timeout_ms, on_result
+            self.world.nodes.asked_by(self.broker_id), self.process, self.broker_id, operation, timeout_ms, answered
         )
+
+    def _judge(self, check: Callable[[], None]) -> None:
+        """Look at what the broker does, within a step of it. A violation ends the run, not the broker."""
+        try:
+            check()
+        except Violation as found:
+            violation = found  # the name of an exception ends with its block
+
+            def end() -> None:
+                raise violation
+
+            self.event_queue.after(0, end)
+
+    def _tells(self, operation: admin_pb2.Operation) -> None:
+        broker = self.broker
+        if broker is None:
+            return
+        if operation.HasField("register_broker"):
+            is_one_missing = bool(broker.logs.failed)
+            self.lives.registers(
+                operation.register_broker, _directories(broker), self.files, is_one_missing=is_one_missing
+            )
+        elif operation.HasField("broker_heartbeat"):
+            self.lives.sends_heartbeat(
+                operation.broker_heartbeat, _directories(broker), self.files, self.tables.applied.end_offset,
+                may_be_full=FULL in self.world.parameters.fault_kinds,
+            )  # fmt: skip
+
+    def _hears(self, operation: admin_pb2.Operation, result: admin_pb2.OperationResult | ApiError) -> None:
+        if isinstance(result, ApiError):
+            is_unknown = result.code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+            if operation.HasField("broker_heartbeat") and is_unknown:
+                self.lives.unregistered()
+        elif operation.HasField("register_broker"):
+            self.lives.registered(result.register_broker.broker_epoch)
+        elif result.broker_heartbeat.should_shut_down:
+            self.lives.may_end()
 
     def give_up(self) -> None:
         """The process ends, in the middle of a step."""
@@ -328,12 +408,16 @@ class Machine:
     def shut_down(self) -> None:
         """Begin the controlled shutdown: its leaderships move first, if the controller can be reached in time."""
         if self._starting is not None:
+            self.lives.asked_to_end(self.event_queue.now_us)
             self.process.run(self._starting.shell.shut_down)
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
         """The broker has ended in order."""
         if error is not None and not isinstance(error, KraftlogError | FlushFailed):
             raise error
+        if self.broker is not None:
+            is_one_missing = bool(self.broker.logs.failed)
+            self.lives.ended(_directories(self.broker), self.event_queue.now_us, error, is_one_missing=is_one_missing)
         self.process.has_ended = True
         if error is not None:
             self.marks.hit("a broker could not go on")
@@ -341,3 +425,13 @@ class Machine:
             return
         self.marks.hit("shut down cleanly" if is_clean else "shut down with trouble")
         self.next_crash = self.random.choice([Crash.KILLED, Crash.NOTHING_KEPT])
+
+
+def _directories(broker: Broker) -> list[Directory]:
+    return [
+        Directory(
+            of.path, of.directory_id.bytes, not of.offline_reason,
+            all(log.recovery_point == log.log_end_offset for log in of.logs.values()),
+        )
+        for of in broker.logs.directories
+    ]  # fmt: skip

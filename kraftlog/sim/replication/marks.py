@@ -6,10 +6,10 @@ from typing import Final
 
 from kraftlog.sim.broker_log.file_damage import DAMAGES
 from kraftlog.sim.engine.virtual.crash import Crash
-from kraftlog.sim.replication.parameters import FAULT_KINDS, ROT
+from kraftlog.sim.replication.parameters import FAULT_KINDS, LATER_KINDS, ROT
 
 REQUIRED: Final = (
-    *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT)),
+    *(f"fault: {kind}" for kind in (*FAULT_KINDS, ROT, *LATER_KINDS)),
     "a damaged log was copied anew",
     *(f"damaged {kind}" for kind in DAMAGES),
     *(f"as it was, after '{kind}'" for kind in DAMAGES),
@@ -19,6 +19,8 @@ REQUIRED: Final = (
     "a broker started",
     "killed between two operations",
     "killed at its start",
+    "killed at its end",
+    "asked to end at its start",
     "shut down cleanly",
     "an operation failed",
     "an ISR shrank",
@@ -76,6 +78,8 @@ REQUIRED: Final = (
     "a disk became an older copy",
     "an older copy of a disk was found",
     "an operator had an older copy, or another replica, elected",
+    *(f"a node without a leader was asked: {name}" for name in ("register_broker", "broker_heartbeat")),
+    "a node without a leader was asked: alter_partition",
     "a disk was not there",
     "a disk was there again",
 )  # fmt: skip

@@ -79,6 +79,7 @@ def state_of(record: PartitionRecord) -> PartitionState:
         replicas=tuple(record.replicas), isr=tuple(record.isr),
         eligible_leaders=tuple(record.eligible_leader_replicas), last_known=tuple(record.last_known_elr),
         damaged=tuple(of for of in record.replicas if directory_of(record, of) == DAMAGED_DIRECTORY),
+        directories=tuple(record.directories),
     )  # fmt: skip
 
 

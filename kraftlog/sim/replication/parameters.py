@@ -50,6 +50,12 @@ OLDER_COPY: Final = "disk: an older copy is put back"
 AWAY: Final = "disk: not there at a start"
 """As above, in seeds without damages to what is on disks."""
 
+KILLED_AT_END: Final = "process: killed at its end"
+ASKED_AT_START: Final = "process: asked to end at its start"
+CUT_OFF: Final = "network: a controller node is cut off"
+LATER_KINDS: Final = (KILLED_AT_END, ASKED_AT_START, CUT_OFF)
+"""Kinds that are drawn by themselves, behind all of the above."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicParameters:
@@ -150,7 +156,8 @@ def draw(seed: int, overrides: Overrides) -> ReplicationParameters:
     has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
     if random.random() < 0.5 and not has_damages:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
-    return drawn
+    later = [kind for kind in LATER_KINDS if random.random() < 0.3]
+    return replace(drawn, fault_kinds=(*drawn.fault_kinds, *later))
 
 
 def _draw_topic(random: Random, brokers: int) -> TopicParameters:

@@ -14,7 +14,7 @@ from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.notation import Message
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS, EventQueue, Timer
 from kraftlog.sim.engine.virtual.network import Network
-from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.replication.controller_nodes import AskedNode
 from kraftpb.v1.admin_pb2 import Operation, OperationResult
 
 CONTROLLER: Final = 0
@@ -148,7 +148,7 @@ class Wire:
         return decode(type(message), version, encode(message, version)) if self._has_codec else message
 
     def ask_controller(
-        self, controller: SimulatedController, asker: Asker, source: int, operation: Operation, timeout_ms: int,
+        self, controller: AskedNode, asker: Asker, source: int, operation: Operation, timeout_ms: int,
         on_result: Callable[[OperationResult | ApiError], None],
     ) -> None:  # fmt: skip
         """As `ask`, to the controller."""

@@ -16,6 +16,7 @@ from kraftlog.sim.engine.virtual.network import Network, NetworkConditions
 from kraftlog.sim.replication.away_disks import AwayDisks
 from kraftlog.sim.replication.broker import Broker
 from kraftlog.sim.replication.controller import SimulatedController
+from kraftlog.sim.replication.controller_nodes import ControllerNodes
 from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.damaged_files import DamagedFiles
 from kraftlog.sim.replication.machine import Machine
@@ -43,6 +44,7 @@ class World(EventWorld):
         self.wire = Wire(self.event_queue, self.network, has_codec=parameters.has_codec)
         self.controller = SimulatedController(parameters, self.event_queue, self.new_random())
         self.controller.log.on_committed = self._committed
+        self.nodes = ControllerNodes(self.controller, marks)
         names = {f"topic{number}": topic for number, topic in enumerate(parameters.topics)}
         self.metadata = CommittedTopics(names)
         self.court = Court(self)
@@ -103,7 +105,8 @@ class World(EventWorld):
         links = ((CONTROLLER, machine.broker_id), (machine.broker_id, CONTROLLER))
         if machine.applied_batches >= batch_count or not machine.is_up:
             return
-        if any(link in self.network.cut_since_us for link in links):
+        is_cut = any(link in self.network.cut_since_us for link in links)
+        if is_cut or self.nodes.is_cut_off(machine.broker_id):
             self.event_queue.after(LINK_RETRY_US, lambda: self._deliver_metadata(machine, batch_count))
             return
         machine.apply_metadata(batch_count)
@@ -175,9 +178,10 @@ class World(EventWorld):
         self.network.heal()
         self.network.conditions = NetworkConditions(delay_us=NETWORK_DELAY_US)
         self.slow_metadata.clear()
+        self.nodes.heal()
         for machine in self.machines.values():
             machine.files.space_limit = None
             machine.clock.wall_offset_ms = 0
-            machine.kills_at_start = False
+            machine.kills_at_start = machine.asks_at_start = machine.kills_at_end = False
             machine.mend_slow_disk()
             self.away_disks.bring_back(machine)

@@ -13,13 +13,13 @@ from kraftlog.sim.quorum.fault_kinds import KINDS
 from kraftlog.sim.quorum.invariants.catalogue import ALL
 from kraftlog.sim.quorum.zoo import controller_bugs, evidence_bugs, snapshot_bugs, state_machine_bugs
 from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
-from kraftlog.sim.replication.zoo import partition_replication_bugs
+from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs
 from kraftlog.sim.worlds import WORLDS
 from kraftlog.sim.zoo.catalogue import NAMES
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS = (
+SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS, START_BUGS = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
     for module in (
         snapshot_bugs,
@@ -28,6 +28,7 @@ SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLIC
         state_machine_bugs,
         broker_log_bugs,
         partition_replication_bugs,
+        start_and_end_bugs,
     )
 )
 AT_THE_END = {44}
@@ -43,6 +44,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(UPPER_HALF_BUGS)} of the upper half" in PAGE
     assert f"And these {len(LOG_BUGS)} of a broker's log" in PAGE
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
+    assert f"And these {len(START_BUGS)} of a broker's start and end" in PAGE
 
 
 @pytest.mark.parametrize("kind", sorted({kind for world in WORLDS.values() for kind in world.fault_kinds}))
@@ -62,7 +64,15 @@ def test_its_table_of_bugs_is_the_zoos() -> None:
     told = [(name, origin) for name, origin, _, _ in rows]
     assert told == [
         (name, MUTATIONS[name].origin)
-        for name in (*SNAPSHOT_BUGS, *CONTROLLER_BUGS, *EVIDENCE_BUGS, *UPPER_HALF_BUGS, *LOG_BUGS, *REPLICATION_BUGS)
+        for name in (
+            *SNAPSHOT_BUGS,
+            *CONTROLLER_BUGS,
+            *EVIDENCE_BUGS,
+            *UPPER_HALF_BUGS,
+            *LOG_BUGS,
+            *REPLICATION_BUGS,
+            *START_BUGS,
+        )
     ]
     numbers = {int(number) for _, _, number, _ in rows if number.isdigit()}
     assert numbers <= {kind.number for kind in ALL} | AT_THE_END | {*NUMBERS, *REPLICATION_NUMBERS}

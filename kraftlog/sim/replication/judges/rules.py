@@ -20,8 +20,13 @@ ENOUGH: Final = "nothing is committed while too few replicas are in sync (100)"
 CUT: Final = "no replica cuts below its high watermark, but for an unclean leader (101)"
 ONCE: Final = "a batch of an idempotent producer is stored once (102)"
 PEACE: Final = "in peace every replica is in the ISR again, and the logs are the same (103)"
+TRUSTED: Final = "a broker names a clean shutdown only if each of its log directories was left so (105)"
+TELLS: Final = "what a broker tells of its log directories is so, and its epoch is in all of them (106)"
+BEGINS: Final = "a broker serves, and is unfenced, when it has applied its own registration (107)"
+ENDS: Final = "a broker ends when others lead its partitions, or its time is up, and its logs are closed last (108)"
 
 RULES: Final = (
     CATCHES_UP, LEAVES, WATERMARK, MEMBERS, KEPT, READ, AGREE, MAXIMAL, ONE_LEADER, ENOUGH, CUT, ONCE, PEACE,
+    TRUSTED, TELLS, BEGINS, ENDS,
 )  # fmt: skip
-NUMBERS: Final = tuple(range(91, 104))
+NUMBERS: Final = (*range(91, 104), *range(105, 109))

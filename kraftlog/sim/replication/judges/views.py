@@ -56,3 +56,5 @@ class PartitionState:
     """With neither of those: who led, or was in sync, at last."""
     damaged: tuple[int, ...] = ()
     """The replicas whose brokers have said that their logs are damaged or missing (DB-88)."""
+    directories: tuple[bytes, ...] = ()
+    """The ids of the log directories of `replicas`."""

@@ -238,6 +238,20 @@ def test_db89_nor_is_one_of_which_nothing_was_flushed_used_in_the_place_of_one_t
     assert (ends(last), last.placed) == (0, [("clicks-0", copied.directory_id)])
 
 
+def test_db89_two_inventories_do_not_expect_one_log(tmp_path: Path) -> None:
+    """DB-89, DB-95: made in `a`, and in `b` while `a` was away; a loss of power took both. Then both are here."""
+    disks = Disks(tmp_path)
+    disks.started(["a"], replicas(on=OTHERS))
+    disks.files.crash()
+    world = disks.started(["b"], replicas(on=OTHERS, isr=[2], leader=2, epoch=1, directory=UNASSIGNED_DIRECTORY))
+    in_b = world.logs.directories[0].directory_id
+    disks.files.crash()
+    world = disks.started(["a", "b"], replicas(on=OTHERS, isr=[2], leader=2, epoch=2, directory=in_b.bytes))
+    assert (ends(world), world.placed) == (0, [("clicks-0", in_b)])
+    expecting = [of.path for of in world.logs.directories if of.records.partitions]
+    assert expecting == ["b"]
+
+
 def test_db89_it_does_not_stand_down_before_it_is_noted_that_what_is_here_is_old(tmp_path: Path) -> None:
     """DB-89, DB-95: the disk is full. The next start would not know that the log was in `b`."""
     disks = Disks(tmp_path)

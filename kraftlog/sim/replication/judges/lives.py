@@ -1,0 +1,187 @@
+"""The lives of one broker: what its processes say at their start, what they do before they serve, and how they end.
+
+The judge knows how each log directory was left, and what is on the disk; of the broker it takes only what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kraftbase.files.files import join
+from kraftbase.files.memory import MemoryFileSystem
+from kraftbase.files.properties import decode_properties
+from kraftbase.sentinels import UNKNOWN_EPOCH
+from kraftlog.sim.engine.violation import Violation
+from kraftlog.sim.replication.judges.rules import BEGINS, ENDS, TELLS, TRUSTED
+from kraftpb.v1.admin_pb2 import BrokerHeartbeatRequest, RegisterBrokerRequest
+
+CLEAN_SHUTDOWN_NAME: Final = ".kafka_cleanshutdown"
+"""In a log directory whose logs were closed."""
+EPOCH_NAME: Final = "broker-epoch"
+"""In every log directory: the broker's last registration with it."""
+
+
+class Directory(NamedTuple):
+    """A log directory of the process, between two steps."""
+
+    path: str
+    directory_id: bytes
+    is_online: bool
+    is_flushed: bool
+    """Whether all of its logs are on the disk, to their ends."""
+
+
+class Lives:
+    """Of one broker."""
+
+    def __init__(self, name: str, shutdown_timeout_us: int) -> None:
+        """`name` is the broker's; `shutdown_timeout_us`: for how long it asks for its controlled shutdown."""
+        self._name = name
+        self._shutdown_timeout_us = shutdown_timeout_us
+        self._clean: dict[str, int] = {}
+        """The epochs of the clean shutdowns in which log directories were used last, by path."""
+        self._paths: dict[bytes, str] = {}
+        """Where the directory with an id was first."""
+        self.checks = 0
+        self.started()
+
+    def started(self) -> None:
+        """A process begins to open log directories."""
+        self._found: dict[str, int] | None = None
+        """How this process found its directories; None before it has opened them."""
+        self._epoch = UNKNOWN_EPOCH
+        """Of the registration that this process has; UNKNOWN_EPOCH while it has none."""
+        self._has_registered = False
+        self._asked_us: int | None = None
+        """When it was asked to end."""
+        self._may_end = False
+        """Whether the controller has told it that others lead its partitions."""
+        self._serves = False
+
+    def opened(self, directories: Sequence[Directory]) -> None:
+        """The process uses these from now on."""
+        self._found = {of.path: self._clean.pop(of.path) for of in directories if of.path in self._clean}
+
+    def _wrong(self, rule: str, what: str) -> Violation:
+        return Violation(f"{rule}: broker {self._name} {what}")
+
+    # --- what it tells the controller ---------------------------------------------------------------------------------
+
+    def registers(
+        self, request: RegisterBrokerRequest, directories: Sequence[Directory], files: MemoryFileSystem,
+        *, is_one_missing: bool,
+    ) -> None:  # fmt: skip
+        """It asks to be registered. `is_one_missing`: a directory could not be opened. Raises Violation."""
+        self.checks += 1
+        path_of = {of.directory_id: of.path for of in directories}
+        for directory_id, path in path_of.items():
+            if self._paths.setdefault(directory_id, path) != path:
+                raise self._wrong(TELLS, f"has one id for the directories {self._paths[directory_id]} and {path}")
+        told = dict(zip(request.log_dirs, request.log_dir_epochs, strict=False))
+        for directory_id in request.log_dirs:
+            noted = noted_epoch(files, path_of[directory_id])
+            if told.get(directory_id) != noted:
+                raise self._wrong(
+                    TELLS, f"names epoch {told.get(directory_id)} for {path_of[directory_id]}, which has {noted}"
+                )
+        if request.HasField("previous_broker_epoch"):
+            self._check_trust(request.previous_broker_epoch, [*path_of.values()], is_one_missing=is_one_missing)
+
+    def _check_trust(self, epoch: int, paths: Sequence[str], *, is_one_missing: bool) -> None:
+        found = self._found or {}
+        unclean = [path for path in paths if path not in found]
+        if self._has_registered:
+            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, and has registered since")
+        if unclean or is_one_missing:
+            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}; not so left was {unclean or 'one'}")
+        if epoch != max(found.values()):
+            raise self._wrong(TRUSTED, f"names the clean shutdown of epoch {epoch}, and not {max(found.values())}")
+
+    def sends_heartbeat(
+        self, request: BrokerHeartbeatRequest, directories: Sequence[Directory], files: MemoryFileSystem,
+        applied_end_offset: int, *, may_be_full: bool,
+    ) -> None:  # fmt: skip
+        """It sends a heartbeat. `may_be_full`: there may have been no room for its epoch. Raises Violation."""
+        self.checks += 1
+        for directory in directories:
+            if not directory.is_online:
+                if directory.directory_id not in request.offline_log_dirs:
+                    raise self._wrong(TELLS, f"does not tell that {directory.path} is lost")
+                continue
+            noted = noted_epoch(files, directory.path)
+            if noted != request.broker_epoch and not (may_be_full and noted == UNKNOWN_EPOCH):
+                raise self._wrong(
+                    TELLS, f"sends a heartbeat of epoch {request.broker_epoch}, and {directory.path} has {noted}"
+                )
+        offset = request.current_metadata_offset
+        if offset > (applied_end_offset if self._serves else 0):
+            raise self._wrong(BEGINS, f"has applied the metadata up to {applied_end_offset}, and says {offset}")
+
+    # --- what it hears ------------------------------------------------------------------------------------------------
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller has registered it."""
+        self._epoch = broker_epoch
+        self._has_registered = True
+
+    def unregistered(self) -> None:
+        """The controller does not know its epoch."""
+        self._epoch = UNKNOWN_EPOCH
+
+    def may_end(self) -> None:
+        """Others lead its partitions."""
+        self._may_end = True
+
+    def asked_to_end(self, now_us: int) -> None:
+        """Somebody shuts it down."""
+        if self._asked_us is None:
+            self._asked_us = now_us
+
+    # --- what it does -------------------------------------------------------------------------------------------------
+
+    def serves(self, applied_end_offset: int) -> None:
+        """It has taken its partitions over. Raises Violation."""
+        self.checks += 1
+        if applied_end_offset <= self._epoch:
+            raise self._wrong(
+                BEGINS, f"serves as of {applied_end_offset} in the metadata, and its registration is {self._epoch}"
+            )
+        self._serves = True
+
+    def ends(self, directories: Sequence[Directory], files: MemoryFileSystem) -> None:
+        """It is about to end, and can be reached. Raises Violation."""
+        self.checks += 1
+        for directory in directories:
+            if files.exists(join(directory.path, CLEAN_SHUTDOWN_NAME)):
+                raise self._wrong(ENDS, f"has closed the logs of {directory.path}, and can be reached")
+
+    def ended(
+        self, directories: Sequence[Directory], now_us: int, error: BaseException | None, *, is_one_missing: bool
+    ) -> None:
+        """It has ended in order, because of that error. Raises Violation."""
+        self.checks += 1
+        asked_us = self._asked_us
+        if error is not None or asked_us is None:
+            if any(of.is_online for of in directories):
+                raise self._wrong(ENDS, f"ends by itself, and has log directories: {error!r}")
+            return
+        is_in_time = now_us - asked_us < self._shutdown_timeout_us
+        if self._epoch != UNKNOWN_EPOCH and is_in_time and not self._may_end:
+            raise self._wrong(ENDS, "ends before others lead its partitions")
+        if is_one_missing or not all(of.is_online and of.is_flushed for of in directories):
+            return
+        found = self._found or {}
+        if self._has_registered:
+            self._clean |= {of.path: self._epoch for of in directories if self._epoch != UNKNOWN_EPOCH}
+        else:
+            self._clean |= found
+
+
+def noted_epoch(files: MemoryFileSystem, path: str) -> int:
+    """The epoch that a log directory has, durably; UNKNOWN_EPOCH if it has none."""
+    durable = files.durable_files(path)
+    if EPOCH_NAME not in durable:
+        return UNKNOWN_EPOCH
+    found = decode_properties(bytes(durable[EPOCH_NAME].data)) or {}
+    return int(found.get("broker.epoch", UNKNOWN_EPOCH))
