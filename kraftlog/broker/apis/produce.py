@@ -12,85 +12,34 @@ What was appended stays then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime, Timer
-from kraftbase.sentinels import UNKNOWN_OFFSET
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.apis.produce_results import ProducedPart, ProducedTopic, partition_response
 from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.apis.refused_records import RefusedRecords
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.kafka.messages.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
-    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceResponse,
 )
-from kraftlog.kafka.notation import Buffer
 from kraftlog.kafka.record_scan import ScanBudget
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply, Steps, let_go
-from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.storage.appends import Appended
-from kraftlog.storage.produced_records import NotReadYet, ProducedRecords, RecordsRefused
+from kraftlog.replicas.committed_append import ACKS_ALL, ACKS_LEADER, ACKS_NONE, CommittedAppend, append_as_leader
+from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
 from statemachine.words.names import INTERNAL_TOPICS
-
-ACKS_NONE: Final = 0
-ACKS_LEADER: Final = 1
-ACKS_ALL: Final = -1
-
-FIRST_VERSION_WITH_LEADERS: Final = 10
 
 ADMINISTRATOR: Final = "__admin_client"
 """The client id with which Kafka lets everybody write to internal topics."""
 
-WITHOUT_LOG_START: Final = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    }
-)
-"""After every other error, such as OUT_OF_ORDER_SEQUENCE_NUMBER, the answer says where the log starts, as Kafka's."""
-NO_LEADER: Final = LeaderIdAndEpoch()
-"""In most answers: nobody may change it."""
 _DONE: Final = object()
-
-
-@dataclass(slots=True, eq=False)
-class _Part:
-    """What a request asks of one partition, and what came of it."""
-
-    index: int
-    partition: Partition | None = None
-    appended: Appended | None = None
-    error: ApiError | None = None
-    is_done: bool = False
-    is_settled: bool = False
-    """There is nothing to wait for: it was refused, or nobody flushes and nobody else has to have it. If that is so of
-    every part, as of most without `flush.before.ack`, no callback and no timer are made."""
-    leadership: int = 0
-    """Which of this broker's leaderships of the partition it was appended in."""
-
-
-@dataclass(slots=True, eq=False)
-class _Topic:
-    reference: TopicReference
-    parts: list[_Part]
 
 
 class ProduceApi:
@@ -116,20 +65,20 @@ class ProduceApi:
             request.slices.run(work)
 
     def _work(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
-        topics: list[_Topic] = []
+        topics: list[ProducedTopic] = []
         is_settled = True
         budget = ScanBudget()
         try:
             for topic_data in body.topic_data:
-                topic = _Topic(TopicReference(topic_data.name, topic_data.topic_id), [])
+                topic = ProducedTopic(TopicReference(topic_data.name, topic_data.topic_id), [])
                 topics.append(topic)
                 for data in topic_data.partition_data:
-                    part = _Part(data.index)
+                    part = ProducedPart(data.index)
                     unread = self._fill(part, request, body, topic.reference, data, budget)
                     if unread is not None:
                         budget = ScanBudget()
                         yield from self._fill_rest(part, request, body, topic.reference, data, unread)
-                    is_settled = is_settled and part.is_settled
+                    is_settled = is_settled and (part.append is None or part.append.is_done)
                     topic.parts.append(part)
         except GeneratorExit:  # the client is gone, and readers wait for what was appended
             self._flush_unanswered(topics)
@@ -140,27 +89,27 @@ class ProduceApi:
         elif is_settled:
             self.answer(request, topics, reply)
         else:
-            _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply).settle(self._runtime)
+            _PendingProduce(self, request, topics, body.timeout_ms, reply).settle(self._runtime)
 
     def _in_slices(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
         """As `handle`, for many partitions. What is appended is flushed at once, also if the client goes meanwhile."""
-        topics: list[_Topic] = []
-        pending = _PendingProduce(self, request, topics, body.acks, body.timeout_ms, reply)
+        topics: list[ProducedTopic] = []
+        pending = _PendingProduce(self, request, topics, body.timeout_ms, reply)
         try:
             for topic_data in body.topic_data:
-                topic = _Topic(TopicReference(topic_data.name, topic_data.topic_id), [])
+                topic = ProducedTopic(TopicReference(topic_data.name, topic_data.topic_id), [])
                 topics.append(topic)
                 for data in topic_data.partition_data:
-                    part = _Part(data.index)
+                    part = ProducedPart(data.index)
                     unread = self._fill(part, request, body, topic.reference, data, ScanBudget())
                     if unread is not None:
                         yield from self._fill_rest(part, request, body, topic.reference, data, unread)
                     topic.parts.append(part)
-                    if part.error is None:
+                    if part.append is not None:
                         if body.acks == ACKS_NONE:
-                            self.flush(part, partial(_show_readers, part))
+                            part.append.begin_unanswered()
                         else:
-                            pending.add(topic.reference, part)
+                            pending.add(part.append)
                     yield
         except GeneratorExit:
             pending.forget()
@@ -170,13 +119,13 @@ class ProduceApi:
         else:
             pending.begin(self._runtime)
 
-    def _flush_unanswered(self, topics: list[_Topic]) -> None:
+    def _flush_unanswered(self, topics: list[ProducedTopic]) -> None:
         for topic in topics:
             for part in topic.parts:
-                if part.error is None:
-                    self.flush(part, partial(_show_readers, part))
+                if part.append is not None:
+                    part.append.begin_unanswered()
 
-    def _end_unanswered(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
+    def _end_unanswered(self, request: ClientRequest, topics: list[ProducedTopic], reply: Reply) -> None:
         """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
         errors = (part.error for topic in topics for part in topic.parts if part.error is not None)
         error = next(errors, None)
@@ -187,7 +136,7 @@ class ProduceApi:
     # --- appending ----------------------------------------------------------------------------------------------------
 
     def _fill(
-        self, part: _Part, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
+        self, part: ProducedPart, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
         data: PartitionProduceData, budget: ScanBudget, unread: ProducedRecords | None = None,
     ) -> ProducedRecords | None:  # fmt: skip
         """Append the part's batch, or have its error; returns the records that are still to be read before that."""
@@ -204,18 +153,18 @@ class ProduceApi:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
             check_attributes(records, request.version, body.transactional_id)
             if unread is None or unread.read(budget):
-                self._append(part, partition, acks, records, budget, unread)
+                now_ms = self._runtime.wall_clock_ms()
+                part.append = append_as_leader(partition, records, acks, now_ms, budget=budget, records=unread)
         except ApiError as error:
             part.error = error.with_traceback(None)  # with it each error would hold what the functions have held
             if part.partition is not None:
                 self._refused.log(request, part.partition.name, error)
-            part.is_done = part.is_settled = True
         except NotReadYet as rest:
             return rest.records
-        return unread if part.appended is None and part.error is None else None
+        return unread if part.append is None and part.error is None else None
 
     def _fill_rest(
-        self, part: _Part, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
+        self, part: ProducedPart, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
         data: PartitionProduceData, unread: ProducedRecords,
     ) -> Steps:  # fmt: skip
         """Read the rest of the records in further turns, and then do as `_fill` does."""
@@ -227,41 +176,9 @@ class ProduceApi:
         finally:
             unread.close()
 
-    def _append(
-        self, part: _Part, partition: Partition, acks: int, records: Buffer, budget: ScanBudget,
-        read: ProducedRecords | None,
-    ) -> None:  # fmt: skip
-        log = partition.log
-        if log is None or not partition.is_leader:
-            log = partition.leader_log()  # raises, and says why
-        if acks == ACKS_ALL and not partition.has_enough_in_sync:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(partition.isr)} replicas of {partition} are in sync, fewer than the"
-                f" {partition.effective_min_isr} of min.insync.replicas",
-            )
-        appended = log.append_as_leader(
-            records, partition.leader_epoch, self._runtime.wall_clock_ms(), budget=budget, records=read
-        )
-        part.appended = appended
-        part.leadership = partition.leadership
-        partition.appended()
-        if not log.config.is_flushed:
-            part.is_settled = acks == ACKS_LEADER or (
-                log.high_watermark > appended.last_offset and partition.has_enough_in_sync
-            )
-
-    def flush(self, part: _Part, on_flushed: Callable[[ApiError | None], None]) -> None:
-        """Call back when the leader's own disk has what was appended, as far as the topic asks for that."""
-        partition, appended = part.partition, part.appended
-        if partition is None or partition.log is None or appended is None:
-            on_flushed(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "the log went offline after the append"))
-            return
-        partition.log.acknowledge(appended.end_offset, on_flushed)
-
     # --- answering ----------------------------------------------------------------------------------------------------
 
-    def answer(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> None:
+    def answer(self, request: ClientRequest, topics: list[ProducedTopic], reply: Reply) -> None:
         """Each partition has its result."""
         if request.is_large:
             request.slices.run(self._answer_in_slices(request, topics, reply))
@@ -271,13 +188,13 @@ class ProduceApi:
         response.throttle_time_ms = throttle_ms
         reply(response, throttle_ms)
 
-    def _answer_in_slices(self, request: ClientRequest, topics: list[_Topic], reply: Reply) -> Steps:
+    def _answer_in_slices(self, request: ClientRequest, topics: list[ProducedTopic], reply: Reply) -> Steps:
         leaders: dict[int, NodeEndpoint] = {}
         responses = []
         for topic in topics:
             parts = []
             for part in topic.parts:
-                parts.append(self._partition_response(request, topic, part, leaders))
+                parts.append(partition_response(request, topic.reference, part, self._lookup, leaders))
                 yield
             name, topic_id = topic.reference
             responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=tuple(parts)))
@@ -292,93 +209,56 @@ class ProduceApi:
             return 0
         return self._usage.record(QuotaKind.PRODUCE, quota_client(request), request.size_bytes, self._runtime.now_ms())
 
-    def response(self, request: ClientRequest, topics: list[_Topic]) -> ProduceResponse:
+    def response(self, request: ClientRequest, topics: list[ProducedTopic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""
         leaders: dict[int, NodeEndpoint] = {}
         responses = []
         for topic in topics:
-            parts = [self._partition_response(request, topic, part, leaders) for part in topic.parts]
+            parts = [partition_response(request, topic.reference, part, self._lookup, leaders) for part in topic.parts]
             name, topic_id = topic.reference
             responses.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=tuple(parts)))
         return ProduceResponse(responses=tuple(responses), node_endpoints=tuple(leaders.values()))
-
-    def _partition_response(
-        self, request: ClientRequest, topic: _Topic, part: _Part, leaders: dict[int, NodeEndpoint]
-    ) -> PartitionProduceResponse:
-        error, appended = part.error, part.appended
-        if error is None and appended is not None:
-            return PartitionProduceResponse(
-                index=part.index, error_code=ErrorCode.NONE, base_offset=appended.base_offset,
-                log_append_time_ms=appended.append_time_ms, log_start_offset=appended.log_start_offset,
-                current_leader=NO_LEADER,
-            )  # fmt: skip
-        code = ErrorCode.UNKNOWN_SERVER_ERROR if error is None else error.code
-        current_leader = NO_LEADER
-        if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
-            current_leader = self._lookup.current_leader(
-                topic.reference, part.index, request.client.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
-            )
-        refused = error.record_errors if isinstance(error, RecordsRefused) else ()
-        return PartitionProduceResponse(
-            index=part.index, error_code=code, base_offset=UNKNOWN_OFFSET, error_message=str(error),
-            record_errors=tuple(
-                BatchIndexAndErrorMessage(batch_index=one.batch_index, batch_index_error_message=one.message)
-                for one in refused
-            ),
-            log_start_offset=_start_of(part.partition, code), current_leader=current_leader,
-        )  # fmt: skip
-
-
-def _show_readers(part: _Part, error: ApiError | None) -> None:
-    """With acks=0 nobody waits for the flush but readers."""
-    if error is None and part.partition is not None:
-        part.partition.raise_high_watermark()
 
 
 class _PendingProduce:
     """A request whose answer waits for a disk or for the high watermark."""
 
-    __slots__ = (
-        "_acks", "_api", "_by_partition", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics",
-        "_waiting",
-    )  # fmt: skip
+    __slots__ = ("_api", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics", "_waiting")
 
     def __init__(
-        self, api: ProduceApi, request: ClientRequest, topics: list[_Topic], acks: int, timeout_ms: int, reply: Reply
+        self, api: ProduceApi, request: ClientRequest, topics: list[ProducedTopic], timeout_ms: int, reply: Reply
     ) -> None:
         self._api = api
         self._request = request
         self._topics = topics
-        self._acks = acks
         self._timeout_ms = timeout_ms
         self._reply = reply
         self._timer: Timer | None = None
         self._waiting = 1  # for `begin`
         self._is_answered = False
-        self._by_partition: dict[Partition, list[_Topic]] = {}
-        """Of a large request: its parts by their partitions."""
 
     def settle(self, runtime: Runtime) -> None:
         """Have everything flushed that must be, and answer at once if nothing is to be waited for."""
+        on_done = self._append_done
         for topic in self._topics:
             for part in topic.parts:
-                if not part.is_done:
+                if part.append is not None and not part.append.is_done:
                     self._waiting += 1
-                    self._api.flush(part, partial(self.flushed, part))
+                    part.append.begin(on_done)
         self.begin(runtime)
 
-    def add(self, reference: TopicReference, part: _Part) -> None:
-        """Have a part of a large request flushed, which was appended."""
-        if part.partition is not None:
-            self._by_partition.setdefault(part.partition, [_Topic(reference, [])])[0].parts.append(part)
+    def add(self, append: CommittedAppend) -> None:
+        """Have an append of a large request flushed."""
         self._waiting += 1
-        self._api.flush(part, partial(self.flushed, part))
+        append.begin(self._append_done)
 
     def forget(self) -> None:
         """Nobody waits for the answer."""
         self._is_answered = True
-        for partition in self._by_partition:
-            partition.unwatch(self)
+        for topic in self._topics:
+            for part in topic.parts:
+                if part.append is not None:
+                    part.append.stop_waiting()
 
     def begin(self, runtime: Runtime) -> None:
         """All parts are there: answer when each is done, or after the request's time."""
@@ -386,59 +266,7 @@ class _PendingProduce:
         if not self._is_answered:
             self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
 
-    def flushed(self, part: _Part, error: ApiError | None) -> None:
-        """The leader has it on its disk, or has not."""
-        partition = part.partition
-        if partition is not None and error is None:
-            partition.raise_high_watermark()  # also after the request's time: readers wait for it still
-        if part.is_done or partition is None:
-            return
-        if error is None and part.leadership != partition.leadership:
-            # Consider a leader that has led no more, cut what it had appended, and leads again: what is flushed and
-            # committed at these offsets now may be another's.
-            error = ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"{partition} was led by another broker meanwhile, or its log was offline: try again",
-            )
-        if error is not None:
-            self._end(part, error)
-        elif self._acks == ACKS_LEADER:
-            self._end(part, None)
-        elif not self._ended_by(part, partition):
-            partition.watch(self)
-
-    def partition_changed(self, partition: Partition) -> None:
-        """The high watermark has moved, or another broker leads."""
-        is_waiting = False
-        for topic in self._by_partition.get(partition, ()) if self._by_partition else self._topics:
-            for part in topic.parts:
-                if part.partition is partition and not part.is_done:  # a request may have a partition twice
-                    is_waiting |= not self._ended_by(part, partition)
-        if not is_waiting:
-            partition.unwatch(self)
-
-    def _ended_by(self, part: _Part, partition: Partition) -> bool:
-        """End a part with acks=all if it can be."""
-        appended = part.appended
-        try:
-            log = partition.leader_log()
-        except ApiError as error:
-            self._end(part, error)
-            return True
-        if appended is None or log.high_watermark < appended.end_offset:
-            return False
-        too_few = None
-        if not partition.has_enough_in_sync:
-            too_few = ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-                f"{partition} has fewer replicas in sync than min.insync.replicas asks for; the records were appended",
-            )
-        self._end(part, too_few)
-        return True
-
-    def _end(self, part: _Part, error: ApiError | None) -> None:
-        part.error = error
-        part.is_done = True
+    def _append_done(self, append: CommittedAppend) -> None:
         self._part_done()
 
     def _part_done(self) -> None:
@@ -453,11 +281,9 @@ class _PendingProduce:
         )
         for topic in self._topics:
             for part in topic.parts:
-                if not part.is_done:
-                    part.is_done = True
+                if part.append is not None and not part.append.is_done:
+                    part.append.stop_waiting()
                     part.error = error
-                    if part.partition is not None:
-                        part.partition.unwatch(self)
         self._answer()
 
     def _answer(self) -> None:
@@ -465,10 +291,3 @@ class _PendingProduce:
         if self._timer is not None:
             self._timer.cancel()
         self._api.answer(self._request, self._topics, self._reply)
-
-
-def _start_of(partition: Partition | None, code: int) -> int:
-    """What the answer says after an error of where the log starts."""
-    if partition is None or partition.log is None or code in WITHOUT_LOG_START:
-        return UNKNOWN_OFFSET
-    return partition.log.log_start_offset
