@@ -23,7 +23,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from kraftbase.runtime import Runtime, Timer
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.replicas.replication.delays import Delays
 from kraftlog.replicas.replication.fetch_session import FetchSession, PartitionKey
 from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
@@ -49,7 +49,8 @@ from kraftlog.storage.slices import SLICE_PARTITIONS
 
 logger = structlog.get_logger(__name__)
 
-FETCH_VERSION: Final = 18
+FETCH_VERSIONS: Final = Versions(15, 18)
+"""The first that says which follower asks as it is said here, up to the last whose meaning is known here."""
 
 INTERRUPT_AFTER_MS: Final = 20
 """A request that is not answered for so long is parked, as answers are on their way sooner."""
@@ -250,7 +251,7 @@ class ReplicaFetcher:
             forgotten_topics_data=asked.forgotten,
         )
         self._is_in_flight = True
-        self._connected().ask(request, FETCH_VERSION, self._answered)
+        self._connected().ask(request, FETCH_VERSIONS, self._answered)
 
     def _connected(self) -> LeaderConnection:
         if self._connection is None:
@@ -278,6 +279,10 @@ class ReplicaFetcher:
 
     def _answered(self, answer: Message | ApiError) -> None:
         self._is_in_flight = False
+        if isinstance(answer, ApiError) and answer.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._session.lost()
+            self._pause(self._settings.backoff_ms)
+            return
         if isinstance(answer, ApiError):
             self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
             return
@@ -454,6 +459,9 @@ class ReplicaFetcher:
                 self._follower.on_gone(self.source_id)
                 pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
         self._disconnect()
+        self._pause(pause_ms)
+
+    def _pause(self, pause_ms: float) -> None:
         self._failed_ms = self._runtime.now_ms()
         self._retry_timer = self._runtime.call_later(pause_ms, self._retry)
 
