@@ -1,22 +1,32 @@
 """Connections to other brokers, to fetch what they lead: the asyncio edge of `kraftlog.replicas.replication`.
 
-Requests are sent as they come, and answered in their order. Bytes are read into the space of the frame that they belong
-to. Whatever goes wrong, a refused connection, a broker that is silent for too long, bytes that are no answer, ends the
-connection, and everything that is asked is answered so; when to connect again is for who asks.
+A connection begins with ApiVersions; what is asked before that is answered waits. After that requests are sent as they
+come, each in the newest version that both brokers know, and answered in their order. Bytes are read into the space of
+the frame that they belong to. Whatever goes wrong, a refused connection, a broker that is silent for too long, bytes
+that are no answer, ends the connection, and everything that is asked is answered so; when to connect again is for who
+asks. A request that the broker does not offer is refused by itself, and the connection goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol, cast
 
+import structlog
+
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.line_rate import LineRate
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.errors import MalformedBytes
-from kraftlog.kafka.notation import Buffer, Message
+from kraftlog.kafka.messages.api_versions import ApiVersionsResponse
+from kraftlog.kafka.notation import Buffer, Message, Versions
+from kraftlog.replicas.broker_versions import QUESTION, BrokerVersions
 from kraftlog.replicas.replication.ports import OnAnswer
+
+logger = structlog.get_logger(__name__)
 
 CONNECT_TIMEOUT_SECONDS: Final = 10.0
 """Kafka's `socket.connection.setup.timeout.ms`."""
@@ -41,6 +51,14 @@ class _Asked(NamedTuple):
     timer: asyncio.TimerHandle
 
 
+class _Waiting(NamedTuple):
+    """What is sent when the broker has said what it offers."""
+
+    request: Message
+    versions: Versions
+    asked: _Asked
+
+
 class BrokerConnections:
     """Makes connections to brokers, for one event loop: a `LeaderConnector`."""
 
@@ -60,6 +78,7 @@ class BrokerConnections:
         self._client_id = client_id
         self._timeout_ms = timeout_ms
         self._on_fatal = on_fatal
+        self._lines = LineRate(time.monotonic)
 
     def connect(self, broker_id: int) -> BrokerConnection:
         """Begin to connect. If that fails, what is asked is answered so."""
@@ -68,6 +87,7 @@ class BrokerConnections:
             ClientConnection(self._client_id, keeps_memory=True),
             self._timeout_ms / 1000,
             self._on_fatal,
+            self._lines,
         )
         connection.connect(self._address_of(broker_id))
         return connection
@@ -77,13 +97,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
     """One connection: a `LeaderConnection`."""
 
     def __init__(
-        self, name: str, messages: ClientConnection, timeout_seconds: float, on_fatal: Callable[[BaseException], None]
-    ) -> None:
+        self, name: str, messages: ClientConnection, timeout_seconds: float, on_fatal: Callable[[BaseException], None],
+        lines: LineRate,
+    ) -> None:  # fmt: skip
         """Use `BrokerConnections.connect`."""
         self._name = name
         self._messages = messages
         self._timeout_seconds = timeout_seconds
         self._on_fatal = on_fatal
+        self._lines = lines
+        self._versions = BrokerVersions()
+        self._waiting: list[_Waiting] | None = []  # None: it has said what it offers
+        self._lacking: set[int] = set()  # keys of APIs that it was found not to offer
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
         self._outgoing: list[Buffer] = []
@@ -111,21 +136,69 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
-    def ask(self, request: Message, version: int, on_answer: OnAnswer) -> None:
-        """Ask something."""
+    def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
+        """Ask something, in the newest of the versions that the broker offers."""
         if self._broken is not None:
             self._loop.call_soon(self._tell, on_answer, self._broken)
             return
+        if self._waiting is not None:
+            self._waiting.append(_Waiting(request, versions, self._answered_by(on_answer)))
+            return
+        version = self._versions.chosen.get(request.KEY)
+        if version is None:
+            try:
+                version = self._versions.choose(type(request), versions)
+            except ApiError as error:
+                self._refuse(request.KEY, on_answer, error)
+                return
+        self._send(request, version, self._answered_by(on_answer))
+
+    def _answered_by(self, on_answer: OnAnswer) -> _Asked:
+        """Who asks has an answer when the time is over."""
+        return _Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out))
+
+    def _send(self, request: Message, version: int, asked: _Asked) -> None:
         self._outgoing += self._messages.send(request, version)
-        self._asked.append(_Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out)))
+        self._asked.append(asked)
         self._write()
+
+    def _refuse(self, key: int, on_answer: OnAnswer, error: ApiError) -> None:
+        """This request is not offered; others are."""
+        refusal = ApiError(error.code, f"{self._name} cannot be asked: {error}")
+        if key not in self._lacking:
+            self._lacking.add(key)
+            if self._lines.left_out(key) is not None:
+                logger.warning("a broker lacks what it is to be asked", reason=str(refusal))
+        self._loop.call_soon(self._tell, on_answer, refusal)
+
+    def _ask_versions(self) -> None:
+        if self._versions.question_version is not None:
+            self._send(QUESTION, self._versions.question_version, self._answered_by(self._versions_answered))
+
+    def _versions_answered(self, answer: Message | ApiError) -> None:
+        if isinstance(answer, ApiError):
+            return
+        try:
+            self._versions.answered(cast(ApiVersionsResponse, answer))
+        except ApiError as error:
+            self._break(ErrorCode.CORRUPT_MESSAGE, f"{self._name} is not understood: {error}")
+            return
+        if self._versions.question_version is not None:
+            self._ask_versions()
+            return
+        waiting, self._waiting = self._waiting or [], None
+        for request, versions, asked in waiting:
+            try:
+                version = self._versions.choose(type(request), versions)
+            except ApiError as error:
+                asked.timer.cancel()
+                self._refuse(request.KEY, asked.on_answer, error)
+            else:
+                self._send(request, version, asked)
 
     def close(self) -> None:
         """Close it; what is asked is answered by nothing."""
         self._is_closed = True
-        for asked in self._asked:
-            asked.timer.cancel()
-        self._asked.clear()
         self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"the connection to {self._name} is closed")
 
     def _write(self) -> None:
@@ -136,12 +209,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what was asked meanwhile."""
+        """Ask what the broker offers."""
         self._transport = cast(asyncio.Transport, transport)
         if self._broken is not None:
             self._transport.abort()
             return
-        self._write()
+        self._ask_versions()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes are to be put."""
@@ -182,7 +255,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
         self._outgoing.clear()
-        asked, self._asked = self._asked, deque()
+        asked = [*self._asked, *(one.asked for one in self._waiting or ())]
+        self._asked.clear()
+        self._waiting = None
         for one in asked:
             one.timer.cancel()
             self._loop.call_soon(self._tell, one.on_answer, self._broken)

@@ -30,6 +30,7 @@ from kraftlog.storage.formats.inventory import (
     starting_at,
     starting_over,
     without_below,
+    without_range,
 )
 from kraftlog.storage.formats.names import (
     CLEAN_SHUTDOWN_NAME,
@@ -379,6 +380,10 @@ class DirectoryRecords:
                 raise
             self._inventory.remove()
             self._noted.clear()
+
+    def about_to_rewrite(self, partition: TopicPartition, replaced: range) -> None:
+        """The log is about to have other segments in the place of those that begin in a range of offsets."""
+        self._lower(partition, lambda entry: without_range(entry, replaced))
 
     def save_log_start(self, partition: TopicPartition, offset: int) -> None:
         """The log starts there."""

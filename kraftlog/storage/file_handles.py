@@ -12,14 +12,19 @@ OPEN_FILES_MAX: Final = 256
 
 
 class FileHandles:
-    """Open files by path, for one thread. A file that is pinned, for a flush in another thread, is not closed."""
+    """Open files by path, for one thread.
+
+    A file that is pinned, for a flush in another thread or for a reader, is not closed. It is the file that is pinned,
+    and not its path: one that is renamed or removed stays as it is for who has pinned it, and the path is the next
+    file's.
+    """
 
     def __init__(self, files: FileSystem, open_files_max: int = OPEN_FILES_MAX) -> None:
         self.files = files
         self._max = open_files_max
         self._open: OrderedDict[str, File] = OrderedDict()
-        self._pins: dict[str, int] = {}
-        self._retired: dict[str, list[File]] = {}  # dropped while they were pinned
+        self._pins: dict[File, int] = {}
+        self._retired: set[File] = set()  # dropped while they were pinned
 
     def __len__(self) -> int:
         """How many files are open."""
@@ -43,15 +48,16 @@ class FileHandles:
     def pin(self, path: str) -> File:
         """The file, which stays open until `unpin`."""
         file = self.get(path)
-        self._pins[path] = self._pins.get(path, 0) + 1
+        self._pins[file] = self._pins.get(file, 0) + 1
         return file
 
-    def unpin(self, path: str) -> None:
-        """The flush has ended."""
-        self._pins[path] -= 1
-        if not self._pins[path]:
-            del self._pins[path]
-            for file in self._retired.pop(path, ()):
+    def unpin(self, file: File) -> None:
+        """Who has pinned it needs it no longer."""
+        self._pins[file] -= 1
+        if not self._pins[file]:
+            del self._pins[file]
+            if file in self._retired:
+                self._retired.remove(file)
                 file.close()
 
     def drop(self, path: str) -> None:
@@ -59,10 +65,16 @@ class FileHandles:
         file = self._open.pop(path, None)
         if file is None:
             return
-        if path in self._pins:
-            self._retired.setdefault(path, []).append(file)
+        if file in self._pins:
+            self._retired.add(file)
         else:
             file.close()
+
+    def rename(self, old_path: str, new_path: str) -> None:
+        """Rename a file, which replaces one of the new name; what is read by either path from now on is right."""
+        self.drop(old_path)
+        self.drop(new_path)
+        self.files.rename(old_path, new_path)
 
     def remove(self, path: str) -> None:
         """Close and remove a file, if it exists."""
@@ -79,8 +91,8 @@ class FileHandles:
     def _keep(self, path: str, file: File) -> File:
         self._open[path] = file
         if len(self._open) > self._max:
-            for other in self._open:
-                if other != path and other not in self._pins:
+            for other, candidate in self._open.items():
+                if other != path and candidate not in self._pins:
                     self.drop(other)
                     break
         return file

@@ -73,6 +73,13 @@ class Known:
         return {offset: checksum for offset, checksum in found.items() if checksum}
 
     @property
+    def base_offsets(self) -> list[int]:
+        """Where the segments begin that must be there."""
+        if self.entry is None or self.entry.last_base_offset is None:
+            return []
+        return [*(segment.base_offset for segment in self.entry.closed), self.entry.last_base_offset]
+
+    @property
     def starts_over(self) -> bool:
         """Whether the log was starting over, or nothing of it was ever flushed: then its files may be any."""
         return self.entry is not None and self.entry.last_base_offset is None

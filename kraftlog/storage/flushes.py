@@ -28,8 +28,7 @@ class PendingFlush:
         """The file of leader epochs, if it is written again."""
         self._handles = handles
         self._directory = directory
-        self._paths = [*paths, *([epochs.temporary_path] if epochs is not None else [])]
-        self._files = [handles.pin(path) for path in self._paths]
+        self._files = [handles.pin(path) for path in (*paths, *([epochs.temporary_path] if epochs is not None else []))]
         self._is_needed = True
         self._renaming = new_lock()
         self._has_new_names = has_new_names or epochs is not None
@@ -78,5 +77,5 @@ class PendingFlush:
         """It has run, and its files may be closed."""
         if self.epochs is not None:
             self.epochs.close()
-        for path in self._paths:
-            self._handles.unpin(path)
+        for file in self._files:
+            self._handles.unpin(file)

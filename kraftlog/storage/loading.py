@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import structlog
 
@@ -38,10 +38,9 @@ from kraftlog.storage.old_log import finish_start_over
 from kraftlog.storage.producer_history import ProducerHistory, remove_wrong_indexes
 from kraftlog.storage.recovery import SegmentScan
 from kraftlog.storage.segment import Segment
+from kraftlog.storage.swaps import finish_swap
 
 logger = structlog.get_logger(__name__)
-
-_OF_A_COMPACTION: Final = (".swap", ".cleaned")
 
 
 class RecoveryProgress(NamedTuple):
@@ -101,11 +100,14 @@ class Loader:
         """Open it. Raises StorageError; DamagedSegment for damage, now or at an earlier start."""
         start_offset = self._known.log_start_offset
         names = self._files.list_directory(self._directory)
+        self._refuse_set_aside(names)
+        if finish_swap(self._handles, self._directory, names, self._known.base_offsets):
+            names = self._files.list_directory(self._directory)
         if finish_start_over(self._handles, self._directory, names, start_offset, self._about_to_start_over):
             self._known = Known(log_start_offset=start_offset)
             names = self._files.list_directory(self._directory)
         base_offsets = segment_offsets(names)
-        self._refuse_damaged(names, base_offsets)
+        self._refuse_damaged(base_offsets)
         names = self._tidy(names, base_offsets)
         self._replay_from = remove_wrong_indexes(self._handles, self._directory, names, self._known.aborted_checksums)
         entries = read_epochs(self._files, self._directory)
@@ -142,17 +144,14 @@ class Loader:
 
     # --- what is there ------------------------------------------------------------------------------------------------
 
-    def _refuse_damaged(self, names: list[str], base_offsets: list[int]) -> None:
-        """Raise DamagedLog, DamagedSegment or CorruptLog before anything is changed, if names and sizes show damage."""
+    def _refuse_set_aside(self, names: list[str]) -> None:
+        """Raise DamagedSegment before anything is changed, if a segment was set aside."""
         for name in names:
-            path = join(self._directory, name)
             if name.endswith(DAMAGED_SUFFIX):
-                raise DamagedSegment(path, 0, "it was set aside when that was found")
-            if name.endswith(_OF_A_COMPACTION):
-                raise CorruptLog(
-                    f"{path} is of a compaction that did not end, which only Kafka can finish: start that Kafka once,"
-                    " and shut it down"
-                )
+                raise DamagedSegment(join(self._directory, name), 0, "it was set aside when that was found")
+
+    def _refuse_damaged(self, base_offsets: list[int]) -> None:
+        """Raise DamagedLog if the sizes of segments show damage."""
         if self._known.entry is not None:
             reason = missing_segments(self._known.entry, self._sizes_of(base_offsets))
             if reason:

@@ -71,7 +71,7 @@ class LogHost(Protocol):
 class LogSlice(NamedTuple):
     """Bytes of a segment's log, with whole batches but perhaps the last one of several.
 
-    `sendfile` can send them as they are.
+    `sendfile` can send them as they are. It holds for one turn of the loop: then another file may have the path.
     """
 
     path: str

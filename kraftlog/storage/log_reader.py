@@ -77,6 +77,11 @@ class LogReader:
         with self._health:
             return self._handles.get(found.path).read_at(found.position, found.byte_count)
 
+    def open_slice(self, found: LogSlice) -> OpenSlice:
+        """A slice to read in later turns; call this in the turn in which it was located."""
+        with self._health:
+            return OpenSlice(self._handles, found)
+
     def search_timestamp(self, timestamp_ms: int) -> Search:
         """Look for the first record that is not older, by the records' own timestamps (DB-51)."""
         start_offset = self._log_start_offset()
@@ -110,3 +115,21 @@ class LogReader:
         """The aborted transactions that a reader of these offsets must leave out (DB-73)."""
         with self._health:
             return self._producers.aborted(self._segments.from_offset(start_offset), start_offset, end_offset)
+
+
+class OpenSlice:
+    """A slice of a segment's log whose file stays open until `close`, also if the segment is deleted or replaced."""
+
+    def __init__(self, handles: FileHandles, found: LogSlice) -> None:
+        """Use `LogReader.open_slice`."""
+        self._handles = handles
+        self._found = found
+        self._file = handles.pin(found.path)
+
+    def read(self) -> bytes:
+        """Its bytes. Raises StorageError."""
+        return self._file.read_at(self._found.position, self._found.byte_count)
+
+    def close(self) -> None:
+        """It is not read again."""
+        self._handles.unpin(self._file)

@@ -44,6 +44,7 @@ from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
 from kraftlog.storage.producer_history import ProducerHistory, read_marker
 from kraftlog.storage.producer_states import EndMarker, Origin
 from kraftlog.storage.retention import NOTHING, Deletable, deletable
+from kraftlog.storage.rewrites import Rewrites
 from kraftlog.storage.segment_list import SegmentList
 
 HIGH_WATERMARK: Final = -1
@@ -85,6 +86,11 @@ class PartitionLog:
             host.inflation,
         )  # fmt: skip
         """Reads it."""
+        self.rewrites = Rewrites(
+            handles, directory, partition, self._segments, self.producers, self.durability, self._health, host,
+            lambda: host.note(self),
+        )  # fmt: skip
+        """Rewrites its closed segments."""
 
     # --- what it is ---------------------------------------------------------------------------------------------------
 

@@ -256,6 +256,38 @@ class ProducerHistory:
             self._remove(found)
         self._forget_removed()
 
+    # --- segments that are rewritten ----------------------------------------------------------------------------------
+
+    def write_indexes(self, old: Sequence[Segment], new: Sequence[Segment], suffix: str) -> None:
+        """Write the indexes of aborted transactions of segments that are to take the place of others, durably.
+
+        The names, which have `suffix` behind them, are not durable. Raises StorageError, FlushFailed.
+        """
+        entries = [entry for segment in old for entry in self._aborted_in(segment)]
+        for segment in reversed(new):
+            found = [entry for entry in entries if entry.last_offset >= segment.base_offset]
+            if found:
+                del entries[-len(found) :]
+                file = self._handles.create(self._index_of(segment) + suffix)
+                file.write_at(0, b"".join(entry.encode() for entry in found))
+                file.fsync()
+
+    def forget_snapshots(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Remove the snapshots at which no segment will begin; the names are not durable. A start reads more then."""
+        kept = {segment.base_offset for segment in new}
+        for offset in [segment.base_offset for segment in old if segment.base_offset not in kept]:
+            if offset in self._snapshots:
+                self._remove(offset)
+
+    def replaced(self, old: Sequence[Segment], new: Sequence[Segment]) -> None:
+        """Segments, and their indexes, are in the place of others, durably."""
+        paths = {self._index_of(segment) for segment in (*old, *new)}
+        self._waiting = [waiting for waiting in self._waiting if waiting[0] not in paths]
+        self.unflushed -= paths
+        self._indexes = (self._indexes - paths) | set(filter(self._handles.files.exists, paths))
+        for path in paths:
+            self._checksums.pop(path, None)
+
     def _forget_removed(self) -> None:
         """Files of segments that are gone are not flushed."""
         exists = self._handles.files.exists

@@ -21,7 +21,7 @@ import structlog
 from kraftbase.checks import check
 from kraftbase.checksum import crc32c
 from kraftbase.errors import StorageError
-from kraftbase.files.files import join
+from kraftbase.files.files import join, parent_directory
 from kraftbase.sentinels import NO_TIMESTAMP
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.notation import Buffer
@@ -30,7 +30,7 @@ from kraftlog.storage.damage import DamagedSegment
 from kraftlog.storage.file_handles import FileHandles
 from kraftlog.storage.formats.batch_header import BATCH_BYTES_MIN, BatchHeader, has_right_crc, read_header
 from kraftlog.storage.formats.indexes import OFFSET_ENTRY, RELATIVE_OFFSET_MAX, TIME_ENTRY
-from kraftlog.storage.formats.names import LOG_SUFFIX, file_name
+from kraftlog.storage.formats.names import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_name
 from kraftlog.storage.index_file import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, WrongIndex
 
 logger = structlog.get_logger(__name__)
@@ -80,9 +80,14 @@ class Segment:
         self._newest: BatchHeader | None = None
 
     @classmethod
-    def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int) -> Segment:
-        """Make the file of a new segment; its name is not durable. Raises StorageError."""
+    def create(cls, handles: FileHandles, directory: str, base_offset: int, now_ms: int, suffix: str = "") -> Segment:
+        """Make the file of a new segment, with `suffix` behind the names of its files; not durable.
+
+        Raises StorageError.
+        """
         segment = cls(handles, directory, base_offset, created_ms=now_ms)
+        if suffix:
+            segment.renamed(suffix)
         handles.create(segment.path)
         return segment
 
@@ -90,6 +95,13 @@ class Segment:
     def paths(self) -> tuple[str, str, str]:
         """The log and its two indexes."""
         return self.path, self.offsets.file.path, self.times.file.path
+
+    def renamed(self, suffix: str) -> None:
+        """Its files have names with `suffix` behind them from now on."""
+        name = join(parent_directory(self.path), file_name(self.base_offset, ""))
+        self.path = name + LOG_SUFFIX + suffix
+        self.offsets.file.path = name + OFFSET_INDEX_SUFFIX + suffix
+        self.times.file.path = name + TIME_INDEX_SUFFIX + suffix
 
     def why_roll(
         self, config: PartitionLogConfig, first: BatchHeader, last: BatchHeader, byte_count: int, now_ms: int

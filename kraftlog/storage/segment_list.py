@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
+from kraftbase.checks import check
 from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import join
 from kraftbase.sentinels import NO_TIMESTAMP
@@ -14,6 +16,7 @@ from kraftlog.storage.formats.names import SEGMENT_SUFFIXES, file_name
 from kraftlog.storage.old_log import OldLog
 from kraftlog.storage.retention import SegmentFacts
 from kraftlog.storage.segment import BatchPlace, Segment
+from kraftlog.storage.swaps import swap_in
 from kraftlog.storage.timestamps import BatchBytes
 
 
@@ -49,6 +52,23 @@ class SegmentList:
     def from_offset(self, offset: int) -> list[Segment]:
         """Those from the one on that has the offset, or would have it."""
         return self._segments[max(0, bisect_right(self._base_offsets, offset) - 1) :]
+
+    def within(self, offsets: range) -> list[Segment]:
+        """Those that begin in a range of offsets. InvariantViolation unless segments begin at both ends of it."""
+        first, end = self._places_of(offsets)
+        return self._segments[first:end]
+
+    def _places_of(self, offsets: range) -> tuple[int, int]:
+        first, end = bisect_left(self._base_offsets, offsets.start), bisect_left(self._base_offsets, offsets.stop)
+        ends = [self._base_offsets[at] for at in (first, end) if at < len(self._base_offsets)]
+        check(ends == [offsets.start, offsets.stop], "a range of segments ends where segments begin", offsets=offsets)
+        return first, end
+
+    def has(self, segments: Sequence[Segment]) -> bool:
+        """Whether these very ones are still there, one behind the other, with another one behind them."""
+        first = bisect_left(self._base_offsets, segments[0].base_offset)
+        found = self._segments[first : first + len(segments)]
+        return found == list(segments) and found[-1] is not self.last
 
     # --- finding ------------------------------------------------------------------------------------------------------
 
@@ -155,6 +175,29 @@ class SegmentList:
             self._remove_files(segment)
         del self._segments[:count], self._base_offsets[:count]
         self._handles.files.fsync_directory(self._directory)
+
+    def replace(self, replaced: range, segments: Sequence[Segment]) -> None:
+        """Put others in the place of the closed segments that begin in a range of offsets, durably (DB-117).
+
+        A crash leaves all of the old ones or all of the new ones. `segments` are closed and durable, under names with
+        CLEANED_SUFFIX, and the first one begins where the range does: else the log might begin later. Who has pinned a
+        file of an old segment can read it to its end; its path is the new file's.
+
+        Raises StorageError, FlushFailed; OutOfSpace, and then nothing has changed.
+        """
+        first, end = self._places_of(replaced)
+        limits = [*(segment.base_offset for segment in segments), replaced.stop]
+        check(limits[0] == replaced.start, "the first segment begins where the replaced ones do")
+        check(
+            all(segment.end_offset <= limit for segment, limit in zip(segments, limits[1:], strict=True))
+            and all(base_offset < following for base_offset, following in pairwise(limits)),
+            "segments do not overlap",
+        )
+        swap_in(self._handles, self._directory, self._base_offsets[first:end], limits[:-1])
+        for segment in segments:
+            segment.renamed("")
+        self._segments[first:end] = segments
+        self._base_offsets[first:end] = limits[:-1]
 
     def _remove_files(self, segment: Segment) -> None:
         for suffix in SEGMENT_SUFFIXES:

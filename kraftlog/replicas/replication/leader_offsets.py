@@ -13,12 +13,14 @@ from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.replicas.replication.followed_partition import FollowedPartition
 from kraftlog.replicas.replication.following import AwaitMetadata, Retry, after_error
 from kraftlog.replicas.replication.ports import LeaderConnection
 
-LIST_OFFSETS_VERSION: Final = 10
+LIST_OFFSETS_VERSIONS: Final = Versions(4, 10)
+"""The first that has the leader epoch, up to the last whose meaning is known here."""
+
 LATEST: Final = -1
 """As a timestamp: the log's end, if a follower asks."""
 EARLIEST: Final = -2
@@ -52,7 +54,7 @@ class LeaderOffsets:
     def ask(self) -> None:
         """Ask."""
         for timestamp in (LATEST, EARLIEST):
-            self._connection.ask(self._request(timestamp), LIST_OFFSETS_VERSION, partial(self._answered, timestamp))
+            self._connection.ask(self._request(timestamp), LIST_OFFSETS_VERSIONS, partial(self._answered, timestamp))
 
     def _request(self, timestamp: int) -> ListOffsetsRequest:
         topics: dict[str, list[ListOffsetsPartition]] = {}
@@ -73,7 +75,8 @@ class LeaderOffsets:
             return
         if isinstance(answer, ApiError):
             self._is_done = True
-            self._on_found(answer)
+            lacks_it = answer.code is ErrorCode.UNSUPPORTED_VERSION
+            self._on_found(dict.fromkeys(self.asked, Retry(str(answer))) if lacks_it else answer)
             return
         self._answers[timestamp] = cast(ListOffsetsResponse, answer)
         if len(self._answers) == 2:

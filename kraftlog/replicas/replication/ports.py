@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kraftbase.errors import ApiError
 from kraftbase.partition import TopicPartition
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.storage.partition_log import PartitionLog
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
@@ -35,10 +35,15 @@ class Followable(Protocol):
 
 
 class LeaderConnection(Protocol):
-    """A connection to another broker. After an error it is of no use any more."""
+    """A connection to another broker. It goes on after UNSUPPORTED_VERSION, and is of no use after another error."""
 
-    def ask(self, request: Message, version: int, on_answer: OnAnswer) -> None:
-        """Ask something. ApiError is BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT or CORRUPT_MESSAGE."""
+    def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
+        """Ask something, in the newest of some versions of its API that the other broker offers, too.
+
+        Who asks names the same versions each time. ApiError is BROKER_NOT_AVAILABLE, REQUEST_TIMED_OUT or
+        CORRUPT_MESSAGE; UNSUPPORTED_VERSION if the broker offers none of the versions, and then only this request is
+        refused.
+        """
         ...
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
 from kraftbase.runtime import Runtime, Timer
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.replicas.replication.delays import Delays
 from kraftlog.replicas.replication.fetch_session import FetchSession, PartitionKey
 from kraftlog.replicas.replication.fetcher_states import (
@@ -64,7 +64,8 @@ from kraftlog.storage.slices import SLICE_PARTITIONS
 
 logger = structlog.get_logger(__name__)
 
-FETCH_VERSION: Final = 18
+FETCH_VERSIONS: Final = Versions(15, 18)
+"""The first that says which follower asks as it is said here, up to the last whose meaning is known here."""
 
 INTERRUPT_AFTER_MS: Final = 20
 """A request that is not answered for so long is parked, as answers are on their way sooner."""
@@ -258,7 +259,7 @@ class ReplicaFetcher:
             forgotten_topics_data=asked.forgotten,
         )
         self._enter(FETCH_IN_FLIGHT)
-        self._connected().ask(request, FETCH_VERSION, self._answered)
+        self._connected().ask(request, FETCH_VERSIONS, self._answered)
 
     def _connected(self) -> LeaderConnection:
         if self._connection is None:
@@ -286,6 +287,10 @@ class ReplicaFetcher:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Message | ApiError) -> None:
+        if isinstance(answer, ApiError) and answer.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._session.lost()
+            self._back_off(self._settings.backoff_ms)
+            return
         if isinstance(answer, ApiError):
             self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
             return
@@ -464,6 +469,9 @@ class ReplicaFetcher:
                 pause_ms = min(RECONNECT_MS_MIN, pause_ms)  # that it is there is known the sooner
         self._truncations.clear()  # of an answer that fails behind them; the next answer says the same
         self._disconnect()
+        self._back_off(pause_ms)
+
+    def _back_off(self, pause_ms: float) -> None:
         timer = self._runtime.call_later(pause_ms, self._retry)
         self._enter(BackingOff(timer, self._runtime.now_ms()))
 

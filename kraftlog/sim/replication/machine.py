@@ -11,7 +11,7 @@ from kraftbase.errors import ApiError, ErrorCode, FlushFailed, KraftlogError, St
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.shell.broker_states import Closing
 from kraftlog.broker.shell.ports import OnResult
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.sim.broker_log.process import SYNCS, BrokerProcess
 from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.violation import Violation
@@ -70,7 +70,10 @@ class Environment(Protocol):
 
 
 class Connection:
-    """`kraftlog.replicas.replication.replica_fetcher.LeaderConnection` over the wire."""
+    """`kraftlog.replicas.replication.replica_fetcher.LeaderConnection` over the wire.
+
+    All brokers here are of one version: the newest is taken, and ApiVersions is not asked.
+    """
 
     def __init__(self, machine: Machine, destination: int) -> None:
         self._machine = machine
@@ -80,7 +83,7 @@ class Connection:
         self._is_closed = False
         self._line = Line()
 
-    def ask(self, request: Message, version: int, on_answer: Callable[[Message | ApiError], None]) -> None:
+    def ask(self, request: Message, versions: Versions, on_answer: Callable[[Message | ApiError], None]) -> None:
         """Send it."""
 
         def answered(response: Message | ApiError) -> None:
@@ -90,7 +93,13 @@ class Connection:
         self._under_way = [exchange for exchange in self._under_way if not exchange.is_over]
         self._under_way.append(
             self._machine.world.wire.ask(
-                self._process, self._machine.broker_id, self._destination, request, version, answered, self._line
+                self._process,
+                self._machine.broker_id,
+                self._destination,
+                request,
+                versions.highest,
+                answered,
+                self._line,
             )
         )
 

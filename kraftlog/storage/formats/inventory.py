@@ -109,6 +109,11 @@ def without_below(entry: LogEntry, base_offset: int) -> LogEntry:
     return replace(entry, last_base_offset=None if last is None else max(last, base_offset))
 
 
+def without_range(entry: LogEntry, offsets: range) -> LogEntry:
+    """The entry of a log of which the segments that begin in a range of offsets are about to be replaced."""
+    return replace(entry, closed=tuple(segment for segment in entry.closed if segment.base_offset not in offsets))
+
+
 def starting_over(entry: LogEntry, offset: int) -> LogEntry:
     """The entry of a log that is about to start over at `offset`."""
     recovery_point = min(entry.recovery_point, offset)

@@ -19,6 +19,12 @@ SEGMENT_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_I
 DELETED_SUFFIX: Final = ".deleted"
 """At the end of a file that Kafka is about to delete."""
 
+CLEANED_SUFFIX: Final = ".cleaned"
+"""At the end of a file of a segment that is being made, to take the place of others."""
+
+SWAP_SUFFIX: Final = ".swap"
+"""At the end of a file that is whole, and is to take the place of others."""
+
 DAMAGED_SUFFIX: Final = ".damaged"
 """Our own: at the end of a segment's log that was set aside."""
 
@@ -55,6 +61,12 @@ def offset_in_name(name: str, suffix: str) -> int | None:
     if digits + suffix != name or len(digits) != _OFFSET_DIGITS or not digits.isascii() or not digits.isdigit():
         return None
     return int(digits)
+
+
+def offset_of_segment_file(name: str, suffix: str = "") -> int | None:
+    """The offset in the name of any file of a segment, with `suffix` behind it; None if it is another file."""
+    name = name if not suffix or not name.endswith(suffix) else name.removesuffix(suffix)
+    return next((at for kind in SEGMENT_SUFFIXES if (at := offset_in_name(name, kind)) is not None), None)
 
 
 def directory_name(partition: TopicPartition) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from uuid import UUID
 
 from kraftbase.errors import ApiError
@@ -21,6 +22,7 @@ from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.producer_states import Origin
+from kraftlog.storage.rewrites import Rewrite
 from kraftlog.storage.slices import run_at_once
 
 CLUSTER_ID = "kraftlogTestClusterAAA"
@@ -186,3 +188,20 @@ def all_batches(log: PartitionLog) -> list[bytes]:
         found += whole
         offset = read_header(whole[-1]).last_offset + 1
     return found
+
+
+def rewrite(log: PartitionLog, replaced: range, bases: Sequence[int]) -> Rewrite:
+    """Begin to rewrite segments, with the same batches in new ones that begin at `bases`."""
+    under_way = log.rewrites.begin(replaced, NOW_MS)
+    offset = replaced.start
+    batches: list[bytes] = []
+    while offset < replaced.stop and (data := log.reader.read(offset, 1_000_000, replaced.stop)):
+        batches += [bytes(found.data) for found in read_batches(data)]
+        offset = read_header(batches[-1]).last_offset + 1
+    for base_offset, end_offset in pairwise((*bases, replaced.stop)):
+        segment = under_way.add(base_offset)
+        for data in batches:
+            header = read_header(data)
+            if base_offset <= header.base_offset < end_offset:
+                segment.append(data, (header,), log.config)
+    return under_way

@@ -272,14 +272,15 @@ def open_unloaded(files: MemoryFileSystem) -> LogDirectory:
     )  # fmt: skip
 
 
-def test_a_compaction_of_kafkas_that_did_not_end_is_left_to_kafka() -> None:
+def test_a_segment_that_would_replace_one_that_the_inventory_has_is_damage() -> None:
     files, directory, _ = written()
     directory.close(broker_epoch=1)
     files.open("data/clicks-0/00000000000000000000.log.swap", create=True).close()
     files.end_process()
     again = open_directory(files)
     assert again.logs == {}
-    assert "which only Kafka can finish" in again.damaged[CLICKS]
+    assert "which was not to be replaced" in again.damaged[CLICKS]
+    assert files.exists("data/clicks-0/00000000000000000000.log")
 
 
 def test_what_kafka_was_about_to_delete_goes() -> None:

@@ -24,7 +24,17 @@ from kraftlog.storage.findings import Finding
 from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import run_at_once
-from tests.kraftlog.storage.builders import CLICKS, NOW_MS, TOPIC_ID, StepRuntime, append, batch, log_in, open_directory
+from tests.kraftlog.storage.builders import (
+    CLICKS,
+    NOW_MS,
+    TOPIC_ID,
+    StepRuntime,
+    append,
+    batch,
+    log_in,
+    open_directory,
+    rewrite,
+)
 
 GONE = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 OPERATIONS_MAX = 400
@@ -214,10 +224,32 @@ def find_no_room(world: World) -> None:
     world.flush()
 
 
+def merge_segments(world: World) -> None:
+    world.flush()
+    log = world.log
+    end_offset, start = log.rewrites.end_offset, log._segments.first.base_offset
+    if start < end_offset:
+        rewrite(log, range(start, end_offset), [start]).finish()
+    world.grow(2)
+    world.flush()
+
+
+def split_a_segment(world: World) -> None:
+    world.flush()
+    log = world.log
+    segments = log._segments.from_offset(0)
+    if log.rewrites.end_offset > segments[0].base_offset:
+        start, end = segments[0].base_offset, segments[1].base_offset
+        rewrite(log, range(start, end), [start, start + 1]).finish()
+    world.grow(2)
+    world.flush()
+
+
 DEEDS = [
     grow_and_flush, grow_beside_a_flush, roll_when_all_is_flushed, retain_nothing, retain_two_segments,
     delete_records, cut_one, cut_to_a_segment, cut_below_the_start, cut_to_nothing, start_over_behind_the_end,
-    start_over_before_the_end, go_and_be_made_again, be_set_aside, shut_down_and_start, find_no_room,
+    start_over_before_the_end, go_and_be_made_again, be_set_aside, shut_down_and_start, find_no_room, merge_segments,
+    split_a_segment,
 ]  # fmt: skip
 
 

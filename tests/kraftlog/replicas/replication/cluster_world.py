@@ -24,7 +24,7 @@ from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from kraftlog.kafka.messages.list_offsets import ListOffsetsRequest
-from kraftlog.kafka.notation import Message
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.network.requests import Client, ClientRequest
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
@@ -110,10 +110,19 @@ class Wire:
     def ends(self) -> tuple[int, int]:
         return self._source, self._target.broker_id
 
-    def ask(self, request: Message, version: int, on_answer: OnAnswer) -> None:
+    def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
         self._cluster.requests.append((*self.ends, request))
         self.waiting.append(on_answer)
-        self._cluster.runtime.call_soon(lambda: self._deliver(request, version, on_answer))
+        if request.KEY in self._cluster.lacking:
+            refusal = ApiError(ErrorCode.UNSUPPORTED_VERSION, "it is not offered")
+            self._cluster.runtime.call_soon(lambda: self._refuse(on_answer, refusal))
+            return
+        self._cluster.runtime.call_soon(lambda: self._deliver(request, versions.highest, on_answer))
+
+    def _refuse(self, on_answer: OnAnswer, refusal: ApiError) -> None:
+        if on_answer in self.waiting:
+            self.waiting.remove(on_answer)
+            on_answer(refusal)
 
     def close(self) -> None:
         self.is_closed = True
@@ -282,6 +291,8 @@ class Cluster:
         self.wires: list[Wire] = []
         self.requests: list[tuple[int, int, Message]] = []
         """Who has asked whom what."""
+        self.lacking: set[int] = set()
+        """Keys of APIs that no broker offers."""
         self._cut: set[tuple[int, int]] = set()
         self._held: dict[tuple[int, int], list[Callable[[], None]]] = {}
         self._tamper: Callable[[PartitionData], None] | None = None

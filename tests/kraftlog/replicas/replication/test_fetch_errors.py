@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from kraftbase.errors import ErrorCode
 from kraftbase.files.files import read_whole
-from kraftlog.kafka.messages.fetch import PartitionData
+from kraftlog.kafka.messages.fetch import FetchRequest, PartitionData
 from kraftlog.kafka.messages.list_offsets import ListOffsetsRequest
 from kraftlog.replicas.replication.replica_fetcher import RECONNECT_MS_MIN
 from tests.kraftlog.broker.broker_world import registration, topic
@@ -246,6 +246,44 @@ def test_db34_a_leader_that_only_says_out_of_range_is_not_asked_without_a_pause(
 
 
 # --- leaders that are gone --------------------------------------------------------------------------------------------
+
+
+def test_a_leader_that_lacks_list_offsets_delays_the_partition_that_needs_it_and_no_other(tmp_path: Path) -> None:
+    """The connection goes on: it is one API that is missing."""
+    cluster = two_brokers(tmp_path, led_by(A, 0, index=1))
+    cluster.settle()
+    cluster.lacking.add(ListOffsetsRequest.KEY)
+    cluster[B].log(0).truncate_fully_and_start_at(7)
+    connections = len(cluster.wires)
+    for _ in range(3):
+        cluster[A].append(index=0)
+        cluster[A].append(index=1)
+        cluster.settle(BACKOFF_MS)
+    assert (cluster[B].log(0).log_end_offset, cluster[B].batches(1)) == (7, cluster[A].batches(1))
+    assert len(cluster.wires) == connections
+    cluster.lacking.clear()
+    cluster.settle(3 * BACKOFF_MS)
+    assert cluster[B].log(0).log_end_offset == cluster[A].log(0).log_end_offset
+
+
+def test_a_leader_that_lacks_fetch_is_asked_again_after_a_pause_on_the_same_connection(tmp_path: Path) -> None:
+    """It is asked for all partitions then: what a session has changed was not sent."""
+    cluster = two_brokers(tmp_path)
+    cluster.settle()
+    cluster.lacking.add(FetchRequest.KEY)
+    cluster[A].append()
+    cluster.settle(WAIT_MS + BACKOFF_MS)
+    connections, before = len(cluster.wires), len(cluster.fetches(B, A))
+    cluster.settle(10 * BACKOFF_MS)
+    assert 9 <= len(cluster.fetches(B, A)) - before <= 11
+    assert len(cluster.wires) == connections
+    cluster.lacking.clear()
+    before = len(cluster.fetches(B, A))
+    cluster.settle(2 * BACKOFF_MS)
+    assert [request.session_epoch for request in cluster.fetches(B, A)[before:]][:2] == [0, 1]
+    cluster[A].append()
+    cluster.settle(100)
+    assert cluster[B].batches() == cluster[A].batches()
 
 
 def test_a_leader_that_is_gone_disturbs_no_other(tmp_path: Path) -> None:
