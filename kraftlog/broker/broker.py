@@ -25,6 +25,7 @@ from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSet
 from kraftlog.broker.shell.parts import Parts
 from kraftlog.replicas.leader_connection import BrokerConnections
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.registry import Registry
 from statemachine.apply.machine import MetadataMachine
 
 
@@ -59,8 +60,14 @@ class Broker:
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._link = ControllerLink(client, self._fail)
         own_channel = ControllerChannel(client, ())
+        self._registry = Registry()
         self._network = BrokerNetwork(
-            settings, self._apis, ControllerChannel(client_of_clients, endpoints), own_channel, self._fail
+            settings,
+            self._apis,
+            ControllerChannel(client_of_clients, endpoints),
+            own_channel,
+            self._registry,
+            self._fail,
         )
         ports = ShellPorts(
             runtime=runtime,
@@ -75,6 +82,7 @@ class Broker:
             ),
             metadata=FollowedMetadata(machine, following, self._fail),
             network=self._network,
+            registry=self._registry,
         )
         self._shell = BrokerShell(
             shell_settings, ports, self, directory=directory, cluster=self.cluster, configs=self._configs
@@ -83,7 +91,9 @@ class Broker:
         client.when_disconnected(self._shell.tell_now)
 
     def _apis(self, controller: ControllerChannel) -> ClientApis:
-        return ClientApis(self.settings, self.parts, controller, self._runtime, lambda: self._shell.is_serving)
+        return ClientApis(
+            self.settings, self.parts, controller, self._runtime, lambda: self._shell.is_serving, self._registry
+        )
 
     def _fail(self, error: BaseException) -> None:
         self._shell.fail(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
@@ -24,7 +24,7 @@ def record_handlers(
     runtime: Runtime,
     usage: QuotaUsage,
     *,
-    new_session_id: Callable[[], int],
+    sessions: FetchSessionCache,
     choice: RackAwareChoice | None,
     throttle: SentToFollowers | None,
 ) -> Mapping[str, Handler]:
@@ -32,7 +32,7 @@ def record_handlers(
     is for what followers fetch, None: they fetch as fast as they can."""
     return {
         "Produce": ProduceApi(lookup, logs, runtime, usage).handle,
-        "Fetch": FetchApi(lookup, runtime, FetchSessionCache(new_session_id), usage, choice, throttle).handle,
+        "Fetch": FetchApi(lookup, runtime, sessions, usage, choice, throttle).handle,
         "ListOffsets": ListOffsetsApi(lookup).handle,
         "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
         "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,

@@ -40,6 +40,7 @@ class Connection(asyncio.BufferedProtocol):
     def __init__(self, connections: Connections, listener_name: str) -> None:
         self._connections = connections
         self._counters = connections.counted
+        self._times = connections.times
         self._limits = connections.limits
         self._conversation = Conversation(connections.offered, connections.limits.request_bytes_max)
         self._client = Client("", listener_name)
@@ -237,6 +238,7 @@ class Connection(asyncio.BufferedProtocol):
             asked = exchange.request
             self._working_on = asked.api.name
             self._counters.requests += 1
+            exchange.began_seconds = monotonic()
             if asked.unread is None:
                 self._connections.handler(
                     ClientRequest(
@@ -281,6 +283,7 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
+        self._times[exchange.request.api.key].observe((monotonic() - exchange.began_seconds) * 1_000)
         self._early.count()
         self._write_large_answer()
         if throttle_ms > 0:

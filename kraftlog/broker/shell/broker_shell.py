@@ -29,6 +29,7 @@ from kraftlog.broker.metadata.in_order import InOrder
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.broker_states import (
+    KAFKAS_STATES,
     BrokerState,
     CatchingUp,
     Closed,
@@ -48,6 +49,8 @@ from kraftlog.broker.shell.parts import Parts, PartsPorts, PartsSettings
 from kraftlog.broker.shell.ports import ControllerPort, MetadataFeed, NetworkPort, OnAnswer, OperationsPort
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.catalogue import APPLIED_OFFSET, BROKER_STATE
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 
@@ -82,6 +85,8 @@ class ShellPorts:
     connector: LeaderConnector
     metadata: MetadataFeed
     network: NetworkPort
+    registry: Registry
+    """It shows what the broker counts; one of its own for each."""
 
 
 class ShellHost(Protocol):
@@ -138,6 +143,8 @@ class BrokerShell:
         self._shutdown_timer: Timer | None = None
         self._end_asked: Closing | None = None
         """Of a broker that is to end while its logs are opened, which cannot be interrupted."""
+        ports.registry.read(BROKER_STATE, lambda: KAFKAS_STATES[type(self._state)])
+        ports.registry.read(APPLIED_OFFSET, lambda: ports.metadata.applied_end_offset - 1)
         self.is_serving = False
         """Whether it has taken its partitions over: from then on it answers whoever reaches it."""
 

@@ -187,6 +187,36 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
 
 
 @app.command()
+def status(
+    bootstrap_server: BootstrapServer,
+    broker_id: Annotated[
+        int | None, typer.Option("--id", min=0, max=NODE_ID_MAX, help="All that this one has counted.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Ask every broker what it has counted: partitions, connections, requests and more.
+
+    A table has a few figures of each broker; --id and --output json have all. The exit code is 1 if a broker does not
+    answer. One of a version that does not report is no error.
+    """
+    from kraftlog.clients.broker_status import COLUMNS, METRIC_COLUMNS, broker_status
+
+    found = run_async(broker_status(endpoints(bootstrap_server), broker_id))
+    if output is Output.JSON:
+        print_json([one.as_json() for one in found])
+    elif broker_id is None:
+        print_rows(COLUMNS, [one.row() for one in found], output)
+    else:
+        print_rows(METRIC_COLUMNS, [row for one in found for row in one.metric_rows()], output)
+    if output is Output.TABLE:
+        for one in found:
+            if one.note:
+                note(one.note)
+    if any(one.has_failed for one in found):
+        raise typer.Exit(1)
+
+
+@app.command()
 def fence(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: OutputOption = Output.TABLE) -> None:
     """Take a broker out of every ISR and leadership. The next heartbeat of a running broker unfences it."""
     from kraftlog.commands.admin import fence_broker

@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
@@ -129,6 +129,9 @@ class ReplicaFetcher:
     def __len__(self) -> int:
         """How many partitions it follows."""
         return len(self._followed)
+
+    def __iter__(self) -> Iterator[FollowedPartition]:
+        return iter(self._followed.values())
 
     # --- what is followed ---------------------------------------------------------------------------------------------
 

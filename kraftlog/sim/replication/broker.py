@@ -29,6 +29,7 @@ from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
@@ -41,6 +42,7 @@ from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1 import admin_pb2
 from raft.listener import CommittedBatch
 from statemachine.query.descriptions import BrokerListener
@@ -143,7 +145,7 @@ class Broker:
         directory.claim(CLUSTER_ID, directory.directory_id or machine.new_id())
         ports = ShellPorts(
             runtime=process, files=machine.files, controller=self, operations=self, connector=connector,
-            metadata=self._feed, network=self._network,
+            metadata=self._feed, network=self._network, registry=Registry(),
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=self.configs
@@ -294,7 +296,8 @@ class Broker:
         self._parts = parts
         handlers = record_handlers(
             PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
-            new_session_id=self._machine.new_number, choice=RackAwareChoice(self._machine.broker_id, self.cluster),
+            sessions=FetchSessionCache(self._machine.new_number),
+            choice=RackAwareChoice(self._machine.broker_id, self.cluster),
             throttle=SentToFollowers(self.configs, self.process.now_ms),
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}

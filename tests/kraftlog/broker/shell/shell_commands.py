@@ -42,6 +42,7 @@ from kraftlog.broker.shell.parts import Parts, PartsSettings
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationResult, RegisterBrokerResponse
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.query.descriptions import BrokerListener
@@ -130,6 +131,7 @@ class Stage:
             connector=self,
             metadata=self,
             network=self,
+            registry=Registry(),
         )
         self.shell = BrokerShell(
             settings, ports, self, directory=directory, cluster=ClusterView(CLUSTER_ID), configs=TopicConfigs(1, {})
