@@ -60,6 +60,7 @@ class ClientApis:
                 runtime,
                 usage,
                 sessions=sessions,
+                observer=parts.observer,
                 choice=self._replica_choice(),
                 throttle=SentToFollowers(parts.configs, runtime.now_ms),
             ),

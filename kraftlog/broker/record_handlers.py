@@ -16,6 +16,7 @@ from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.observer import BrokerObserver
 
 
 def record_handlers(
@@ -25,6 +26,7 @@ def record_handlers(
     usage: QuotaUsage,
     *,
     sessions: FetchSessionCache,
+    observer: BrokerObserver,
     choice: RackAwareChoice | None,
     throttle: SentToFollowers | None,
 ) -> Mapping[str, Handler]:
@@ -32,7 +34,7 @@ def record_handlers(
     is for what followers fetch, None: they fetch as fast as they can."""
     return {
         "Produce": ProduceApi(lookup, logs, runtime, usage).handle,
-        "Fetch": FetchApi(lookup, runtime, sessions, usage, choice, throttle).handle,
+        "Fetch": FetchApi(lookup, runtime, sessions, usage, observer, choice, throttle).handle,
         "ListOffsets": ListOffsetsApi(lookup).handle,
         "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
         "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,

@@ -33,6 +33,8 @@ APPLIED_OFFSET = Metric(
     "the last offset of the metadata log that the broker has applied; -1 for none",
 )  # fmt: skip
 
+FENCED = Metric(KRAFTLOG, "Fenced", GAUGE, "1 if the controller has fenced the broker, as its last answer says")
+
 # --- replicas -------------------------------------------------------------------------------------------------------
 
 PARTITION_COUNT = Metric(_REPLICAS, "PartitionCount", GAUGE, "replicas on this broker")
@@ -62,6 +64,18 @@ FAILED_PARTITIONS = Metric(
     _FETCHERS, "FailedPartitionsCount", GAUGE, "replicas here that are not fetched until the metadata changes"
 )
 
+ISR_SHRINKS = Metric(_REPLICAS, "IsrShrinksPerSec", COUNTER, "changes by which replicas left an ISR of this leader")
+ISR_EXPANDS = Metric(_REPLICAS, "IsrExpandsPerSec", COUNTER, "changes by which replicas joined an ISR of this leader")
+FAILED_ISR_UPDATES = Metric(
+    _REPLICAS, "FailedIsrUpdatesPerSec", COUNTER, "changes of an ISR that the controller has not made"
+)
+REFUSED_LEADERSHIPS = Metric(
+    KRAFTLOG, "RefusedLeaderships", COUNTER, "how often this broker was to lead a partition whose log is offline"
+)
+TRUNCATIONS = Metric(
+    KRAFTLOG, "LogTruncations", COUNTER, "how often a replica here has cut its log where its leader's is another"
+)
+
 # --- logs -----------------------------------------------------------------------------------------------------------
 
 LOG_SIZE = Metric("Log", "Size", GAUGE, "bytes of all online logs in a log directory", "logDirectory")
@@ -87,6 +101,14 @@ SESSION_PARTITIONS = Metric(_SESSIONS, "NumIncrementalFetchPartitionsCached", GA
 SESSION_EVICTIONS = Metric(
     _SESSIONS, "IncrementalFetchSessionEvictionsPerSec", COUNTER, "fetch sessions that were evicted for others"
 )
+
+PURGATORY_SIZE = Metric(
+    _PURGATORY, "PurgatorySize", GAUGE, "requests that wait for others: Fetches for records", "delayedOperation"
+)
+FETCHES_EXPIRED = Metric(
+    "DelayedFetchMetrics", "ExpiresPerSec", COUNTER,
+    "Fetches that have waited in vain: until their time was over, or their client gone", "fetcherType",
+)  # fmt: skip
 
 # --- connections ----------------------------------------------------------------------------------------------------
 

@@ -147,13 +147,14 @@ def run(
     )
     file = given_configs(config or [])
     settings, nodes = broker_settings(options, file), nodes_to_ask(options, file)
-    configure_logging(log_level or file.log_level or LOG_LEVEL)
+    level = log_level or file.log_level or LOG_LEVEL
+    configure_logging(level)
     allow_open_files()
     if stop_at_eof:
         stop_at_end_of_input()
     try:
         with recovery_progress() as on_progress:
-            callbacks = Callbacks(tell=note, on_progress=on_progress)
+            callbacks = Callbacks(note, on_progress, is_debugged=level == "debug")
             uvloop.run(run_broker(settings, nodes, callbacks, _say_now, __version__))
     finally:
         flush_logging()  # the error that ended it is printed after what led to it

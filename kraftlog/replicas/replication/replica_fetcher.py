@@ -46,6 +46,7 @@ from kraftlog.replicas.replication.throttled_fetches import FollowerThrottle, Th
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
+from kraftlog.telemetry.observer import BrokerObserver
 
 logger = structlog.get_logger(__name__)
 
@@ -89,6 +90,7 @@ class Follower:
     """Called when a broker has closed its connection, or refuses another: its process may have ended."""
     on_back: Callable[[int], None]
     """Called when it answers again."""
+    observer: BrokerObserver
 
 
 class ReplicaFetcher:
@@ -138,7 +140,7 @@ class ReplicaFetcher:
     def follow(self, key: PartitionKey, partition: Followable) -> None:
         """Follow a partition in its present leader epoch."""
         self.unfollow(key)
-        self._followed[key] = FollowedPartition(partition, key)
+        self._followed[key] = FollowedPartition(partition, key, self._follower.observer)
         self._touch(key)
         if self._retry_timer is not None:
             self._retry_sooner()

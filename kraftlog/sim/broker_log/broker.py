@@ -41,6 +41,7 @@ from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.telemetry.counting import CountingObserver
 from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import (
     AssignReplicasToDirsResponse,
@@ -113,9 +114,10 @@ class Broker:
         self.cluster = ClusterView(CLUSTER_ID)
         directory = BrokerDirectory.open(files, OWN_DIRECTORY, BROKER_ID)
         directory.claim(CLUSTER_ID, directory.directory_id or metadata.new_id())
+        registry = Registry()
         ports = ShellPorts(
             runtime=process, files=files, controller=self, operations=self, connector=self, metadata=self._feed,
-            network=self._network, registry=Registry(),
+            network=self._network, registry=registry, observer=CountingObserver(registry),
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=WorldConfigs(metadata)
@@ -215,7 +217,7 @@ class Broker:
         self._parts = parts
         handlers = record_handlers(
             PartitionLookup(parts.partitions, self.cluster), parts.logs, self.process, QuotaUsage(parts.quotas),
-            sessions=FetchSessionCache(self._metadata.new_number), choice=None, throttle=None,
+            sessions=FetchSessionCache(self._metadata.new_number), observer=parts.observer, choice=None, throttle=None,
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
 

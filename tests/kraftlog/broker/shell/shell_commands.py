@@ -47,6 +47,7 @@ from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationRe
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.broker.shell.membership_commands import FIRST_ID, heartbeat_line, registration_line
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.raft.by_hand import HandRuntime
 
 CLUSTER_ID = "kraftlogTestClusterAAA"
@@ -78,6 +79,7 @@ class Stage:
         self.runtime = ThreadsByHand()
         self.tables = tables_in_memory(empty_image(CLUSTER_ID))
         self.lines: list[str] = []
+        self.observer = Recorder()
         self.shell: BrokerShell | None = None
         self.on_result: OnResult | None = None
         self.on_listening: Callable[[Mapping[str, int]], None] | None = None
@@ -132,6 +134,7 @@ class Stage:
             metadata=self,
             network=self,
             registry=Registry(),
+            observer=self.observer,
         )
         self.shell = BrokerShell(
             settings, ports, self, directory=directory, cluster=ClusterView(CLUSTER_ID), configs=TopicConfigs(1, {})
@@ -245,6 +248,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._stage = stage = Stage()
+        self.observer = stage.observer
         self._commands: list[tuple[str, Callable[..., object]]] = [
             (r"start", stage.start),
             (r"disk", stage.runtime.work),
