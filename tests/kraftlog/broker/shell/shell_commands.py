@@ -22,7 +22,7 @@ What it does is a line; nothing is one if it waits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -72,9 +72,10 @@ class ThreadsByHand(HandRuntime):
 
 
 class Stage:
-    """A broker's disk, the process that runs on it, and all that it reaches by ports."""
+    """A broker's disks, the process that runs on them, and all that it reaches by ports."""
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
         self.files = MemoryFileSystem()
         self.runtime = ThreadsByHand()
         self.tables = tables_in_memory(empty_image(CLUSTER_ID))
@@ -104,7 +105,7 @@ class Stage:
             logs=LogsToOpen(
                 cluster_id=CLUSTER_ID,
                 broker_id=1,
-                paths=["logs"],
+                paths=self._paths,
                 last_configs=self._last_configs,
                 new_id=self.new_id,
                 on_progress=lambda progress: None,
@@ -246,8 +247,9 @@ class Stage:
 class Commands:
     """One file's."""
 
-    def __init__(self) -> None:
-        self._stage = stage = Stage()
+    def __init__(self, *paths: str) -> None:
+        """The broker's log directories; one if none is named."""
+        self._stage = stage = Stage(paths or ("logs",))
         self.observer = stage.observer
         self._commands: list[tuple[str, Callable[..., object]]] = [
             (r"start", stage.start),
@@ -262,6 +264,7 @@ class Commands:
             (r"close", lambda: stage.process.close()),
             (r"fail", lambda: stage.process.fail(LookupError("a bug"))),
             (r"logs lost", self._logs_lost),
+            (r"(\w+) lost", self._directory_lost),
             (r"done", stage.step_done),
             (r"crash", self._crash),
             (r"empty disk", self._empty_disk),
@@ -294,6 +297,12 @@ class Commands:
     def _answer(self, answer: str) -> None:
         response = BrokerHeartbeatResponse(is_fenced=answer != "unfenced", should_shut_down=answer == "may go")
         self._settle(OperationResult(broker_heartbeat=response))
+
+    def _directory_lost(self, path: str) -> None:
+        logs = self._stage.process._logs
+        assert logs is not None
+        (directory,) = [of for of in logs.directories if of.path == path]
+        directory.fail(StorageError("input/output error"))
 
     def _logs_lost(self) -> None:
         for directory in self._stage.process._logs.directories if self._stage.process._logs else ():

@@ -34,8 +34,8 @@ def test_a_state_follows_only_where_the_table_says_so() -> None:
     assert all(Closing in entered for left, entered in BROKER_EDGES.items() if left not in (Closing, Closed))
 
 
-async def decisions_after(*commands: str) -> list[Decision]:
-    broker = Commands()
+async def decisions_after(*commands: str, paths: tuple[str, ...] = ()) -> list[Decision]:
+    broker = Commands(*paths)
     for command in commands:
         await broker.run(command)
     return broker.observer.decisions
@@ -61,6 +61,6 @@ async def test_an_observer_is_told_of_each_state_registration_and_change_of_the_
 
 
 async def test_an_observer_is_told_once_of_each_directory_that_is_lost() -> None:
-    decisions = await decisions_after(*STARTED, "logs lost", "done", "logs lost")
+    decisions = await decisions_after(*STARTED, "one lost", "other lost", paths=("one", "other"))
     lost = [decision for decision in decisions if isinstance(decision, DirectoryLost)]
-    assert [(one.path, "input/output error" in one.reason) for one in lost] == [("logs", True)]
+    assert [(of.path, "input/output error" in of.reason) for of in lost] == [("one", True), ("other", True)]
