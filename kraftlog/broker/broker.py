@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -25,6 +26,10 @@ from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSet
 from kraftlog.broker.shell.parts import Parts
 from kraftlog.replicas.leader_connection import BrokerConnections
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.counting import CountingObserver
+from kraftlog.telemetry.decision_log import BrokerDecisionLog
+from kraftlog.telemetry.observer import BrokerObserver, Observers
+from kraftlog.telemetry.registry import Registry
 from statemachine.apply.machine import MetadataMachine
 
 
@@ -44,9 +49,11 @@ class Broker:
         following: Callable[[], Coroutine[Any, Any, object]],
         runtime: Runtime,
         tell: Callable[[str], None],
+        is_debugged: bool,
     ) -> None:
         """`client` is for what the broker asks the nodes at `endpoints` by itself, `client_of_clients` for what its
-        clients ask: both stay the caller's. `following` feeds `machine` with the metadata of the cluster."""
+        clients ask: both stay the caller's. `following` feeds `machine` with the metadata of the cluster.
+        `is_debugged`: what the broker decides is logged at level debug."""
         self.settings = settings
         self.machine = machine
         cluster_id = shell_settings.logs.cluster_id
@@ -60,8 +67,14 @@ class Broker:
         self._link = ControllerLink(client, self._fail)
         own_channel = ControllerChannel(ChannelLink(client, endpoints, self._fail), runtime)
         clients_link = ChannelLink(client_of_clients, endpoints, self._fail)
+        self._registry = Registry()
         self._network = BrokerNetwork(
-            settings, self._apis, ControllerChannel(clients_link, runtime), own_channel, self._fail
+            settings,
+            self._apis,
+            ControllerChannel(clients_link, runtime),
+            own_channel,
+            self._registry,
+            self._fail,
         )
         ports = ShellPorts(
             runtime=runtime,
@@ -76,6 +89,8 @@ class Broker:
             ),
             metadata=FollowedMetadata(machine, following, self._fail),
             network=self._network,
+            registry=self._registry,
+            observer=self._observer(is_debugged=is_debugged),
         )
         self._shell = BrokerShell(
             shell_settings, ports, self, directory=directory, cluster=self.cluster, configs=self._configs
@@ -84,7 +99,13 @@ class Broker:
         client.when_disconnected(self._shell.tell_now)
 
     def _apis(self, controller: ControllerChannel) -> ClientApis:
-        return ClientApis(self.settings, self.parts, controller, self._runtime, lambda: self._shell.is_serving)
+        return ClientApis(
+            self.settings, self.parts, controller, self._runtime, lambda: self._shell.is_serving, self._registry
+        )
+
+    def _observer(self, *, is_debugged: bool) -> BrokerObserver:
+        counting = CountingObserver(self._registry)
+        return Observers(counting, BrokerDecisionLog(time.monotonic)) if is_debugged else counting
 
     def _fail(self, error: BaseException) -> None:
         self._shell.fail(error)

@@ -22,6 +22,7 @@ from kraftlog.broker.settings import (
     BrokerSettings,
 )
 from kraftlog.network.serving import Limits, Listener, serving
+from kraftlog.telemetry.registry import Registry
 from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP
 
 
@@ -34,13 +35,16 @@ class BrokerNetwork:
         apis: Callable[[ControllerChannel], ClientApis],
         clients_channel: ControllerChannel,
         own_channel: ControllerChannel,
+        registry: Registry,
         on_failed: Callable[[BaseException], None],
     ) -> None:
         """`apis` makes the handlers, once the broker's logs are open. `clients_channel` is for what clients have the
-        controller do, `own_channel` for the broker's own requests. `on_failed` is called with what ends the broker."""
+        controller do, `own_channel` for the broker's own requests. `registry` shows what is counted. `on_failed` is
+        called with what ends the broker."""
         self._settings = settings
         self._apis = apis
         self._clients_channel, self._own_channel = clients_channel, own_channel
+        self._registry = registry
         self._on_failed = on_failed
         self._listening = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,6 +68,7 @@ class BrokerNetwork:
             )
         )
         self.ports.update(network.ports)
+        network.show(self._registry)
         self._run(watch_loop(network.longest_request, settings.whole(LOOP_REPORT_INTERVAL)))
         on_listening(self.ports)
 

@@ -14,8 +14,10 @@ from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
 from kraftlog.broker.apis.lookups import PartitionLookup
 from kraftlog.broker.apis.metadata import MetadataApi
+from kraftlog.broker.apis.metrics import DescribeMetricsApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
+from kraftlog.broker.broker_metrics import ReplicaMetrics, show_broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
@@ -25,8 +27,10 @@ from kraftlog.broker.settings import AUTO_CREATE_TOPICS, RACK_AWARE_SELECTOR, RE
 from kraftlog.broker.shell.parts import Parts
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.telemetry.registry import Registry
 
 
 class ClientApis:
@@ -39,18 +43,23 @@ class ClientApis:
         controller: ControllerChannel,
         runtime: Runtime,
         is_serving: Callable[[], bool],
+        registry: Registry,
     ) -> None:
-        """`controller` is for what clients have the controller do. `is_serving` tells whether the broker serves."""
+        """`controller` is for what clients have the controller do. `is_serving` tells whether the broker serves.
+        `registry` shows what is counted here."""
         self._settings, self._parts, self._is_serving = settings, parts, is_serving
         lookup = PartitionLookup(parts.partitions, parts.cluster)
-        usage = QuotaUsage(parts.quotas)
+        usage, sessions = QuotaUsage(parts.quotas), FetchSessionCache(_session_id)
+        metrics = ReplicaMetrics(parts.partitions, parts.fetchers, parts.logs)
+        show_broker(registry, metrics, sessions, usage)
         auto_create = parts.requests if settings.is_on(AUTO_CREATE_TOPICS) else None
         handlers: Mapping[str, Handler] = {
             **record_handlers(
                 lookup,
                 runtime,
                 usage,
-                new_session_id=_session_id,
+                sessions=sessions,
+                observer=parts.observer,
                 choice=self._replica_choice(),
                 throttle=SentToFollowers(parts.configs, runtime.now_ms),
             ),
@@ -63,6 +72,7 @@ class ClientApis:
             "DescribeTopicPartitions": DescribeTopicPartitionsApi(parts.cluster).handle,
             "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
             "DescribeReplicas": DescribeReplicasApi(lookup, parts.partitions, parts.cluster).handle,
+            "DescribeMetrics": DescribeMetricsApi(registry, metrics.count).handle,
             **administration(settings, parts.cluster, controller, runtime),
         }
         self._dispatch = Dispatch(handlers, parts.cluster)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
@@ -15,6 +15,7 @@ from kraftlog.network.requests import Handler
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.telemetry.observer import BrokerObserver
 
 
 def record_handlers(
@@ -22,7 +23,8 @@ def record_handlers(
     runtime: Runtime,
     usage: QuotaUsage,
     *,
-    new_session_id: Callable[[], int],
+    sessions: FetchSessionCache,
+    observer: BrokerObserver,
     choice: RackAwareChoice | None,
     throttle: SentToFollowers | None,
 ) -> Mapping[str, Handler]:
@@ -30,7 +32,7 @@ def record_handlers(
     is for what followers fetch, None: they fetch as fast as they can."""
     return {
         "Produce": ProduceApi(lookup, runtime, usage).handle,
-        "Fetch": FetchApi(lookup, runtime, FetchSessionCache(new_session_id), usage, choice, throttle).handle,
+        "Fetch": FetchApi(lookup, runtime, sessions, usage, observer, choice, throttle).handle,
         "ListOffsets": ListOffsetsApi(lookup).handle,
         "DeleteRecords": DeleteRecordsApi(lookup, runtime).handle,
         "OffsetForLeaderEpoch": OffsetForLeaderEpochApi(lookup).handle,

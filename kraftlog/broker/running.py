@@ -51,6 +51,8 @@ class Callbacks:
     """Called with a message when the broker has to wait for longer than a moment, and when the wait has ended."""
     on_progress: Callable[[RecoveryProgress], None] = lambda progress: None
     """Called while logs are recovered, in a thread."""
+    is_debugged: bool = False
+    """Whether the log has a line at level debug for what it decides."""
 
 
 @asynccontextmanager
@@ -91,6 +93,7 @@ async def running(
                     ),
                     runtime=AsyncioRuntime(executor),
                     tell=callbacks.tell,
+                    is_debugged=callbacks.is_debugged,
                 )
                 broker.start()
                 try:

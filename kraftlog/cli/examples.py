@@ -76,6 +76,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "kraftlog brokers adopt --data-dir broker-101 --snapshot 00000000000001001000-0000000004.checkpoint",
         "kraftlog brokers adopt --data-dir broker-101 --snapshot 00000000000001001000-0000000004.checkpoint --execute",
     ),
+    "brokers status": ("kraftlog brokers status", "kraftlog brokers status --id 101"),
     "brokers describe": ("kraftlog brokers describe --id 101",),
     "brokers fence": ("kraftlog brokers fence --id 101",),
     "brokers unregister": ("kraftlog brokers unregister --id 101",),

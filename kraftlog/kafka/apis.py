@@ -69,7 +69,7 @@ NAMES: Final = {
 }
 """Kafka's names of the APIs by their keys."""
 
-OWN_NAMES: Final = {10000: "DescribeReplicas"}
+OWN_NAMES: Final = {10000: "DescribeReplicas", 10001: "DescribeMetrics"}
 """kraftlog's own APIs, far above Kafka's keys. Kafka's clients are not told of them (docs/rules/apis.md)."""
 
 OWN_SOFTWARE: Final = "kraftlog"

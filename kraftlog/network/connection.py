@@ -60,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self.state: ConnectionState = CONNECTING
         self._connections = connections
         self._counters = connections.counted
+        self._times = connections.times
         self._limits = limits = connections.limits
         self._conversation = conversation = Conversation(connections.offered, limits.request_bytes_max)
         self._client = Client("", listener_name)
@@ -243,6 +244,7 @@ class Connection(asyncio.BufferedProtocol):
             asked = exchange.request
             self._working_on = asked.api.name
             self._counters.requests += 1
+            exchange.began_seconds = monotonic()
             if asked.unread is None:
                 request = ClientRequest(
                     asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
@@ -279,6 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
+        self._times[exchange.request.api.key].observe((monotonic() - exchange.began_seconds) * 1_000)
         self._early.count()
         self._write_large_answer()
         if throttle_ms > 0:

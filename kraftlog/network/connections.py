@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from kraftbase.shared_bytes import SharedBytes
+from kraftlog.kafka.apis import API_VERSIONS
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.complaints import Complaints
 from kraftlog.network.counters import Closed, Counters
@@ -19,6 +20,7 @@ from kraftlog.network.small_answers import SmallAnswers
 from kraftlog.network.turns import Turns
 from kraftlog.network.unread import UnreadConnections
 from kraftlog.network.watch import Duty, Watch, Watched
+from kraftlog.telemetry.registry import Histogram
 
 
 class Member(Watched, Protocol):
@@ -65,6 +67,8 @@ class Connections:
         self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
+        self.times = {key: Histogram() for key in (*offered, API_VERSIONS)}
+        """How long requests take until they are answered, in milliseconds, by the API's key."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
         self._longest_seconds = 0.0
         self._longest: str | None = None

@@ -49,6 +49,7 @@ class Exchange:
     """A request and its answer."""
 
     __slots__ = (
+        "began_seconds",
         "early_bytes",
         "frame",
         "held",
@@ -67,6 +68,8 @@ class Exchange:
         self.early_bytes = 0
         """How much of its answer is there before its turn."""
         self.is_answered = False
+        self.began_seconds = 0.0
+        """When the caller has taken it up, by the caller's clock."""
         self.on_client_done: list[Callable[[], None]] = []
         """For `ClientRequest.on_client_done`."""
         self.on_memory_wanted: list[Callable[[], None]] = []

@@ -1,10 +1,15 @@
-"""What the network counts, for metrics and for tests."""
+"""What the network counts, and what the broker's registry shows of that."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
+
+from kraftlog.telemetry import catalogue
+from kraftlog.telemetry.registry import Histogram, Registry
 
 
 class Closed(StrEnum):
@@ -46,3 +51,28 @@ class Counters:
     """Now: bytes of requests that are being read or are not answered yet."""
     unsent_bytes: int = 0
     """Now: bytes of answers that clients have not taken."""
+
+
+def show_counters(registry: Registry, counters: Callable[[], Counters], times: Mapping[str, Histogram]) -> None:
+    """Have a registry show them. `times` are those that requests have taken, by API."""
+    for metric, read in {
+        catalogue.CONNECTIONS: lambda: counters().connections_open,
+        catalogue.PAUSED: lambda: counters().connections_paused,
+        catalogue.CONNECTIONS_MADE: lambda: counters().connections_accepted,
+        catalogue.SLICES: lambda: counters().slices,
+        catalogue.REQUESTS: lambda: counters().requests,
+        catalogue.UNWANTED: lambda: counters().answers_unwanted,
+        catalogue.BYTES_IN: lambda: counters().bytes_in,
+        catalogue.BYTES_OUT: lambda: counters().bytes_out,
+        catalogue.QUEUED_BYTES: lambda: counters().queued_bytes,
+        catalogue.UNSENT_BYTES: lambda: counters().unsent_bytes,
+    }.items():
+        registry.read(metric, read)
+    for reason in Closed:
+        registry.read(catalogue.CONNECTIONS_CLOSED, partial(_closed, counters, reason), reason.value)
+    for name, histogram in times.items():
+        registry.histogram(catalogue.TOTAL_TIME, histogram, name)
+
+
+def _closed(counters: Callable[[], Counters], reason: Closed) -> int:
+    return counters().connections_closed[reason]

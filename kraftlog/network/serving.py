@@ -16,13 +16,15 @@ from dataclasses import replace
 from typing import Final
 
 from kraftbase.errors import ConfigurationError
+from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Versions
 from kraftlog.network.connection import Connection
 from kraftlog.network.connections import Connections
-from kraftlog.network.counters import Counters
+from kraftlog.network.counters import Counters, show_counters
 from kraftlog.network.limits import Limits, Listener
 from kraftlog.network.listening import BACKLOG, bind, port_of
 from kraftlog.network.requests import Handler
+from kraftlog.telemetry.registry import Registry
 
 FILES_KEPT: Final = 512
 """Open files that connections leave to the rest of the process: the logs have 256, SQLite and gRPC some more."""
@@ -46,6 +48,11 @@ class Network:
     def counters(self) -> Counters:
         """What was counted so far."""
         return self._connections.counters
+
+    def show(self, registry: Registry) -> None:
+        """Have a registry show what is counted, and how long requests take."""
+        times = {api_of(key).name: histogram for key, histogram in self._connections.times.items()}
+        show_counters(registry, lambda: self.counters, times)
 
 
 @asynccontextmanager

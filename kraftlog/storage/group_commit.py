@@ -24,6 +24,7 @@ from kraftlog.storage.flushes import PendingFlush
 from kraftlog.storage.log_host import OnDurable
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
+from kraftlog.telemetry.registry import Histogram
 
 logger = structlog.get_logger(__name__)
 
@@ -87,6 +88,7 @@ class GroupCommit:
         self, runtime: Runtime, on_failure: Callable[[BaseException], object],
         on_segments_flushed: Callable[[Sequence[PartitionLog]], None],
     ) -> None:  # fmt: skip
+        self._runtime = runtime
         self._on_failure = on_failure
         self._on_segments_flushed = on_segments_flushed
         self._waiting: list[_Waiting] = []
@@ -95,8 +97,9 @@ class GroupCommit:
         self._flusher: Flusher[LogFlushes, None] = Flusher(
             self, runtime, self._on_flushed, self._on_error, self._has_many_logs
         )  # fmt: skip
-        self.flush_count = 0
-        """How many flushes there were."""
+        self._began_ms = 0.0
+        self.flush_times = Histogram()
+        """How long flushes took, in milliseconds."""
 
     @property
     def is_idle(self) -> bool:
@@ -138,6 +141,7 @@ class GroupCommit:
     def start_flush(self) -> LogFlushes:
         """Begin to flush the logs that have been waited for longest."""
         self._started = LogFlushes([])
+        self._began_ms = self._runtime.now_ms()
         waited_for = {id(one.log): one.log for one in self._waiting}.values()
         for log in islice((log for log in waited_for if not log.durability.is_flushed), FLUSHED_LOGS_MAX):
             self._started.pending.append((log, log.durability.start_flush()))
@@ -145,7 +149,7 @@ class GroupCommit:
 
     def finish_flush(self, pending: LogFlushes) -> None:
         """Note that they are flushed."""
-        self.flush_count += 1
+        self.flush_times.observe(self._runtime.now_ms() - self._began_ms)
         changed = []
         for log, flush in pending.pending:
             before = (log.durability.durable_base_offset, log.durability.is_new)

@@ -32,6 +32,7 @@ from kraftlog.replicas.partitions.fetch_sessions import NO_SESSION, FetchPositio
 from kraftlog.replicas.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
 from kraftlog.replicas.partitions.replica_choice import NO_PREFERENCE, RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.telemetry.observer import BrokerObserver
 
 FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""
@@ -60,7 +61,7 @@ class FetchApi:
 
     def __init__(
         self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache, usage: QuotaUsage,
-        choice: RackAwareChoice | None = None, throttle: SentToFollowers | None = None,
+        observer: BrokerObserver, choice: RackAwareChoice | None = None, throttle: SentToFollowers | None = None,
     ) -> None:  # fmt: skip
         """Without a `choice` consumers are sent to no other replica; without a `throttle` no replica is throttled."""
         self._choice = choice
@@ -69,6 +70,7 @@ class FetchApi:
         self._runtime = runtime
         self._sessions = sessions
         self._usage = usage
+        self._observer = observer
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is enough to read."""
@@ -117,6 +119,7 @@ class FetchApi:
             body.min_bytes,
             partial(self._answer, request, context, wanted, reader.is_follower, reply),
             request.slices,
+            self._observer,
         )
         fetch.begin(self._runtime, 0 if has_result else body.max_wait_ms)
         if fetch.is_waiting:
@@ -143,7 +146,9 @@ class FetchApi:
         def answer(reads: list[Read]) -> None:
             request.slices.run(self._answer_in_slices(request, context, wanted, reader.is_follower, reply, reads))
 
-        fetch = DelayedFetch(to_read, reader, bytes_max, body.min_bytes, answer, request.slices, is_in_slices=True)
+        fetch = DelayedFetch(
+            to_read, reader, bytes_max, body.min_bytes, answer, request.slices, self._observer, is_in_slices=True
+        )
         yield from fetch.begin_in_slices(self._runtime, 0 if len(to_read) < len(wanted) else body.max_wait_ms)
         if fetch.is_waiting:
             request.on_client_done.append(fetch.expire)

@@ -12,6 +12,7 @@ from typing import Final
 
 from kraftbase.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
 from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaClient, QuotaKind
+from kraftlog.telemetry.registry import Histogram
 
 CLIENTS_MAX: Final = 10_000
 IDLE_MAX_MS: Final = 3_600_000
@@ -42,6 +43,8 @@ class QuotaUsage:
         self._window_count = window_count
         self._window_ms = window_ms
         self._clients_max = clients_max
+        self.throttle_times = {kind: Histogram() for kind in QuotaKind}
+        """How long those wait who had too much, in milliseconds, by the kind of quota."""
         self._counts: OrderedDict[tuple[QuotaKind, QuotaClient], _Count] = OrderedDict()
         """The one that was used least recently first."""
 
@@ -59,7 +62,11 @@ class QuotaUsage:
         rate = self._rate(kind, limit.shared_by, now_ms)
         rate.record(amount, now_ms)
         throttle_ms = rate.throttle_ms(limit.per_second, now_ms)
-        return min(throttle_ms, self._window_ms) if kind is QuotaKind.REQUEST else throttle_ms
+        if kind is QuotaKind.REQUEST:
+            throttle_ms = min(throttle_ms, self._window_ms)
+        if throttle_ms:
+            self.throttle_times[kind].observe(throttle_ms)
+        return throttle_ms
 
     def take_back(self, kind: QuotaKind, client: QuotaClient, amount: float, now_ms: float) -> None:
         """A client has not had an amount after all that was recorded at the same time."""

@@ -29,6 +29,7 @@ from kraftlog.broker.metadata.in_order import InOrder
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.broker_states import (
+    KAFKAS_STATES,
     BrokerState,
     CatchingUp,
     Closed,
@@ -48,6 +49,16 @@ from kraftlog.broker.shell.parts import Parts, PartsPorts, PartsSettings
 from kraftlog.broker.shell.ports import ControllerPort, MetadataFeed, NetworkPort, OnAnswer, OperationsPort
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.catalogue import APPLIED_OFFSET, BROKER_STATE
+from kraftlog.telemetry.observer import (
+    BrokerObserver,
+    BrokerStateEntered,
+    DirectoryLost,
+    FencingChanged,
+    Registered,
+    ShutdownAllowed,
+)
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 
@@ -82,6 +93,9 @@ class ShellPorts:
     connector: LeaderConnector
     metadata: MetadataFeed
     network: NetworkPort
+    registry: Registry
+    """It shows what the broker counts; one of its own for each."""
+    observer: BrokerObserver
 
 
 class ShellHost(Protocol):
@@ -138,6 +152,12 @@ class BrokerShell:
         self._shutdown_timer: Timer | None = None
         self._end_asked: Closing | None = None
         """Of a broker that is to end while its logs are opened, which cannot be interrupted."""
+        ports.registry.read(BROKER_STATE, lambda: KAFKAS_STATES[type(self._state)])
+        ports.registry.read(APPLIED_OFFSET, lambda: ports.metadata.applied_end_offset - 1)
+        self._is_fenced: bool | None = None
+        """None until the controller has said it."""
+        self._lost_paths: set[str] = set()
+        """The log directories whose loss was told."""
         self.is_serving = False
         """Whether it has taken its partitions over: from then on it answers whoever reaches it."""
 
@@ -197,6 +217,7 @@ class BrokerShell:
 
     def _enter(self, state: BrokerState) -> None:
         check_broker_edge(self._state, state)
+        self._ports.observer.decided(BrokerStateEntered(type(self._state).__name__, type(state).__name__))
         self._state = state
 
     def _guarded(self, step: Callable[[], None]) -> None:
@@ -222,6 +243,7 @@ class BrokerShell:
             connector=self._ports.connector,
             broker_epoch=lambda: self.broker_epoch,
             on_failed=self.fail,
+            observer=self._ports.observer,
         )
         self._parts = parts = Parts(
             self._settings.parts, ports, logs=self._logs, cluster=self._cluster, configs=self._configs
@@ -307,16 +329,21 @@ class BrokerShell:
 
     def registration_accepted(self, broker_epoch: int) -> None:
         """It has an epoch. At a later registration it goes on with its partitions."""
+        self._ports.observer.decided(Registered(broker_epoch))
         if isinstance(self._state, Registering):
             self._enter(CatchingUp(broker_epoch))
             self._wait_for_registration()
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
         """The controller has answered a heartbeat."""
+        if is_fenced is not self._is_fenced:
+            self._is_fenced = is_fenced
+            self._ports.observer.decided(FencingChanged(is_fenced))
         self._host.heartbeat_answered(is_fenced=is_fenced)
 
     def released(self) -> None:
         """Others lead its partitions."""
+        self._ports.observer.decided(ShutdownAllowed())
         self._end(Closing(None))
 
     def membership_ended(self, error: BaseException) -> None:
@@ -332,6 +359,10 @@ class BrokerShell:
         """A directory or a partition has gone offline."""
         if self._parts is None or isinstance(self._state, Closing | Closed):
             return
+        for directory in self._parts.logs.directories:
+            if directory.offline_reason and directory.path not in self._lost_paths:
+                self._lost_paths.add(directory.path)
+                self._ports.observer.decided(DirectoryLost(directory.path, directory.offline_reason))
         self._parts.partitions.check_logs()
         if not self._parts.logs.online:
             self.fail(

@@ -78,6 +78,18 @@ BROKER_EDGES: Final[Mapping[type[BrokerState], frozenset[type[BrokerState]]]] = 
 """From, to."""
 
 
+KAFKAS_STATES: Final[Mapping[type[BrokerState], int]] = {
+    Opening: 1,
+    Registering: 1,
+    CatchingUp: 2,
+    Serving: 3,
+    ControlledShutdown: 6,
+    Closing: 7,
+    Closed: 0,
+}
+"""What Kafka's `BrokerState` is in each: STARTING, RECOVERY, RUNNING, PENDING_CONTROLLED_SHUTDOWN, SHUTTING_DOWN."""
+
+
 def check_broker_edge(left: BrokerState, entered: BrokerState) -> None:
     """Raise InvariantViolation for an edge that is not in the table."""
     if type(entered) not in BROKER_EDGES[type(left)]:

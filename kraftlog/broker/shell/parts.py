@@ -24,6 +24,7 @@ from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Followe
 from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
 from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.observer import BrokerObserver
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.words.config_definitions import PRODUCER_EXPIRATION
 
@@ -58,6 +59,7 @@ class PartsPorts:
     """That of the broker's last registration, NO_BROKER_EPOCH before the first."""
     on_failed: Callable[[BaseException], None]
     """The broker cannot go on."""
+    observer: BrokerObserver
 
 
 class Parts:
@@ -76,6 +78,7 @@ class Parts:
         broker_id, runtime = settings.broker_id, ports.runtime
         self._runtime = runtime
         self.logs = logs
+        self.observer = ports.observer
         self.cluster = cluster
         self.configs = configs
         self.quotas = ClientQuotas()
@@ -83,7 +86,7 @@ class Parts:
         self.requests = ControllerRequests(
             ports.operations, broker_id, ports.broker_epoch, configs.broker_value, settings.request_timeout_ms
         )
-        self.isr_changes = IsrChanges(broker_id, ports.broker_epoch, self.requests, runtime)
+        self.isr_changes = IsrChanges(broker_id, ports.broker_epoch, self.requests, runtime, ports.observer)
         self.assignments = DirectoryAssignments(
             broker_id, ports.broker_epoch, ports.controller, runtime, settings.assignments
         )
@@ -99,12 +102,13 @@ class Parts:
                 quota=ReplicationQuota(runtime.now_ms()),
                 on_gone=self._leader_gone,
                 on_back=cluster.trust,
+                observer=ports.observer,
             )
         )
         self.partitions = Partitions(
             logs,
             configs,
-            Replication(broker_id, cluster, settings.lag_max_ms, runtime.now_ms, self.isr_changes.ask),
+            Replication(broker_id, cluster, settings.lag_max_ms, runtime.now_ms, self.isr_changes.ask, ports.observer),
             followers=self.fetchers,
             on_placed=self.assignments.placed,
             on_failed=ports.on_failed,

@@ -147,13 +147,14 @@ def run(
     )
     file = given_configs(config or [])
     settings, nodes = broker_settings(options, file), nodes_to_ask(options, file)
-    configure_logging(log_level or file.log_level or LOG_LEVEL)
+    level = log_level or file.log_level or LOG_LEVEL
+    configure_logging(level)
     allow_open_files()
     if stop_at_eof:
         stop_at_end_of_input()
     try:
         with recovery_progress() as on_progress:
-            callbacks = Callbacks(tell=note, on_progress=on_progress)
+            callbacks = Callbacks(note, on_progress, is_debugged=level == "debug")
             uvloop.run(run_broker(settings, nodes, callbacks, _say_now, __version__))
     finally:
         flush_logging()  # the error that ended it is printed after what led to it
@@ -184,6 +185,36 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
     features = [f"{of['Feature']} {of['MinLevel']}-{of['MaxLevel']}" for of in described["Features"]]
     shown = {**described, "Features": features}
     print_rows(DESCRIPTION_COLUMNS, [{"Property": name, "Value": value} for name, value in shown.items()], output)
+
+
+@app.command()
+def status(
+    bootstrap_server: BootstrapServer,
+    broker_id: Annotated[
+        int | None, typer.Option("--id", min=0, max=NODE_ID_MAX, help="All that this one has counted.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Ask every broker what it has counted: partitions, connections, requests and more.
+
+    A table has a few figures of each broker; --id and --output json have all. The exit code is 1 if a broker does not
+    answer. One of a version that does not report is no error.
+    """
+    from kraftlog.clients.broker_status import COLUMNS, METRIC_COLUMNS, broker_status
+
+    found = run_async(broker_status(endpoints(bootstrap_server), broker_id))
+    if output is Output.JSON:
+        print_json([one.as_json() for one in found])
+    elif broker_id is None:
+        print_rows(COLUMNS, [one.row() for one in found], output)
+    else:
+        print_rows(METRIC_COLUMNS, [row for one in found for row in one.metric_rows()], output)
+    if output is Output.TABLE:
+        for one in found:
+            if one.note:
+                note(one.note)
+    if any(one.has_failed for one in found):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from kraftbase.runtime import Runtime, Timer
 from kraftlog.network.requests import Slices, Steps
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.replicas.partitions.reading import Located, Read, Reader, ReadFrom, count_follower, locate, read
+from kraftlog.telemetry.observer import BrokerObserver, FetchEnd
 
 FEW_PARTITIONS: Final = 256
 """A request for more partitions is gone through in slices."""
@@ -33,11 +34,14 @@ class DelayedFetch:
         min_bytes: int,
         on_read: OnRead,
         slices: Slices,
+        observer: BrokerObserver,
         *,
         is_in_slices: bool = False,
     ) -> None:
         """`wanted` has each partition once. If they are many, they are gone through in `slices`."""
         self._slices = slices
+        self._observer = observer
+        self._why = FetchEnd.TIME_OR_CLIENT
         self._is_in_slices = is_in_slices
         self._wanted = wanted
         self._reader = reader
@@ -84,6 +88,7 @@ class DelayedFetch:
                 self._without[wanted.partition] = one
             wanted.partition.watch(self, to_log_end=self._reader.is_follower)
         self._available_bytes = sum(self._available.values())
+        self._observer.fetch_parked(self._reader.replica_id, byte_count, self._min_bytes, max_wait_ms)
         self._runtime = runtime
         self._timer = runtime.call_later(max_wait_ms, self.expire)
 
@@ -124,6 +129,7 @@ class DelayedFetch:
             if self._is_done:
                 return
         self._timer = runtime.call_later(max_wait_ms, self.expire)
+        self._observer.fetch_parked(self._reader.replica_id, self._available_bytes, self._min_bytes, max_wait_ms)
 
     def _read_in_slices(self, refused: Mapping[Partition, Located]) -> Steps:
         reads: list[Read] = []
@@ -151,9 +157,11 @@ class DelayedFetch:
         self._available_bytes += one.byte_count - self._available[partition]
         self._available[partition] = one.byte_count
         if one.ends_wait:
+            self._why = FetchEnd.PARTITION_CHANGED
             self.expire()
         elif self._available_bytes >= min(self._min_bytes, self._bytes_max):
             self._is_due = True
+            self._why = FetchEnd.ENOUGH
             self._runtime.call_soon(self._answer)
 
     def expire(self) -> None:
@@ -197,5 +205,6 @@ class DelayedFetch:
         self._is_done = True
         if self._timer is not None:
             self._timer.cancel()
+            self._observer.fetch_completed(self._reader.replica_id, self._available_bytes, self._why)
         for partition in self._waiting:
             partition.unwatch(self)

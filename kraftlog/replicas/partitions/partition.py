@@ -21,6 +21,14 @@ from kraftbase.partition import TopicPartition
 from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.replicas.replication.leading import Brokers, Leading, ReplicaStatus
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.telemetry.observer import (
+    BrokerObserver,
+    Decision,
+    LeadershipBegun,
+    LeadershipEnded,
+    LeadershipRefused,
+    ReplicaStaysOut,
+)
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 
@@ -44,6 +52,7 @@ class Replication:
     """Monotonic time."""
     ask_for_isr: Callable[[Partition, tuple[int, ...]], None]
     """Has the controller change an ISR."""
+    observer: BrokerObserver
 
 
 class Partition:
@@ -183,6 +192,8 @@ class Partition:
         The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
         """
         if self.log is None or not self.is_leader:
+            if self.is_leader:
+                self._decided(LeadershipRefused(self.name, self.leader_epoch, self._offline_reason))
             return
         if self.leading is None or self.leading.leader_epoch != self.leader_epoch:
             self.log.assign_epoch(self.leader_epoch)
@@ -191,13 +202,19 @@ class Partition:
                 replication.broker_id, self._record, replication.brokers, replication.lag_max_ms,
                 self.log.log_end_offset, replication.now_ms(), self.leading,
             )  # fmt: skip
+            self._decided(LeadershipBegun(self.name, self.leader_epoch, self.leading.epoch_start_offset))
         self._count_in_sync()
         self.raise_high_watermark()
 
     def stop_leading(self) -> None:
         """Another broker leads, or none: nothing is known of followers any more."""
+        if self.leading is not None:
+            self._decided(LeadershipEnded(self.name, self.leading.leader_epoch))
         self.leading = None
         self.leadership += 1
+
+    def _decided(self, decision: Decision) -> None:
+        self._replication.observer.decided(decision)
 
     def check_isr(self) -> None:
         """Have those leave the ISR that are not caught up (DB-15)."""
@@ -226,6 +243,9 @@ class Partition:
         self.raise_high_watermark()
         if leading.wants_to_join(replica_id, log.high_watermark, log.log_end_offset, now_ms):
             self._replication.ask_for_isr(self, (*leading.isr, replica_id))
+        elif self._replication.observer.wants_details and replica_id not in leading.isr:
+            reasons = leading.why_out(replica_id, log.high_watermark, log.log_end_offset, now_ms)
+            self._decided(ReplicaStaysOut(self.name, replica_id, reasons))
         if log_start_offset != start_before:
             self.notify()  # who deletes records waits for it (DB-65)
 

@@ -13,6 +13,7 @@ from kraftlog.replicas.replication.fetch_session import PartitionKey
 from kraftlog.replicas.replication.following import Append, LogView, Phase, StartOver, Truncate, first_phase
 from kraftlog.replicas.replication.ports import Followable
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.telemetry.observer import BrokerObserver, LogStartedOver, LogTruncated
 
 logger = structlog.get_logger(__name__)
 
@@ -41,6 +42,7 @@ class FollowedPartition:
 
     __slots__ = (
         "_has_followed",
+        "_observer",
         "expected_errors",
         "key",
         "lag",
@@ -51,7 +53,8 @@ class FollowedPartition:
         "state",
     )
 
-    def __init__(self, partition: Followable, key: PartitionKey) -> None:
+    def __init__(self, partition: Followable, key: PartitionKey, observer: BrokerObserver) -> None:
+        self._observer = observer
         self.partition = partition
         self.key = key
         self.leader_epoch = partition.leader_epoch
@@ -97,7 +100,7 @@ class FollowedPartition:
         """
         before = log.log_end_offset
         if step.start_over_at is not None:
-            self._start_over(log, step.start_over_at)
+            self._start_over(log, step.start_over_at, "the leader's log begins above the end of this one")
         if step.records:
             log.append_as_follower(step.records, now_ms, self.leader_epoch)
         end_offset = log.log_end_offset
@@ -133,24 +136,37 @@ class FollowedPartition:
                     "committed records are cut, although the leader was not elected uncleanly; they are kept beside"
                     " the log", **told,
                 )  # fmt: skip
+        before, high_watermark = log.log_end_offset, log.high_watermark
         log.truncate_as_follower(end_offset, self.leader_epoch)
+        if log.log_end_offset < before:
+            is_unclean = self.partition.record.leader_recovery_state == _RECOVERING
+            self._observer.decided(
+                LogTruncated(
+                    self.partition.name, self.leader_epoch, before, log.log_end_offset, high_watermark, is_unclean,
+                    reason,
+                )
+            )  # fmt: skip
 
     def start_over(self, step: StartOver, log: PartitionLog) -> None:
         """Carry it out. Raises ApiError(KAFKA_STORAGE_ERROR)."""
         logger.info("a follower's log starts over", partition=str(self), offset=step.offset, reason=step.reason)
-        self._start_over(log, step.offset)
+        self._start_over(log, step.offset, step.reason)
 
-    def _start_over(self, log: PartitionLog, offset: int) -> None:
+    def _start_over(self, log: PartitionLog, offset: int, reason: str) -> None:
         """Start the log over. What it had is kept aside, unless it is certain that the leader has deleted it.
 
         A leader's start moves by retention and DeleteRecords only, as long as it leads. Consider a follower that has
         appended what the leader sent in this epoch, and falls behind: what it has was deleted. One that finds another
         start when the epoch begins cannot know; the leader's disk may have lost it.
         """
+        before, high_watermark = log.log_end_offset, log.high_watermark
         if self._has_followed:
             log.truncate_fully_and_start_at(offset)
         else:
             log.start_over_as_follower(offset, self.leader_epoch)
+        self._observer.decided(
+            LogStartedOver(self.partition.name, self.leader_epoch, before, offset, high_watermark, reason)
+        )
 
 
 def view_of(log: PartitionLog) -> LogView:

@@ -24,6 +24,7 @@ import structlog
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime
 from kraftlog.replicas.replication.leading import IsrChange, Leading
+from kraftlog.telemetry.observer import BrokerObserver, IsrChangeAsked, IsrChanged, IsrChangeRefused
 from kraftpb.v1 import admin_pb2
 from raft.rpc import codec
 
@@ -84,12 +85,14 @@ class IsrChanges:
     """What the controller is asked for, and will be. For one thread."""
 
     def __init__(
-        self, broker_id: int, broker_epoch: Callable[[], int], controller: Controller, runtime: Runtime
-    ) -> None:
+        self, broker_id: int, broker_epoch: Callable[[], int], controller: Controller, runtime: Runtime,
+        observer: BrokerObserver,
+    ) -> None:  # fmt: skip
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._runtime = runtime
+        self._observer = observer
         self._waiting: dict[tuple[bytes, int], tuple[LedPartition, IsrChange]] = {}
         self._is_under_way = False
         self._is_stopped = False
@@ -107,6 +110,7 @@ class IsrChanges:
         logger.info(
             "the controller is asked for another ISR", partition=str(partition), isr=list(leading.isr), wanted=list(isr)
         )
+        self._observer.decided(IsrChangeAsked(str(partition), leading.isr, isr))
         self._waiting[partition.topic_id, partition.index] = (partition, change)
         self._send()
 
@@ -160,6 +164,7 @@ class IsrChanges:
             return False  # the metadata has said more meanwhile
         code = codec.error_from_proto(result.error_code)
         if code is ErrorCode.NONE:
+            self._observer.decided(IsrChanged(str(partition), leading.isr, tuple(result.isr)))
             if _has_left(leading, result):
                 return False
             if result.leader_epoch == leading.leader_epoch and leading.committed(
@@ -171,6 +176,7 @@ class IsrChanges:
             "the controller has not changed an ISR", partition=str(partition), wanted=list(change.isr),
             error=code.name, reason=result.error_message,
         )  # fmt: skip
+        self._observer.decided(IsrChangeRefused(str(partition), change.isr, code.name, result.error_message))
         if code is ErrorCode.INELIGIBLE_REPLICA:
             leading.refused(change)
             partition.isr_settled()

@@ -310,6 +310,11 @@ class Leading:
         if follower.log_end_offset < self.epoch_start_offset:
             yield BELOW_EPOCH_START
 
+    def why_out(self, replica: int, high_watermark: int, log_end_offset: int, now_ms: float) -> tuple[str, ...]:
+        """Why a follower is not in the ISR."""
+        reasons = tuple(self._why_not(replica, self.followers[replica], high_watermark, log_end_offset, now_ms))
+        return reasons if self.pending is None else (*reasons, CHANGE_IN_FLIGHT)
+
     def describe(
         self, log_start_offset: int, log_end_offset: int, high_watermark: int, now_ms: float
     ) -> list[ReplicaStatus]:
@@ -325,9 +330,7 @@ class Leading:
         follower = self.followers[replica]
         is_in_sync = replica in self.isr
         is_pending = self.pending is not None and is_in_sync != (replica in self.pending.isr)
-        reasons = () if is_in_sync else tuple(self._why_not(replica, follower, high_watermark, log_end_offset, now_ms))
-        if not is_in_sync and self.pending is not None:
-            reasons = (*reasons, CHANGE_IN_FLIGHT)
+        reasons = () if is_in_sync else self.why_out(replica, high_watermark, log_end_offset, now_ms)
         # Who has the leader's end lags by nothing, although its next fetch may be parked for a while (DB-02).
         lag_ms = 0 if follower.log_end_offset >= log_end_offset else follower.lag_ms(now_ms)
         is_known = follower.log_end_offset != UNKNOWN_OFFSET

@@ -16,7 +16,7 @@ What it does at a time is its state (`kraftlog.replicas.replication.fetcher_stat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
@@ -61,6 +61,7 @@ from kraftlog.replicas.replication.touched_partitions import Look, TouchedPartit
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
+from kraftlog.telemetry.observer import BrokerObserver
 
 logger = structlog.get_logger(__name__)
 
@@ -105,6 +106,7 @@ class Follower:
     """Called when a broker has closed its connection, or refuses another: its process may have ended."""
     on_back: Callable[[int], None]
     """Called when it answers again."""
+    observer: BrokerObserver
 
 
 class ReplicaFetcher:
@@ -139,12 +141,15 @@ class ReplicaFetcher:
         """How many partitions it follows."""
         return len(self._followed)
 
+    def __iter__(self) -> Iterator[FollowedPartition]:
+        return iter(self._followed.values())
+
     # --- what is followed ---------------------------------------------------------------------------------------------
 
     def follow(self, key: PartitionKey, partition: Followable) -> None:
         """Follow a partition in its present leader epoch."""
         self.unfollow(key)
-        self._followed[key] = FollowedPartition(partition, key)
+        self._followed[key] = FollowedPartition(partition, key, self._follower.observer)
         self._touched.add(key)
         if isinstance(self.state, BackingOff):
             self._retry_sooner(self.state)

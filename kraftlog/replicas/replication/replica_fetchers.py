@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain
+
 from kraftlog.replicas.replication.fetch_session import PartitionKey
+from kraftlog.replicas.replication.followed_partition import FollowedPartition
 from kraftlog.replicas.replication.ports import Followable
 from kraftlog.replicas.replication.replica_fetcher import Follower, ReplicaFetcher
 
@@ -20,6 +24,10 @@ class ReplicaFetchers:
     def __len__(self) -> int:
         """From how many brokers it fetches."""
         return len(self._fetchers)
+
+    def __iter__(self) -> Iterator[FollowedPartition]:
+        """All that it follows."""
+        return chain.from_iterable(self._fetchers.values())
 
     def follow(self, partition: Followable) -> None:
         """Another broker leads in the partition's epoch: follow that one from now on."""

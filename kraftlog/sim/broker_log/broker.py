@@ -28,6 +28,7 @@ from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.replication.ports import LeaderConnection
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings
@@ -40,6 +41,8 @@ from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.telemetry.counting import CountingObserver
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import (
     AssignReplicasToDirsResponse,
     BrokerHeartbeatResponse,
@@ -111,9 +114,10 @@ class Broker:
         self.cluster = ClusterView(CLUSTER_ID)
         directory = BrokerDirectory.open(files, OWN_DIRECTORY, BROKER_ID)
         directory.claim(CLUSTER_ID, directory.directory_id or metadata.new_id())
+        registry = Registry()
         ports = ShellPorts(
             runtime=process, files=files, controller=self, operations=self, connector=self, metadata=self._feed,
-            network=self._network,
+            network=self._network, registry=registry, observer=CountingObserver(registry),
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=WorldConfigs(metadata)
@@ -213,7 +217,7 @@ class Broker:
         self._parts = parts
         handlers = record_handlers(
             PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
-            new_session_id=self._metadata.new_number, choice=None, throttle=None,
+            sessions=FetchSessionCache(self._metadata.new_number), observer=parts.observer, choice=None, throttle=None,
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
 

@@ -29,6 +29,7 @@ from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
@@ -37,10 +38,14 @@ from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
 from kraftlog.sim.engine.marks import Marks
+from kraftlog.sim.replication.decisions import SeenDecisions
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.counting import CountingObserver
+from kraftlog.telemetry.observer import Observers
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1 import admin_pb2
 from raft.listener import CommittedBatch
 from statemachine.query.descriptions import BrokerListener
@@ -141,9 +146,11 @@ class Broker:
         self.configs = SmallSegments(machine.broker_id, parameters)
         directory = BrokerDirectory.open(machine.files, OWN_DIRECTORY, machine.broker_id)
         directory.claim(CLUSTER_ID, directory.directory_id or machine.new_id())
+        registry, self.decisions = Registry(), SeenDecisions()
         ports = ShellPorts(
             runtime=process, files=machine.files, controller=self, operations=self, connector=connector,
-            metadata=self._feed, network=self._network,
+            metadata=self._feed, network=self._network, registry=registry,
+            observer=Observers(CountingObserver(registry), self.decisions),
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=self.configs
@@ -294,7 +301,8 @@ class Broker:
         self._parts = parts
         handlers = record_handlers(
             PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
-            new_session_id=self._machine.new_number, choice=RackAwareChoice(self._machine.broker_id, self.cluster),
+            sessions=FetchSessionCache(self._machine.new_number), observer=parts.observer,
+            choice=RackAwareChoice(self._machine.broker_id, self.cluster),
             throttle=SentToFollowers(self.configs, self.process.now_ms),
         )  # fmt: skip
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}

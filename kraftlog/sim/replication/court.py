@@ -31,6 +31,7 @@ from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.parameters import FULL, ReplicationParameters
 from kraftlog.storage.formats.names import directory_name
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.telemetry.observer import Decision, LeadershipBegun, LogStartedOver, LogTruncated
 
 ANY_EPOCH: Final = -1
 
@@ -192,6 +193,8 @@ class Court:
             judge = self.judges.get((partition.topic_id, partition.index))
             if judge is not None:
                 self._look_at(machine, broker, partition, judge, seen)
+        for decision in broker.decisions.take():
+            self._decided(machine, broker, decision, seen)
         if len(seen) > len(broker.partitions):
             for key in [key for key in seen if broker.partitions.with_id(*key) is None]:
                 self._gone(machine, key, seen)
@@ -221,16 +224,29 @@ class Court:
         seen[key] = (view, leader)
         process = machine.process
         judge.seen(view, leader, process.now_ms(), machine.clock.now_ms(process.hung_until_us))
-        was_leader = before is not None and before[1] is not None and before[0].leader_epoch == view.leader_epoch
-        if leader is not None and not was_leader:
-            self._marks.hit("a broker began to lead")
-            self._judge_file(machine, broker, partition, judge, view, leader)
-        if before is not None and view.log_end < before[0].log_end:
-            self._marks.hit("a follower cut its log")
-            self._world.note(
-                f"broker {machine.broker_id} cuts {judge.name} from {before[0].log_end} to {view.log_end}, high"
-                f" watermark {before[0].high_watermark}, in epoch {view.leader_epoch}"
-            )
+
+    def _decided(
+        self,
+        machine: Machine,
+        broker: Broker,
+        decision: Decision,
+        seen: dict[Key, tuple[ReplicaView, LeaderView | None]],
+    ) -> None:
+        match decision:
+            case LeadershipBegun(name):
+                self._marks.hit("a broker began to lead")
+                partition = broker.partitions.named(*name)
+                key = None if partition is None else (partition.topic_id, partition.index)
+                if partition is not None and key in seen and key in self.judges:
+                    self._judge_file(machine, broker, partition, self.judges[key], *seen[key])
+            case LogTruncated(name, epoch, start, end, high_watermark) | LogStartedOver(
+                name, epoch, start, end, high_watermark
+            ) if end < start:
+                self._marks.hit("a follower cut its log")
+                self._world.note(
+                    f"broker {machine.broker_id} cuts {name.topic}-{name.partition_id} from {start} to {end}, high"
+                    f" watermark {high_watermark}, in epoch {epoch}"
+                )
 
     def _leader_view(self, machine: Machine, broker: Broker, partition: Partition) -> LeaderView | None:
         leading = partition.leading

@@ -55,6 +55,7 @@ from kraftpb.v1.metadata_pb2 import (
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
 from tests.statemachine.states import write_new_database
@@ -148,9 +149,10 @@ class BrokerWorld:
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
         self.placed: list[tuple[str, UUID]] = []
+        self.observer = Recorder()
         self.partitions = Partitions(
             self.logs, self.configs,
-            Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None),
+            Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None, self.observer),
             followers=NobodyFollows(),
             on_placed=lambda partition, directory_id: self.placed.append((str(partition), directory_id)),
             on_failed=reraise,
@@ -159,7 +161,13 @@ class BrokerWorld:
         self.lookup = PartitionLookup(self.partitions, self.cluster)
         usage = QuotaUsage(ClientQuotas())
         self.produce = ProduceApi(self.lookup, self.runtime, usage)
-        self.fetch = FetchApi(self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage)
+        self.fetch = FetchApi(
+            self.lookup,
+            self.runtime,
+            FetchSessionCache(itertools.count(1).__next__),
+            usage,
+            self.observer,
+        )
         self.list_offsets = ListOffsetsApi(self.lookup)
         self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
         self.metadata = MetadataApi(self.cluster)

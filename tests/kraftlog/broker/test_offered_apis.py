@@ -15,10 +15,13 @@ from typing import Final
 import pytest
 
 from kraftbase.endpoint import Endpoint
+from kraftlog.broker.shell.broker_states import KAFKAS_STATES, Serving
 from kraftlog.clients.broker_connection import BrokerConnection
 from kraftlog.kafka.apis import NAMES, OWN_NAMES, OWN_SOFTWARE, api_of
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from kraftlog.kafka.messages.describe_metrics import DescribeMetricsRequest, DescribeMetricsResponse
 from kraftlog.kafka.notation import Versions
+from kraftlog.telemetry.catalogue import CATALOGUE
 from raft.observe import parse_endpoint
 from tests.java import needs_kafka
 from tests.kraftlog.broker.stock_broker import StockBroker
@@ -155,6 +158,14 @@ def test_what_is_offered_is_inside_the_ranges_of_a_stock_broker(offered: Mapping
     assert outside == {}
     narrower = {NAMES[key] for key, ours in offered.items() if str(ours) != STOCK[key][1]}
     assert narrower == {"Produce"}, "the page says which are narrower, and why"
+
+
+def test_a_running_broker_shows_every_metric_of_the_catalogue(endpoint: Endpoint) -> None:
+    with BrokerConnection(endpoint) as connection:
+        metrics = connection.call(DescribeMetricsRequest(), DescribeMetricsResponse).metrics
+    assert {(of.group, of.name) for of in metrics} == {(of.group, of.name) for of in CATALOGUE}
+    states = [of.value for of in metrics if of.name == "BrokerState"]
+    assert states == [KAFKAS_STATES[Serving]]
 
 
 def test_our_own_client_is_told_of_our_own_apis_too_and_the_page_has_them(

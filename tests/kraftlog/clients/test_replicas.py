@@ -15,9 +15,10 @@ import pytest
 
 from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ErrorCode
+from kraftlog.broker.dispatch import KEYS
 from kraftlog.clients import replicas
 from kraftlog.clients.replica_tables import ABOUT_TO_JOIN, TABLES
-from kraftlog.kafka.apis import OWN_NAMES, OWN_SOFTWARE
+from kraftlog.kafka.apis import OWN_SOFTWARE
 from kraftlog.kafka.connections import Request
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest
 from kraftlog.kafka.messages.describe_replicas import (
@@ -43,7 +44,7 @@ from tests.raft.nodes import free_port
 __all__ = ["run"]
 
 AT = ("--bootstrap-server", "127.0.0.1:1")
-(OWN_KEY,) = OWN_NAMES
+OWN_KEY = KEYS["DescribeReplicas"]
 OLD, OWN = {3: Versions(0, 13)}, {OWN_KEY: Versions(0, 0)}
 LEADER = DescribedReplica(broker_id=1, log_start_offset=2, log_end_offset=50, lag_ms=0, is_in_sync=True)
 BEHIND = DescribedReplica(

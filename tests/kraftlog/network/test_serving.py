@@ -16,6 +16,7 @@ from kraftlog.network.connection import Connection
 from kraftlog.network.counters import Closed
 from kraftlog.network.requests import Client, ClientRequest, Reply
 from kraftlog.network.serving import Limits, Listener, serving
+from kraftlog.telemetry.registry import Registry
 from tests.kraftlog.network.clients import (
     FETCH,
     KIB,
@@ -335,3 +336,21 @@ async def test_who_keeps_a_request_waiting_is_told_when_its_client_is_done(is_re
         reply(named("what there is"))
         if not is_reset:
             assert name_of(await client.receive()) == "what there is"
+
+
+# --- what is counted --------------------------------------------------------------------------------------------------
+
+
+async def test_a_registry_shows_connections_requests_and_how_long_each_api_takes() -> None:
+    registry = Registry()
+    async with network(answer_at_once) as served:
+        served.show(registry)
+        async with await RawClient.connect(served) as client:
+            assert await client.ask("once") == "once"
+            assert await client.ask("twice") == "twice"
+        values = {(series.metric.name, series.label): series.value for series in registry.all_series()}
+    assert (values["TotalTimeMs", "Metadata"], values["TotalTimeMs", "Fetch"]) == (2, 0)
+    assert values["request-total", ""] == values["TotalTimeMs", "Metadata"]
+    assert values["connection-creation-total", ""] == 1
+    assert values["incoming-byte-total", ""] > 0 < values["outgoing-byte-total", ""]
+    assert {label for name, label in values if name == "connection-close-total"} == {reason.value for reason in Closed}

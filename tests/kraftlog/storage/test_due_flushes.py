@@ -100,8 +100,8 @@ def test_nothing_is_flushed_of_a_directory_or_a_log_that_is_not_used_any_more(en
     else:
         gone = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         world.directory.delete_log(log.partition, UUID(int=9), gone)
-    flushes = world.directory.commits.flush_count
+    flushes = world.directory.commits.flush_times.count
     world.at(1_000)
     assert log.recovery_point == 0
-    assert world.directory.commits.flush_count == flushes
+    assert world.directory.commits.flush_times.count == flushes
     assert world.timers == []

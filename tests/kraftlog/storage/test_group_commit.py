@@ -54,7 +54,7 @@ def test_appends_of_many_partitions_are_acknowledged_by_one_flush_and_are_durabl
     assert answered == []
     runtime.run()
     assert answered == [None] * 10
-    assert directory.commits.flush_count == 1
+    assert directory.commits.flush_times.count == 1
     assert directory.commits.is_idle
     files.crash()
     again = open_directory(files)
@@ -76,7 +76,7 @@ def test_appends_that_come_during_a_flush_wait_for_the_next_one() -> None:
     directory.acknowledge(log, append(log, batch(1)) + 1, lambda error: note("second"))
     runtime.run()
     assert answered == ["first at 1", "second at 2"]
-    assert directory.commits.flush_count == 2
+    assert directory.commits.flush_times.count == 2
 
 
 def test_without_flush_before_ack_an_append_is_acknowledged_at_once_until_flush_messages() -> None:

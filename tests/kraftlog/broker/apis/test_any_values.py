@@ -15,6 +15,7 @@ from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.metrics import DescribeMetricsApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
 from kraftlog.broker.dispatch import Dispatch
@@ -22,6 +23,7 @@ from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Struct
 from kraftlog.network.requests import ConnectionRefused
+from kraftlog.telemetry.registry import Registry
 from tests.effort import examples
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
 from tests.kraftlog.kafka.values import modest_values, values
@@ -49,6 +51,7 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "DescribeTopicPartitions": world.describe_topics.handle,
             "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
             "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions, world.cluster).handle,
+            "DescribeMetrics": DescribeMetricsApi(Registry(), lambda: iter(())).handle,
         },
         world.cluster,
     )

@@ -54,7 +54,7 @@ def test_features_are_told_to_those_who_can_read_them(tmp_path: Path, version: i
 def test_only_our_own_client_is_told_of_an_api_that_no_kafka_has(
     tmp_path: Path, version: int, name: str, is_told: bool
 ) -> None:
-    (own,) = OWN_NAMES
+    own = min(OWN_NAMES)
     world = BrokerWorld(tmp_path)
     dispatch = Dispatch({OWN_NAMES[own]: world.produce.handle}, world.cluster)
     assert own in dispatch.offered  # it is answered, whoever asks

@@ -38,6 +38,7 @@ from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import LAG_MAX_MS
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime, batch
+from tests.kraftlog.telemetry.recorder import Recorder
 
 TOPIC_ID = bytes(range(16))
 BROKER = 1
@@ -56,7 +57,14 @@ class World:
         self.metadata = open_database(directory / "metadata.db", CLUSTER_ID).conn
         weakref.finalize(self, self.metadata.close)
         self.cluster = ClusterView(CLUSTER_ID)
-        replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None)
+        replication = Replication(
+            BROKER,
+            self.cluster,
+            LAG_MAX_MS,
+            self.runtime.now_ms,
+            lambda partition, isr: None,
+            Recorder(),
+        )
         self.partitions = Partitions(
             self.logs, configs, replication, followers=NobodyFollows(),
             on_placed=lambda partition, directory_id: None, on_failed=reraise,
@@ -67,7 +75,7 @@ class World:
         usage = QuotaUsage(self.quotas)
         self.produce = ProduceApi(lookup, self.runtime, usage)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
-        self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage)
+        self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage, Recorder())
         self.list_offsets = ListOffsetsApi(lookup)
         self.answers: list[Message | None] = []
         self.throttles: list[int] = []

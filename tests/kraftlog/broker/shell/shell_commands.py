@@ -22,7 +22,7 @@ What it does is a line; nothing is one if it waits.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from uuid import UUID
 
@@ -42,10 +42,12 @@ from kraftlog.broker.shell.parts import Parts, PartsSettings
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationResult, RegisterBrokerResponse
 from statemachine.apply.publishers import MetadataPublisher
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.broker.shell.membership_commands import FIRST_ID, heartbeat_line, registration_line
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.raft.by_hand import HandRuntime
 
 CLUSTER_ID = "kraftlogTestClusterAAA"
@@ -70,13 +72,15 @@ class ThreadsByHand(HandRuntime):
 
 
 class Stage:
-    """A broker's disk, the process that runs on it, and all that it reaches by ports."""
+    """A broker's disks, the process that runs on them, and all that it reaches by ports."""
 
-    def __init__(self) -> None:
+    def __init__(self, paths: Sequence[str]) -> None:
+        self._paths = paths
         self.files = MemoryFileSystem()
         self.runtime = ThreadsByHand()
         self.tables = tables_in_memory(empty_image(CLUSTER_ID))
         self.lines: list[str] = []
+        self.observer = Recorder()
         self.shell: BrokerShell | None = None
         self.on_result: OnResult | None = None
         self.on_listening: Callable[[Mapping[str, int]], None] | None = None
@@ -101,7 +105,7 @@ class Stage:
             logs=LogsToOpen(
                 cluster_id=CLUSTER_ID,
                 broker_id=1,
-                paths=["logs"],
+                paths=self._paths,
                 last_configs=self._last_configs,
                 new_id=self.new_id,
                 on_progress=lambda progress: None,
@@ -130,6 +134,8 @@ class Stage:
             connector=self,
             metadata=self,
             network=self,
+            registry=Registry(),
+            observer=self.observer,
         )
         self.shell = BrokerShell(
             settings, ports, self, directory=directory, cluster=ClusterView(CLUSTER_ID), configs=TopicConfigs(1, {})
@@ -241,8 +247,10 @@ class Stage:
 class Commands:
     """One file's."""
 
-    def __init__(self) -> None:
-        self._stage = stage = Stage()
+    def __init__(self, *paths: str) -> None:
+        """The broker's log directories; one if none is named."""
+        self._stage = stage = Stage(paths or ("logs",))
+        self.observer = stage.observer
         self._commands: list[tuple[str, Callable[..., object]]] = [
             (r"start", stage.start),
             (r"disk", stage.runtime.work),
@@ -256,6 +264,7 @@ class Commands:
             (r"close", lambda: stage.process.close()),
             (r"fail", lambda: stage.process.fail(LookupError("a bug"))),
             (r"logs lost", self._logs_lost),
+            (r"(\w+) lost", self._directory_lost),
             (r"done", stage.step_done),
             (r"crash", self._crash),
             (r"empty disk", self._empty_disk),
@@ -288,6 +297,12 @@ class Commands:
     def _answer(self, answer: str) -> None:
         response = BrokerHeartbeatResponse(is_fenced=answer != "unfenced", should_shut_down=answer == "may go")
         self._settle(OperationResult(broker_heartbeat=response))
+
+    def _directory_lost(self, path: str) -> None:
+        logs = self._stage.process._logs
+        assert logs is not None
+        (directory,) = [of for of in logs.directories if of.path == path]
+        directory.fail(StorageError("input/output error"))
 
     def _logs_lost(self) -> None:
         for directory in self._stage.process._logs.directories if self._stage.process._logs else ():

@@ -8,6 +8,14 @@ import pytest
 
 from kraftbase.errors import InvariantViolation
 from kraftlog.broker.shell.broker_states import BROKER_EDGES, Closed, Closing, Opening, Serving, check_broker_edge
+from kraftlog.telemetry.observer import (
+    BrokerStateEntered,
+    Decision,
+    DirectoryLost,
+    FencingChanged,
+    Registered,
+    ShutdownAllowed,
+)
 from tests import transcripts
 from tests.kraftlog.broker.shell.shell_commands import Commands
 
@@ -24,3 +32,35 @@ def test_a_state_follows_only_where_the_table_says_so() -> None:
     with pytest.raises(InvariantViolation, match=r"from Opening\(\) to Serving\(\)"):
         check_broker_edge(Opening(), Serving())
     assert all(Closing in entered for left, entered in BROKER_EDGES.items() if left not in (Closing, Closed))
+
+
+async def decisions_after(*commands: str, paths: tuple[str, ...] = ()) -> list[Decision]:
+    broker = Commands(*paths)
+    for command in commands:
+        await broker.run(command)
+    return broker.observer.decisions
+
+
+STARTED = ("start", "disk", "bound", "accept 7", "disk", "answer fenced", "applied 8", "advance 200 ms")
+
+
+async def test_an_observer_is_told_of_each_state_registration_and_change_of_the_fencing() -> None:
+    commands = (*STARTED, "answer unfenced", "advance 2000 ms", "answer unfenced", "shut down", "advance 2000 ms")
+    assert await decisions_after(*commands, "answer may go") == [
+        BrokerStateEntered("Opening", "Registering"),
+        Registered(7),
+        BrokerStateEntered("Registering", "CatchingUp"),
+        FencingChanged(is_fenced=True),
+        BrokerStateEntered("CatchingUp", "Serving"),
+        FencingChanged(is_fenced=False),
+        BrokerStateEntered("Serving", "ControlledShutdown"),
+        FencingChanged(is_fenced=True),
+        ShutdownAllowed(),
+        BrokerStateEntered("ControlledShutdown", "Closing"),
+    ]
+
+
+async def test_an_observer_is_told_once_of_each_directory_that_is_lost() -> None:
+    decisions = await decisions_after(*STARTED, "one lost", "other lost", paths=("one", "other"))
+    lost = [decision for decision in decisions if isinstance(decision, DirectoryLost)]
+    assert [(of.path, "input/output error" in of.reason) for of in lost] == [("one", True), ("other", True)]

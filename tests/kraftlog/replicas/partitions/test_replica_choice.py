@@ -20,6 +20,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import ME, registration
 from tests.kraftlog.replicas.partitions.test_followed import LeaderWorld
 from tests.kraftlog.storage.builders import batch
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id, config
 
 SIZE = len(batch(1))
@@ -40,6 +41,7 @@ class RackWorld(LeaderWorld):
         usage = QuotaUsage(ClientQuotas())
         self.fetch = FetchApi(
             self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage,
+            Recorder(),
             RackAwareChoice(ME, self.cluster), SentToFollowers(self.configs, self.runtime.now_ms),
         )  # fmt: skip
 

@@ -40,6 +40,7 @@ from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import registration, replicas, topic
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime, all_batches, batch
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id
 from tests.statemachine.builders import batch as metadata_batch
 from tests.statemachine.states import write_new_database
@@ -198,21 +199,25 @@ class Member:
             self.files, ["data"], runtime, cluster_id=CLUSTER_ID, node_id=self.broker_id,
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
+        self.observer = Recorder()
         self.fetchers = ReplicaFetchers(
             Follower(
                 broker_id=self.broker_id, broker_epoch=lambda: self.broker_id, logs=self.logs, runtime=runtime,
                 connector=self, settings=self.cluster.settings, throttle=self.configs,
                 quota=ReplicationQuota(runtime.now_ms()), on_gone=self.view.doubt, on_back=self.view.trust,
+                observer=self.observer,
             )
         )  # fmt: skip
         self.partitions = Partitions(
             self.logs, self.configs,
-            Replication(self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, lambda partition, isr: None),
+            Replication(
+                self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, lambda partition, isr: None, self.observer
+            ),
             followers=self.fetchers, on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
         sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
-        self.fetch = FetchApi(lookup, runtime, sessions, QuotaUsage(ClientQuotas()))
+        self.fetch = FetchApi(lookup, runtime, sessions, QuotaUsage(ClientQuotas()), self.observer)
         self.list_offsets = ListOffsetsApi(lookup)
         for records in self.cluster.metadata:
             self._apply(records)

@@ -21,6 +21,7 @@ from tests.kraftlog.replicas.partitions.test_followed import LeaderWorld
 from tests.kraftlog.replicas.replication.cluster_world import A, B, two_brokers
 from tests.kraftlog.replicas.replication.test_leading import Leader, record
 from tests.kraftlog.storage.builders import NOW_MS, batch, log_in, open_directory, open_log
+from tests.kraftlog.telemetry.recorder import Recorder
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
 
@@ -88,7 +89,13 @@ def test_a_throttled_follower_that_claims_more_than_there_is_is_refused_and_does
     throttle = SentToFollowers(AllThrottled(), world.runtime.now_ms)
     throttle.sent(world.replica(), 1_000_000)
     world.fetch = FetchApi(
-        world.lookup, world.runtime, FetchSessionCache(lambda: 1), QuotaUsage(ClientQuotas()), None, throttle
+        world.lookup,
+        world.runtime,
+        FetchSessionCache(lambda: 1),
+        QuotaUsage(ClientQuotas()),
+        Recorder(),
+        None,
+        throttle,
     )
     world.send((0, batch(1)))
     world.follow(2, 1)

@@ -14,6 +14,7 @@ from kraftpb.v1 import admin_pb2
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from tests.kraftlog.broker.broker_world import TimedRuntime
 from tests.kraftlog.replicas.replication.test_leading import LAG_MAX_MS, ME, KnownBrokers
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id
 
 OnAnswer = Callable[[admin_pb2.AlterPartitionResponse | ApiError], None]
@@ -73,7 +74,8 @@ class World:
     def __init__(self) -> None:
         self.runtime = TimedRuntime()
         self.controller = AskedController()
-        self.changes = IsrChanges(ME, lambda: 11, self.controller, self.runtime)
+        self.observer = Recorder()
+        self.changes = IsrChanges(ME, lambda: 11, self.controller, self.runtime, self.observer)
 
     def led(self, index: int = 0, isr: tuple[int, ...] = (1, 2, 3)) -> Led:
         return Led(index, Leading(ME, record(index, isr), KnownBrokers(), LAG_MAX_MS, 0, 0.0))

@@ -1,0 +1,65 @@
+"""Counts what a broker decides, in its registry: the observer that every broker has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kraftlog.telemetry import catalogue
+from kraftlog.telemetry.observer import (
+    Decision,
+    FencingChanged,
+    FetchEnd,
+    IsrChanged,
+    IsrChangeRefused,
+    LeadershipRefused,
+    LogTruncated,
+)
+from kraftlog.telemetry.registry import Registry
+
+FETCH: Final = "Fetch"
+FOLLOWER, CONSUMER = "follower", "consumer"
+
+
+class CountingObserver:
+    """A `BrokerObserver`."""
+
+    wants_details: Final = False
+
+    def __init__(self, registry: Registry) -> None:
+        self._parked = registry.counter(catalogue.PURGATORY_SIZE, FETCH)
+        self._expired_followers = registry.counter(catalogue.FETCHES_EXPIRED, FOLLOWER)
+        self._expired_consumers = registry.counter(catalogue.FETCHES_EXPIRED, CONSUMER)
+        self._shrinks = registry.counter(catalogue.ISR_SHRINKS)
+        self._expands = registry.counter(catalogue.ISR_EXPANDS)
+        self._failed_isr_updates = registry.counter(catalogue.FAILED_ISR_UPDATES)
+        self._truncations = registry.counter(catalogue.TRUNCATIONS)
+        self._refused_leaderships = registry.counter(catalogue.REFUSED_LEADERSHIPS)
+        self._fenced = registry.counter(catalogue.FENCED)
+        self._fenced.value = 1
+
+    def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
+        """One more waits."""
+        self._parked.value += 1
+
+    def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
+        """One fewer waits."""
+        self._parked.value -= 1
+        if why is FetchEnd.TIME_OR_CLIENT:
+            (self._expired_consumers if replica_id < 0 else self._expired_followers).value += 1
+
+    def decided(self, decision: Decision) -> None:
+        """Count what operators watch."""
+        match decision:
+            case IsrChanged(_, isr, changed):
+                self._shrinks.value += not set(isr) <= set(changed)
+                self._expands.value += not set(changed) <= set(isr)
+            case IsrChangeRefused():
+                self._failed_isr_updates.value += 1
+            case LogTruncated():
+                self._truncations.value += 1
+            case LeadershipRefused():
+                self._refused_leaderships.value += 1
+            case FencingChanged(is_fenced):
+                self._fenced.value = int(is_fenced)
+            case _:
+                pass

@@ -1,0 +1,111 @@
+"""The debug log of what a broker decides: why a fetch is parked, why a replica stays out of the ISR, who leads.
+
+One line for each decision that no line of a higher level has: changes of ISRs and cut logs are logged at info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from kraftbase.line_rate import LineRate
+from kraftbase.partition import TopicPartition
+from kraftlog.telemetry.observer import (
+    BrokerStateEntered,
+    Decision,
+    DirectoryLost,
+    FencingChanged,
+    FetchEnd,
+    IsrChanged,
+    LeadershipBegun,
+    LeadershipEnded,
+    LeadershipRefused,
+    LogStartedOver,
+    LogTruncated,
+    Registered,
+    ReplicaStaysOut,
+    ShutdownAllowed,
+)
+
+REPLICAS_MAX: Final = 10_000
+"""Of so many replicas it is known what was logged last."""
+
+logger = structlog.get_logger(__name__)
+
+
+class BrokerDecisionLog:
+    """A `BrokerObserver`. Fetches are logged at the rate of `LineRate`, a replica when its reasons have changed."""
+
+    wants_details: Final = True
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        """`now` is a clock in seconds."""
+        self._rate = LineRate(now)
+        self._reasons: dict[tuple[TopicPartition, int], tuple[str, ...]] = {}
+
+    def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
+        """Log why."""
+        reason = f"there are {byte_count} bytes, and it waits for {min_bytes}"
+        self._log_fetch("fetch parked", replica_id=replica_id, wait_ms=max_wait_ms, reason=reason)
+
+    def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
+        """Log why."""
+        self._log_fetch("fetch completed", replica_id=replica_id, byte_count=byte_count, reason=why.value)
+
+    def _log_fetch(self, what: str, **values: object) -> None:
+        left_out = self._rate.left_out(what)
+        if left_out is not None:
+            logger.debug(what, **values, **({"left_out_before": left_out} if left_out else {}))
+
+    def decided(self, decision: Decision) -> None:
+        """Log it."""
+        match decision:
+            case BrokerStateEntered(left, entered):
+                logger.debug("broker state entered", left=left, entered=entered)
+            case Registered(broker_epoch):
+                logger.debug("registration accepted", broker_epoch=broker_epoch)
+            case FencingChanged(is_fenced):
+                logger.debug("broker fenced" if is_fenced else "broker unfenced")
+            case ShutdownAllowed():
+                logger.debug("controlled shutdown allowed")
+            case DirectoryLost(path, reason):
+                logger.debug("log directory lost", path=path, reason=reason)
+            case LeadershipBegun(partition, epoch, offset):
+                logger.debug("leadership begun", partition=_text(partition), leader_epoch=epoch, start_offset=offset)
+            case LeadershipRefused(partition, epoch, reason):
+                logger.debug("leadership refused", partition=_text(partition), leader_epoch=epoch, reason=reason)
+            case LeadershipEnded(partition, epoch):
+                logger.debug("leadership ended", partition=_text(partition), leader_epoch=epoch)
+            case ReplicaStaysOut():
+                self._log_replica(decision)
+            case IsrChanged(name, isr, changed):
+                logger.debug("ISR changed", partition=name, isr=list(isr), changed=list(changed))
+            case LogTruncated(partition, epoch, start, end):
+                logger.debug(
+                    "log truncated", partition=_text(partition), leader_epoch=epoch, from_offset=start, to_offset=end
+                )
+            case LogStartedOver(partition, epoch, start, end):
+                logger.debug(
+                    "log started over", partition=_text(partition), leader_epoch=epoch, from_offset=start, to_offset=end
+                )
+            case _:
+                pass
+
+    def _log_replica(self, decision: ReplicaStaysOut) -> None:
+        """Once for each change of the reasons: it fetches many times a second."""
+        key = (decision.partition, decision.replica)
+        if self._reasons.get(key) == decision.reasons:
+            return
+        if len(self._reasons) >= REPLICAS_MAX:
+            self._reasons.clear()
+        self._reasons[key] = decision.reasons
+        logger.debug(
+            "replica stays out of the ISR", partition=_text(decision.partition), replica=decision.replica,
+            reasons=list(decision.reasons),
+        )  # fmt: skip
+
+
+def _text(partition: TopicPartition) -> str:
+    return f"{partition.topic}-{partition.partition_id}"
