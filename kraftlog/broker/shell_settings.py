@@ -29,7 +29,7 @@ from kraftlog.broker.shell.maintenance import MaintenanceIntervals
 from kraftlog.broker.shell.membership import Pace
 from kraftlog.broker.shell.opening import LogConfigs, LogsToOpen
 from kraftlog.broker.shell.parts import PartsSettings
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings
+from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.storage.loading import RecoveryProgress
 
 

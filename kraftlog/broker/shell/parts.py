@@ -18,9 +18,9 @@ from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
 from kraftlog.broker.shell.ports import ControllerPort, OperationsPort
 from kraftlog.replicas.partitions.partition import Replication
 from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.replication.follower import FetchSettings, Follower
 from kraftlog.replicas.replication.isr_changes import IsrChanges
 from kraftlog.replicas.replication.ports import LeaderConnector
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
 from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.storage.log_manager import LogManager

@@ -16,15 +16,14 @@ What it does at a time is its state (`kraftlog.replicas.replication.fetcher_stat
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import partial
 from typing import Final, cast
 
 import structlog
 
 from kraftbase.errors import ApiError, ErrorCode, OutOfSpace
-from kraftbase.runtime import Runtime, Timer
+from kraftbase.runtime import Timer
 from kraftlog.kafka.messages.fetch import FetchRequest, FetchResponse, PartitionData, ReplicaState
 from kraftlog.kafka.notation import Message, Versions
 from kraftlog.replicas.replication.delays import Delays
@@ -41,6 +40,7 @@ from kraftlog.replicas.replication.fetcher_states import (
     check_fetcher_edge,
 )
 from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
+from kraftlog.replicas.replication.follower import Follower
 from kraftlog.replicas.replication.following import (
     Append,
     AskOffsets,
@@ -54,14 +54,11 @@ from kraftlog.replicas.replication.following import (
     next_step,
 )
 from kraftlog.replicas.replication.leader_offsets import Found, LeaderLog, LeaderOffsets
-from kraftlog.replicas.replication.ports import Followable, LeaderConnection, LeaderConnector
-from kraftlog.replicas.replication.throttle import ReplicationQuota
-from kraftlog.replicas.replication.throttled_fetches import FollowerThrottle, ThrottledFetches
+from kraftlog.replicas.replication.ports import Followable, LeaderConnection
+from kraftlog.replicas.replication.throttled_fetches import ThrottledFetches
 from kraftlog.replicas.replication.touched_partitions import Look, TouchedPartitions
-from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
-from kraftlog.telemetry.observer import BrokerObserver
 
 logger = structlog.get_logger(__name__)
 
@@ -76,37 +73,6 @@ CUTS_MS: Final = 5.0
 
 RECONNECT_MS_MIN: Final = 100
 """After a failure a new leader epoch has its broker tried again at once, but not more often than this."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """Kafka's names and defaults, with `replica.fetch.` before them."""
-
-    wait_max_ms: int = 500
-    min_bytes: int = 1
-    max_bytes: int = 1024 * 1024
-    """Of one partition."""
-    response_max_bytes: int = 10 * 1024 * 1024
-    backoff_ms: int = 1_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Follower:
-    """What all fetchers of a broker have in common."""
-
-    broker_id: int
-    broker_epoch: Callable[[], int]
-    logs: LogManager
-    runtime: Runtime
-    connector: LeaderConnector
-    settings: FetchSettings
-    throttle: FollowerThrottle
-    quota: ReplicationQuota
-    on_gone: Callable[[int], None]
-    """Called when a broker has closed its connection, or refuses another: its process may have ended."""
-    on_back: Callable[[int], None]
-    """Called when it answers again."""
-    observer: BrokerObserver
 
 
 class ReplicaFetcher:

@@ -7,8 +7,9 @@ from itertools import chain
 
 from kraftlog.replicas.replication.fetch_session import PartitionKey
 from kraftlog.replicas.replication.followed_partition import FollowedPartition
+from kraftlog.replicas.replication.follower import Follower
 from kraftlog.replicas.replication.ports import Followable
-from kraftlog.replicas.replication.replica_fetcher import Follower, ReplicaFetcher
+from kraftlog.replicas.replication.replica_fetcher import ReplicaFetcher
 
 
 class ReplicaFetchers:

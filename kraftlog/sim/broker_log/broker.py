@@ -30,8 +30,8 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.replicas.replication.ports import LeaderConnection
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.metadata import BROKER_ID, CLUSTER_ID, Metadata, Topic
 from kraftlog.sim.broker_log.parameters import LogParameters

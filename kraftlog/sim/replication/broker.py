@@ -33,8 +33,8 @@ from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.replicas.replication.ports import LeaderConnector
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
 from kraftlog.sim.engine.marks import Marks

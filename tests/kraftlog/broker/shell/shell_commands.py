@@ -40,7 +40,7 @@ from kraftlog.broker.shell.membership import Pace
 from kraftlog.broker.shell.opening import LogConfigs, LogsToOpen
 from kraftlog.broker.shell.parts import Parts, PartsSettings
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings
+from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
 from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationResult, RegisterBrokerResponse

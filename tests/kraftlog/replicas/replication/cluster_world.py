@@ -29,12 +29,15 @@ from kraftlog.network.requests import Client, ClientRequest
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
 from kraftlog.replicas.partitions.partitions import Partitions, reraise
+from kraftlog.replicas.replication.follower import FetchSettings, Follower
+from kraftlog.replicas.replication.isr_changes import Controller, IsrChanges
+from kraftlog.replicas.replication.isr_changes import OnAnswer as OnIsrAnswer
 from kraftlog.replicas.replication.ports import OnAnswer
-from kraftlog.replicas.replication.replica_fetcher import FetchSettings, Follower
 from kraftlog.replicas.replication.replica_fetchers import ReplicaFetchers
 from kraftlog.replicas.replication.throttle import ReplicationQuota
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
+from kraftpb.v1.admin_pb2 import AlterPartitionRequest
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
@@ -112,7 +115,7 @@ class Wire:
         return self._source, self._target.broker_id
 
     def ask(self, request: Message, versions: Versions, on_answer: OnAnswer) -> None:
-        self._cluster.requests.append((*self.ends, request))
+        self._cluster.asked(*self.ends, request)
         self.waiting.append(on_answer)
         if request.KEY in self._cluster.lacking:
             refusal = ApiError(ErrorCode.UNSUPPORTED_VERSION, "it is not offered")
@@ -158,12 +161,13 @@ class Wire:
         if self._cluster.holds(*self.ends, lambda: self._answer(request, answer, on_answer)):
             return
         self.waiting.remove(on_answer)
-        on_answer(self._cluster.tamper(request, answer))
+        on_answer(self._cluster.answered(*self.ends, answer))
 
     def break_off(self) -> None:
         """The connection is gone."""
         waiting, self.waiting = self.waiting, []
         self.is_closed = True
+        self._cluster.broken_off(*self.ends)
         for on_answer in waiting:
             on_answer(ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {self._target.broker_id} is gone"))
 
@@ -196,7 +200,7 @@ class Member:
         self.configs = TopicConfigs(self.broker_id, {})
         self.view = ClusterView(CLUSTER_ID)
         self.logs = LogManager.open(
-            self.files, ["data"], runtime, cluster_id=CLUSTER_ID, node_id=self.broker_id,
+            self.files, self.cluster.log_paths, runtime, cluster_id=CLUSTER_ID, node_id=self.broker_id,
             config_of=lambda partition: self.configs.log_config(partition.topic),
         )  # fmt: skip
         self.observer = Recorder()
@@ -208,16 +212,17 @@ class Member:
                 observer=self.observer,
             )
         )  # fmt: skip
+        self.isr_changes = IsrChanges(self.broker_id, lambda: self.broker_id, self.cluster.controller, runtime)
         self.partitions = Partitions(
             self.logs, self.configs,
             Replication(
-                self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, lambda partition, isr: None, self.observer
+                self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, self.isr_changes.ask, self.observer
             ),
             followers=self.fetchers, on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
-        sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
-        self.fetch = FetchApi(lookup, runtime, sessions, QuotaUsage(ClientQuotas()), self.observer)
+        self.sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
+        self.fetch = FetchApi(lookup, runtime, self.sessions, QuotaUsage(ClientQuotas()), self.observer)
         self.list_offsets = ListOffsetsApi(lookup)
         for records in self.cluster.metadata:
             self._apply(records)
@@ -239,6 +244,7 @@ class Member:
         """End it at once; with the power everything goes that was not flushed."""
         self._is_running = False
         self.fetchers.stop()
+        self.isr_changes.stop()
         if loses_power:
             self.files.crash()
         else:
@@ -286,12 +292,24 @@ class Member:
         return all_batches(self.log(index))
 
 
+class SilentController:
+    """It answers no request for another ISR."""
+
+    def alter_partition(self, request: AlterPartitionRequest, on_answer: OnIsrAnswer) -> None:
+        """Do nothing."""
+
+
 class Cluster:
     """Brokers, what is committed, and the network between them."""
 
-    def __init__(self, directory: Path, brokers: Sequence[int], settings: FetchSettings = SETTINGS) -> None:
+    def __init__(
+        self, directory: Path, brokers: Sequence[int], settings: FetchSettings = SETTINGS,
+        controller: Controller | None = None, log_paths: Sequence[str] = ("data",),
+    ) -> None:  # fmt: skip
         self.runtime = ClockRuntime()
         self.settings = settings
+        self.controller = SilentController() if controller is None else controller
+        self.log_paths = log_paths
         self.metadata: list[Sequence[MetadataRecord]] = []
         self.wires: list[Wire] = []
         self.requests: list[tuple[int, int, Message]] = []
@@ -359,7 +377,15 @@ class Cluster:
         """Change what leaders say of partitions."""
         self._tamper = change
 
-    def tamper(self, request: Message, answer: Message) -> Message:
+    def asked(self, source: int, target: int, request: Message) -> None:
+        """A broker asks another something."""
+        self.requests.append((source, target, request))
+
+    def broken_off(self, source: int, target: int) -> None:
+        """A connection of one broker to another is gone."""
+
+    def answered(self, source: int, target: int, answer: Message) -> Message:
+        """What the broker `source` is answered by `target`, as a test wants it."""
         if self._tamper is not None and isinstance(answer, FetchResponse):
             for topic in answer.responses:
                 for data in topic.partitions:
