@@ -58,7 +58,7 @@ class World:
         self.cluster = ClusterView(CLUSTER_ID)
         replication = Replication(BROKER, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None)
         self.partitions = Partitions(
-            self.logs, configs, replication, followers=NobodyFollows(),
+            self.logs, configs, replication, followers=NobodyFollows(), listeners=(),
             on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         self.cluster.on_snapshot(Offset(0), self.metadata)

@@ -199,7 +199,7 @@ class Member:
         self.partitions = Partitions(
             self.logs, self.configs,
             Replication(self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, lambda partition, isr: None),
-            followers=self.fetchers, on_placed=lambda partition, directory_id: None, on_failed=reraise,
+            followers=self.fetchers, listeners=(), on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
         sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
