@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
@@ -33,10 +32,11 @@ from kraftlog.storage.formats.batch_header import (
     unpack_header,
     writable,
 )
-from kraftlog.storage.formats.inventory import ClosedSegment, LogEntry, new_entry
+from kraftlog.storage.formats.inventory import LogEntry
 from kraftlog.storage.health import LogHealth
 from kraftlog.storage.leader_epochs import LeaderEpochs
 from kraftlog.storage.loading import LoadedLog
+from kraftlog.storage.log_entries import inventory_entry
 from kraftlog.storage.log_host import LogHost, OnDurable
 from kraftlog.storage.log_reader import LogReader
 from kraftlog.storage.old_log import OldLog
@@ -149,27 +149,7 @@ class PartitionLog:
 
     def inventory_entry(self, topic_id: UUID) -> LogEntry:
         """What is durable of it."""
-        if self.durability.is_new:
-            return new_entry(topic_id)
-        last_base_offset = self.durability.durable_base_offset
-        segments = self._segments.from_offset(self.log_start_offset)
-        closed = tuple(
-            ClosedSegment(
-                segment.base_offset,
-                following.base_offset,
-                segment.size_bytes,
-                self.producers.aborted_checksum(segment),
-                self.producers.snapshot_checksum(following.base_offset),
-            )
-            for segment, following in pairwise(segments)
-            if segment.base_offset < last_base_offset
-        )
-        recovery_point, last = self.durability.recovery_point_to_save, self._segments.last
-        return LogEntry(
-            topic_id, recovery_point, self.log_start_offset, last_base_offset, closed,
-            self.producers.aborted_checksum(last), last.last_checksum if recovery_point == last.end_offset else 0,
-            self.producers.snapshot_checksum(recovery_point),
-        )  # fmt: skip
+        return inventory_entry(topic_id, self.log_start_offset, self.durability, self._segments, self.producers)
 
     @property
     def segment_bytes(self) -> dict[int, int]:

@@ -110,6 +110,7 @@ class Parts:
             configs,
             Replication(broker_id, cluster, settings.lag_max_ms, runtime.now_ms, self.isr_changes.ask, ports.observer),
             followers=self.fetchers,
+            listeners=(),
             on_placed=self.assignments.placed,
             on_failed=ports.on_failed,
         )

@@ -10,7 +10,7 @@ no crash can take it: until then it answers nobody, and its leader's followers, 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -22,6 +22,7 @@ from kraftbase.partition import TopicPartition
 from kraftbase.sentinels import NO_LEADER, UNKNOWN_EPOCH
 from kraftbase.types import Offset
 from kraftlog.replicas.partitions.damaged_replicas import Step, next_step
+from kraftlog.replicas.partitions.leadership import LeadershipListener, Leaderships
 from kraftlog.replicas.partitions.partition import Partition, Replication
 from kraftlog.replicas.partitions.pending_changes import Changes, PartitionKey, PendingChanges, keys_of
 from kraftlog.storage.config import PartitionLogConfig
@@ -90,6 +91,7 @@ class Partitions:
         replication: Replication,
         *,
         followers: Followers,
+        listeners: Sequence[LeadershipListener],
         on_placed: Callable[[Partition, UUID], None],
         on_failed: Callable[[BaseException], None],
     ) -> None:
@@ -98,6 +100,7 @@ class Partitions:
         self.broker_id = replication.broker_id
         self.replication = replication
         self._followers = followers
+        self._leaderships = Leaderships(listeners)
         self._logs = logs
         self._settings = settings
         self._by_id: dict[tuple[bytes, int], Partition] = {}
@@ -162,10 +165,11 @@ class Partitions:
             (self._after_next if self._pending else self._after_these).append(callback)
 
     def stop(self) -> None:
-        """Carry nothing more out."""
+        """Carry nothing more out; listeners are told that nothing is led."""
         self._work.stop()
         self._after_these.clear()
         self._after_next.clear()
+        self._leaderships.stop()
 
     # --- carrying it out ----------------------------------------------------------------------------------------------
 
@@ -278,6 +282,7 @@ class Partitions:
             self._take_role(partition)
         else:
             partition.lead()
+        self._leaderships.look_at(partition)
         partition.notify_all()
 
     def _take_role(self, partition: Partition) -> None:
@@ -421,6 +426,7 @@ class Partitions:
                 partition.stop_leading()
                 retired[partition.name] = self._logs.retire_log(partition.name, gone)
                 partition.close(gone)
+                self._leaderships.look_at(partition)
             yield None
         if retired:
             yield from self._logs.delete_logs(retired)
@@ -437,12 +443,14 @@ class Partitions:
                     self._settle(partition)
                     if partition.log is not None:
                         self._take_role(partition)
+                        self._leaderships.look_at(partition)
                 continue
             try:
                 self._logs.log_of(partition.name)
             except ApiError as error:
                 self._followers.unfollow(partition)
                 partition.close(error)
+                self._leaderships.look_at(partition)
                 self._mend(partition)
             else:
                 self._flush_tail(partition)

@@ -150,10 +150,13 @@ class BrokerWorld:
         )  # fmt: skip
         self.placed: list[tuple[str, UUID]] = []
         self.observer = Recorder()
+        self.leaderships: list[tuple[str, bytes, int, bool]] = []
+        """What listeners were told: partition, topic id, epoch, whether this broker leads."""
         self.partitions = Partitions(
             self.logs, self.configs,
             Replication(ME, self.cluster, LAG_MAX_MS, self.runtime.now_ms, lambda partition, isr: None, self.observer),
             followers=NobodyFollows(),
+            listeners=(self,),
             on_placed=lambda partition, directory_id: self.placed.append((str(partition), directory_id)),
             on_failed=reraise,
         )  # fmt: skip
@@ -195,6 +198,14 @@ class BrokerWorld:
         for delta in self.tables.take_deltas():
             for publisher in (self.cluster, self.configs, self.partitions):
                 publisher.on_delta(delta)
+
+    def leads(self, partition: Partition, epoch: int) -> None:
+        """Note it, as a listener."""
+        self.leaderships.append((str(partition), partition.topic_id, epoch, True))
+
+    def leads_no_more(self, partition: Partition, epoch: int) -> None:
+        """Note it, as a listener."""
+        self.leaderships.append((str(partition), partition.topic_id, epoch, False))
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

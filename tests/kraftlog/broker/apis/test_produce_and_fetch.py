@@ -66,7 +66,7 @@ class World:
             Recorder(),
         )
         self.partitions = Partitions(
-            self.logs, configs, replication, followers=NobodyFollows(),
+            self.logs, configs, replication, followers=NobodyFollows(), listeners=(),
             on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         self.cluster.on_snapshot(Offset(0), self.metadata)

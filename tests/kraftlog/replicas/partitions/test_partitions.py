@@ -103,6 +103,7 @@ def test_a_log_for_which_there_was_no_room_is_made_when_there_is(tmp_path: Path)
     world.runtime.run()
     assert world.produced_codes() == [ErrorCode.NONE]
     assert world.replica().online_log().epochs.entries() == ((4, 0),)
+    assert [(epoch, leads) for _, _, epoch, leads in world.leaderships] == [(4, True)]
 
 
 def started_again(tmp_path: Path, world: BrokerWorld, *records: MetadataRecord) -> BrokerWorld:

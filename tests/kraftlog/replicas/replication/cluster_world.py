@@ -218,7 +218,7 @@ class Member:
             Replication(
                 self.broker_id, self.view, LAG_MAX_MS, runtime.now_ms, self.isr_changes.ask, self.observer
             ),
-            followers=self.fetchers, on_placed=lambda partition, directory_id: None, on_failed=reraise,
+            followers=self.fetchers, listeners=(), on_placed=lambda partition, directory_id: None, on_failed=reraise,
         )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
         self.sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
