@@ -83,7 +83,7 @@ class FileHandles:
             self.files.remove(path)
 
     def close(self) -> None:
-        """Close all of them; nothing is pinned."""
+        """Close all of them; no flush has pinned one."""
         for file in self._open.values():
             file.close()
         self._open.clear()

@@ -86,8 +86,7 @@ class Rewrites:
     def _replace(self, rewrite: Rewrite) -> None:
         for segment in rewrite.new:
             segment.close_indexes()
-            for path in segment.paths:
-                self._handles.get(path).fsync()
+            self._make_durable(segment)
         self._producers.write_indexes(rewrite.old, rewrite.new, CLEANED_SUFFIX)
         self._note()  # else a start after a crash might look for what it lost in segments that are shorter now
         self._host.records.about_to_rewrite(self._partition, rewrite.replaced)
@@ -95,6 +94,10 @@ class Rewrites:
         self._segments.replace(rewrite.replaced, rewrite.new)
         self._producers.replaced(rewrite.old, rewrite.new)
         self._note()
+
+    def _make_durable(self, segment: Segment) -> None:
+        for path in segment.paths:
+            self._handles.get(path).fsync()
 
     def abandon(self, rewrite: Rewrite) -> None:
         """For `Rewrite.abandon`."""

@@ -9,6 +9,7 @@ from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.faults import Faults
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
 from kraftlog.sim.broker_log.parameters import LogParameters
+from kraftlog.sim.broker_log.rewriter import Rewriter
 from kraftlog.sim.broker_log.transactions import TransactionalProducer
 from kraftlog.sim.broker_log.world import World
 from kraftlog.sim.engine.marks import Marks
@@ -19,6 +20,8 @@ from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_SECOND
 
 PEACE_US: Final = 15 * MICROSECONDS_PER_SECOND
 FIRST_TRANSACTIONAL_ID: Final = 1_000
+ONE_WITHOUT_REWRITES: Final = 3
+"""One seed in so many has a log whose segments stay as they were rolled."""
 START_US: Final = 5 * MICROSECONDS_PER_SECOND
 
 
@@ -45,6 +48,8 @@ def _run(world: World) -> None:
     Administrator(world).start()
     Faults(world).start()
     BrokenProducer(world).start()
+    if parameters.seed % ONE_WITHOUT_REWRITES:
+        Rewriter(world).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)
     world.is_quiet = True
     world.kills_at_start = False

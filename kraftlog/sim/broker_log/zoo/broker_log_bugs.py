@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest import mock
@@ -14,10 +14,11 @@ from kraftbase.partition import TopicPartition
 from kraftlog.kafka.record_heads import RecordHeads
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.engine.mutation import instead, mutation
-from kraftlog.storage import loading
+from kraftlog.storage import loading, swaps
 from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
 from kraftlog.storage.directory_records import DirectoryRecords
 from kraftlog.storage.durability import Durability
+from kraftlog.storage.file_handles import FileHandles
 from kraftlog.storage.findings import Finding, Known
 from kraftlog.storage.flushes import PendingFlush
 from kraftlog.storage.formats.indexes import OFFSET_ENTRY, TIME_ENTRY
@@ -30,6 +31,7 @@ from kraftlog.storage.producer_history import ProducerHistory
 from kraftlog.storage.producer_states import ProducerState
 from kraftlog.storage.recovery import SegmentScan
 from kraftlog.storage.retention import RetentionClock
+from kraftlog.storage.rewrites import Rewrites
 from kraftlog.storage.segment import Segment
 
 
@@ -295,3 +297,28 @@ def oldest_timestamp_taken() -> list[Any]:
 
     found = RecordHeads.summary
     return [instead(RecordHeads, "summary", summary)]
+
+
+@mutation("a rewritten segment is not synced before it takes another's place", "DB-117")
+def rewritten_not_synced() -> list[Any]:
+    """The old one, which was durable, is gone."""
+
+    def make_durable(self: Rewrites, segment: Segment) -> None:
+        pass
+
+    return [instead(Rewrites, "_make_durable", make_durable)]
+
+
+@mutation("the file of a segment stays open when another one has its path", "DB-117")
+def replaced_file_stays_open() -> list[Any]:
+    """Readers look in the old file for what is elsewhere in the new one."""
+    put_in_place = swaps._put_in_place
+
+    def put(handles: FileHandles, directory: str, old: Collection[int], new: Sequence[int]) -> None:
+        kept = {path: file for path, file in handles._open.items() if path.startswith(directory)}
+        for path in kept:
+            del handles._open[path]
+        put_in_place(handles, directory, old, new)
+        handles._open.update(kept)
+
+    return [instead(swaps, "_put_in_place", put)]
