@@ -142,6 +142,14 @@ _BY_CODE: Final[dict[ErrorCode, type[ApiError]]] = {
 }
 
 
+def error_name(code: int) -> str:
+    """The name of an error code; of one that is not known here, its number."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
 def invalid_request(reason: str) -> ApiError:
     """An ApiError(INVALID_REQUEST) that states what is wrong with a request."""
     return ApiError(ErrorCode.INVALID_REQUEST, reason)

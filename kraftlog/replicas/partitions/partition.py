@@ -60,8 +60,7 @@ class Partition:
 
     __slots__ = (
         "_followers_waiting",
-        "_offline_code",
-        "_offline_reason",
+        "_offline_error",
         "_record",
         "_replication",
         "_watchers",
@@ -84,8 +83,7 @@ class Partition:
         self.topic_id: bytes = record.topic_id
         self.log: PartitionLog | None = None
         """None: it is offline, or not here any more."""
-        self._offline_code = ErrorCode.KAFKA_STORAGE_ERROR
-        self._offline_reason = "its log is not open yet"
+        self._offline_error = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "its log is not open yet")
         self._replication = replication
         self._watchers: dict[Watcher, None] = {}
         self._followers_waiting: dict[Watcher, None] = {}
@@ -141,19 +139,19 @@ class Partition:
     def online_log(self) -> PartitionLog:
         """Its log. Raises ApiError: KAFKA_STORAGE_ERROR, or as `close` was told."""
         if self.log is None:
-            raise ApiError(self._offline_code, self._offline_reason)
+            raise ApiError(self._offline_error.code, self._offline_error.args[0])
         return self.log
 
     @property
     def offline_reason(self) -> str:
         """Why it has no log; empty if it has one."""
-        return self._offline_reason if self.log is None else ""
+        return str(self._offline_error) if self.log is None else ""
 
     def close(self, error: ApiError) -> None:
         """It has no log any more; who waits for it is told, and gets `error`, as everybody after him."""
         self.log = None
         self.stop_leading()
-        self._offline_code, self._offline_reason = error.code, str(error)
+        self._offline_error = error
         self.notify_all()
 
     def leader_log(self, current_leader_epoch: int = UNKNOWN_EPOCH, *, must_lead: bool = True) -> PartitionLog:
@@ -193,7 +191,7 @@ class Partition:
         """
         if self.log is None or not self.is_leader:
             if self.is_leader:
-                self._decided(LeadershipRefused(self.name, self.leader_epoch, self._offline_reason))
+                self._decided(LeadershipRefused(self.name, self.leader_epoch, str(self._offline_error)))
             return
         if self.leading is None or self.leading.leader_epoch != self.leader_epoch:
             self.log.assign_epoch(self.leader_epoch)

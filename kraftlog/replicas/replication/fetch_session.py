@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from kraftbase.errors import ErrorCode
+from kraftbase.errors import ErrorCode, error_name
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchResponse, FetchTopic, ForgottenTopic
 
 NO_SESSION: Final = 0
@@ -144,7 +144,7 @@ class FetchSession:
 
     def _problem(self, response: FetchResponse) -> str:
         if response.error_code != ErrorCode.NONE:
-            return f"error code {response.error_code}"
+            return error_name(response.error_code)
         if not self.is_full and response.session_id not in (NO_SESSION, self._session_id):
             return f"it is of session {response.session_id}, and {self._session_id} was asked for"
         strange = [

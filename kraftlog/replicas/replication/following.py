@@ -15,7 +15,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final, NamedTuple, TypeAlias
 
-from kraftbase.errors import ErrorCode
+from kraftbase.errors import ErrorCode, error_name
 from kraftbase.sentinels import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from kraftlog.kafka.messages.fetch import FetchPartition, PartitionData
 from kraftlog.kafka.notation import Buffer
@@ -128,13 +128,9 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
 
 def after_error(code: int, leader_epoch: int) -> Retry | AwaitMetadata:
     """What to do when the leader answers with an error (DB-36)."""
-    try:
-        name = ErrorCode(code).name
-    except ValueError:
-        name = f"error {code}"
     if code == ErrorCode.FENCED_LEADER_EPOCH:
         return AwaitMetadata(f"leader epoch {leader_epoch} is over, says the leader")
-    return Retry(f"the leader answers {name}", is_expected=code in _WITH_OTHER_METADATA)
+    return Retry(f"the leader answers {error_name(code)}", is_expected=code in _WITH_OTHER_METADATA)
 
 
 def _after_divergence(diverging: EpochEnd, asked: FetchPartition, log: LogView) -> Step:

@@ -212,7 +212,9 @@ class Member:
                 observer=self.observer,
             )
         )  # fmt: skip
-        self.isr_changes = IsrChanges(self.broker_id, lambda: self.broker_id, self.cluster.controller, runtime)
+        self.isr_changes = IsrChanges(
+            self.broker_id, lambda: self.broker_id, self.cluster.controller, runtime, self.observer
+        )
         self.partitions = Partitions(
             self.logs, self.configs,
             Replication(
