@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from kraftbase.errors import ApiError, ConfigurationError, ErrorCode, error_name
+from kraftbase.errors import ApiError, ConfigurationError, ErrorCode
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -63,4 +63,4 @@ def code_name(number: int) -> str | None:
     """Kafka's name of a broker's error code, its number if this project has no name for it; None for no error."""
     if number == ErrorCode.NONE:
         return None
-    return error_name(number)
+    return _KNOWN[number].name if number in _KNOWN else f"error {number}"
