@@ -13,7 +13,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "demo": "Show the main features in one run",
         "format": "Make a node's data directory",
         "start": "Run one node",
-        "brokers": "Run a broker; list brokers and ask how they are; fence and unregister",
+        "brokers": "Run, list and look at brokers; fence and unregister them",
         "voters": "Show and set the voters by the ids of their directories",
         "random-uuid": "Print an id for a cluster or a directory",
         "features": "Describe, raise and lower the levels of features",
