@@ -332,7 +332,7 @@ def test_a_log_is_flushed_by_the_directory_that_it_is_in_whatever_another_one_ha
     log.acknowledge(1, answers.append)
     runtime.run()
     assert answers == [None]
-    assert (first.commits.flush_count, second.commits.flush_count) == (0, 1)
+    assert (first.commits.flush_times.count, second.commits.flush_times.count) == (0, 1)
 
 
 def partitions(count: int) -> list[TopicPartition]:
