@@ -174,6 +174,7 @@ def test_brokers(reading: Reading) -> None:
         listed = words(page.next())
         assert [row[0] for row in listed[2:5]] == ["101", "102", "103"]
         assert ["BrokerId", "101"] in listed
+        assert [row[0] for row in words(page.next()) if row[0].isdigit()] == ["101", "102", "103"]
         assert "Registered broker 1 " in page.next()
         command = page.next_command()
         with page.broker(command) as process:
