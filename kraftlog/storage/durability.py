@@ -127,9 +127,11 @@ class Durability:
 
         The recovery point on disk may say that all of `closed` is flushed. A start after a crash would not read it
         again once there is a next segment, so its indexes and its size must be durable before. That is little.
+        Raises StorageError, also OutOfSpace.
         """
         if self.recovery_point < base_offset:
             return
+        self._producers.write_aborted()
         for path in (*closed.paths, *sorted(self._producers.unflushed)):
             self._handles.get(path).fsync()
         self._producers.unflushed.clear()

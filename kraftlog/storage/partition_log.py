@@ -315,7 +315,7 @@ class PartitionLog:
         """
         check(self.durability.pending is None, "a log is closed when no flush is under way")
         last = self._segments.last
-        is_durable = self.durability.is_flushed and not self.producers.unflushed
+        is_durable = self.durability.is_flushed and not self.producers.has_unwritten
         if self.config.preallocates:
             self._handles.get(last.path).truncate(last.size_bytes)
         if last.size_bytes:

@@ -168,6 +168,11 @@ class ProducerHistory:
             self._checksums.pop(path, None)
             self._waiting.pop(0)
 
+    @property
+    def has_unwritten(self) -> bool:
+        """Whether something that a start after a clean shutdown relies on is not durable."""
+        return bool(self.unflushed or self._waiting)
+
     def sync(self) -> None:
         """Make what a start has entered durable: the batches that it is made from are not read again."""
         for path in sorted(self.unflushed):

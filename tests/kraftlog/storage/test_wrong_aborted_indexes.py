@@ -12,6 +12,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.formats.indexes import TRANSACTION_ENTRY, AbortedTransaction
 from kraftlog.storage.formats.names import INVENTORY_NAME
+from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import run_at_once
 from tests.kraftlog.storage.builders import (
@@ -159,4 +160,35 @@ def test_the_states_of_producers_come_from_before_the_first_wrong_index() -> Non
     files, aborted = stopped(cleanly=True)
     for base_offset in (CLOSED, last_of(files)):
         delete(files, path_of(base_offset))
+    assert aborted_in(open_log(files)) == aborted
+
+
+# --- without room -----------------------------------------------------------------------------------------------------
+
+
+def without_room() -> tuple[MemoryFileSystem, LogDirectory, list[AbortedTransaction]]:
+    """A broker that has found the last segment's index missing, had no room for another one, and has room again."""
+    files, aborted = stopped(cleanly=True)
+    path = path_of(last_of(files))
+    delete(files, path)
+    files.space_limit = 1
+    directory = open_directory(files)
+    assert (aborted_in(directory.logs[CLICKS]), read_whole(files, path)) == (aborted, b"")
+    files.space_limit = None
+    return files, directory, aborted
+
+
+def test_entries_that_waited_for_room_are_written_before_their_segment_is_closed() -> None:
+    """No start reads it again."""
+    files, directory, aborted = without_room()
+    directory.logs[CLICKS].roll(NOW_MS)
+    run_at_once(directory.checkpoint())
+    files.end_process()
+    assert aborted_in(open_log(files)) == aborted
+
+
+def test_entries_that_waited_for_room_are_written_before_a_shutdown_is_clean() -> None:
+    files, directory, aborted = without_room()
+    directory.close(broker_epoch=1)
+    files.end_process()
     assert aborted_in(open_log(files)) == aborted
