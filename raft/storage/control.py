@@ -41,26 +41,6 @@ def encode_leader_change(record: LeaderChange) -> bytes:
     return batch_pb2.ControlBody(records=[batch_pb2.ControlRecord(leader_change=message)]).SerializeToString()
 
 
-def decode_control_records(batch: Batch) -> tuple[LeaderChange, ...]:
-    """The control records of a control batch, without those of an unknown kind.
-
-    Raises ApiError(CORRUPT_MESSAGE) when the body is no `ControlBody`, its count is not the header's, or
-    a field is out of range.
-    """
-    check(batch.is_control, "control records are asked of a control batch", base_offset=batch.base_offset)
-    try:
-        found = batch_pb2.ControlBody.FromString(batch_body(batch)).records
-    except DecodeError as error:
-        raise _corrupt(batch, f"its body is no ControlBody: {error}") from None
-    if len(found) != batch.record_count:
-        raise _corrupt(batch, f"its body holds {len(found)} records, its header says {batch.record_count}")
-    return tuple(
-        _decode_leader_change(batch, record.leader_change)
-        for record in found
-        if record.WhichOneof("record") == "leader_change"
-    )
-
-
 def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
     """The body of the control batch with the kraft.version and then the voters; and its number of records.
 
@@ -132,16 +112,6 @@ def _encode_keys(keys: Iterable[ReplicaKey]) -> list[common_pb2.ReplicaKey]:
         )
         for key in keys
     ]
-
-
-def _decode_leader_change(batch: Batch, message: batch_pb2.LeaderChange) -> LeaderChange:
-    if message.leader_id < 0:
-        raise _corrupt(batch, f"its leader id is {message.leader_id}; it must be at least 0")
-    return LeaderChange(
-        leader_id=NodeId(message.leader_id),
-        voters=tuple(_decode_key(batch, key) for key in message.voters),
-        granting_voters=tuple(_decode_key(batch, key) for key in message.granting_voters),
-    )
 
 
 def _decode_key(batch: Batch, message: common_pb2.ReplicaKey) -> ReplicaKey:
