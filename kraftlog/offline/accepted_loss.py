@@ -79,7 +79,7 @@ async def accept_loss(directory: Path, partition: TopicPartition) -> DamagedLogR
     with _opened(directory) as log_directory:
         report = _report(log_directory, partition)
         if report.damage:
-            log = log_directory.accept_loss(partition, PartitionLogConfig(), time.time_ns() // 1_000_000)
+            log = log_directory.findings.accept_loss(partition, PartitionLogConfig(), time.time_ns() // 1_000_000)
             log.close()
             log_directory.records.note([log])
         return report
@@ -108,7 +108,7 @@ def _opened(directory: Path) -> Iterator[LogDirectory]:
 
 
 def _report(log_directory: LogDirectory, partition: TopicPartition) -> DamagedLogReport:
-    found, entry = log_directory.damaged_files(partition), log_directory.records.entry(partition)
+    found, entry = log_directory.findings.damaged_files(partition), log_directory.records.entry(partition)
     if entry is None and not found.base_offsets:
         raise ConfigurationError(
             f"{log_directory.path} has no log of {directory_name(partition)}, nor does its inventory know of one"

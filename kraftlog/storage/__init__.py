@@ -1,7 +1,9 @@
 """A broker's partition logs, in Kafka's file formats, over the FileSystem port.
 
     log_manager        the broker's log directories, and in which of them each partition is
-      log_directory    one directory: its lock, identity, checkpoints, partitions; offline when its disk fails
+    set_aside          logs that are kept, and not used: strays, second copies, damaged ones
+      log_directory    one directory: its lock, identity and logs; offline when its disk fails
+        directory_findings, log_removal    which logs are damaged, missing or strays; how logs leave
         group_commit   one flush for all appends of a directory that wait for the disk
         partition_log  one partition: appends, reads, truncation, retention
           loading, recovery    what is found at a start: torn tails, damage, indexes to rebuild

@@ -9,7 +9,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 from uuid import UUID
+
+import structlog
 
 from kraftbase.errors import OutOfSpace
 from kraftbase.files.files import join, read_whole
@@ -23,9 +26,14 @@ from kraftlog.storage.formats.names import (
     PARTITION_METADATA_NAME,
     deleted_directory_name,
     directory_name,
+    is_any_stray_directory,
     is_deleted_directory,
 )
 from kraftlog.storage.slices import SLICE_LINES, SLICE_PARTITIONS, Steps, slices
+
+logger = structlog.get_logger(__name__)
+
+STRAYS_NAMED: Final = 5
 
 
 class LogFolders:
@@ -75,6 +83,15 @@ class LogFolders:
                     self._handles.remove(join(path, name))
                 return
         self._files.make_directory(path)
+
+    def name_strays(self, names: list[str]) -> None:
+        """Log which logs of the directory, of all its names, were set aside and are still kept."""
+        strays = [name for name in names if is_any_stray_directory(name)]
+        if strays:
+            logger.warning(
+                "logs that were set aside are kept: delete those that are not needed", path=self._path,
+                count=len(strays), first=strays[:STRAYS_NAMED],
+            )  # fmt: skip
 
     # --- going --------------------------------------------------------------------------------------------------------
 

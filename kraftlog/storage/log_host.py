@@ -27,6 +27,10 @@ class LogHost(Protocol):
         """Why the directory is not used any more; empty if it is."""
         ...
 
+    def check_online(self) -> None:
+        """Raise ApiError(KAFKA_STORAGE_ERROR) if the directory is offline."""
+        ...
+
     def acknowledge(self, log: RecordedLog, end_offset: int, on_durable: OnDurable) -> None:
         """Call back when an append that ends at `end_offset` may be acknowledged, as far as this disk is concerned."""
         ...

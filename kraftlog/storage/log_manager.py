@@ -13,10 +13,9 @@ import structlog
 
 from kraftbase.errors import ApiError, DirectoryError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
-from kraftbase.ids import is_reserved
 from kraftbase.partition import TopicPartition
 from kraftbase.runtime import Runtime
-from kraftbase.uuids import random_uuid, uuid_to_text
+from kraftbase.uuids import random_uuid
 from kraftlog.storage.batch_records import InflationMemory
 from kraftlog.storage.config import PartitionLogConfig
 from kraftlog.storage.file_handles import OPEN_FILES_MAX, FileHandles
@@ -29,7 +28,7 @@ from kraftlog.storage.moved_logs import find_moved_logs
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.registered_epoch import last_clean_epoch, registered_epoch
 from kraftlog.storage.retention import RetentionClock
-from kraftlog.storage.slices import SLICE_LINES, SlicedWork, Steps, slices
+from kraftlog.storage.slices import SlicedWork, Steps
 
 logger = structlog.get_logger(__name__)
 
@@ -51,7 +50,8 @@ class LogManager:
         self.cordoned: frozenset[UUID] = frozenset()
         """The directories that get no new partitions (KIP-1066)."""
         self.missing = MissingLogs([*(directory.path for directory in directories), *failed])
-        self._new_id = new_id
+        self.new_id = new_id
+        """Makes the ids of directories, and what tells apart the names of logs that were deleted or set aside."""
         self.runtime = runtime
         """What the work on the logs runs in."""
         self._removing, self._checkpointing, self._saving_high_watermarks = (
@@ -113,7 +113,8 @@ class LogManager:
                 return directory
         return None
 
-    def _directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
+    def directories_of(self, partition: TopicPartition) -> list[LogDirectory]:
+        """The directories that have a log of a partition, online or not."""
         return [of for of in self.directories if partition in of.logs or partition in of.damaged]
 
     def assess(self, partition: TopicPartition, topic_id: UUID) -> Finding:
@@ -124,12 +125,13 @@ class LogManager:
         directory = self.directory_of(partition)
         others = [other for other in self.online if other is not directory]
         if directory is None:
-            findings = [other.assess_missing(partition, topic_id) for other in others]
+            findings = [other.findings.assess_missing(partition, topic_id) for other in others]
             return Finding.DAMAGED if Finding.DAMAGED in findings else Finding.NEW
-        finding = directory.assess(partition, topic_id)
+        finding = directory.findings.assess(partition, topic_id)
         if finding is not Finding.STRAY and directory.records.entry(partition) is not None:
             for other in others:
-                other.forget_missing([partition])  # it was moved by hand to where it is, whose inventory has it now
+                # It was moved by hand to where it is, whose inventory has it now.
+                other.findings.forget_missing([partition])
         return finding
 
     def is_damaged(self, partition: TopicPartition) -> bool:
@@ -140,7 +142,7 @@ class LogManager:
     def was_damaged_at_start(self, partition: TopicPartition) -> bool:
         """Whether a log is damaged, and was so already when its directory was opened."""
         directory = self.directory_of(partition)
-        return partition in self.missing if directory is None else directory.was_damaged_at_start(partition)
+        return partition in self.missing if directory is None else directory.findings.was_damaged_at_start(partition)
 
     def log_of(self, partition: TopicPartition) -> PartitionLog:
         """A partition's log.
@@ -172,8 +174,8 @@ class LogManager:
         directory = expecting[0] if expecting else self._home(wanted_id, noted)
         for other in noted:
             if other is not directory:  # it was not here for a while, in which the log was made in this one
-                other.forget_missing([partition])
-        log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self._new_id())
+                other.findings.forget_missing([partition])
+        log = directory.create_log(partition, topic_id, config, self.runtime.wall_clock_ms(), self.new_id())
         self.missing.forget(partition)
         return log
 
@@ -201,12 +203,12 @@ class LogManager:
             directory.expected.clear()
 
     def retire_log(self, partition: TopicPartition, reason: ApiError) -> list[LogDirectory]:
-        """Have no log of a partition from now on; returns where its files are, for `LogDirectory.delete_logs`.
+        """Have no log of a partition from now on; returns where its files are, for `LogManager.delete_logs`.
 
         Who waits for its appends gets `reason`.
         """
         self.missing.forget(partition)
-        found = self._directories_of(partition)
+        found = self.directories_of(partition)
         for directory in found:
             directory.retire(partition, reason)
         return found
@@ -217,33 +219,12 @@ class LogManager:
             partitions = [partition for partition, found in retired.items() if directory in found]
             if partitions:
                 try:
-                    yield from directory.delete_logs(partitions, self._new_id)
+                    yield from directory.removal.delete_logs(partitions, self.new_id)
                 except ApiError as error:
                     logger.error(
                         "partitions were not deleted", path=directory.path, first=directory_name(partitions[0]),
                         count=len(partitions), reason=str(error),
                     )  # fmt: skip
-
-    def set_damaged_aside(self, partition: TopicPartition) -> None:
-        """Keep the files of a damaged log under another name, as those of a stray: its records are elsewhere.
-
-        One that was kept before is enough: then this one is deleted, or a bad disk would fill itself. Raises
-        ApiError(KAFKA_STORAGE_ERROR).
-        """
-        directory = self.directory_of(partition)
-        if directory is None:
-            return
-        reason = ApiError(ErrorCode.KAFKA_STORAGE_ERROR, directory.damaged[partition])
-        name = directory_name(partition)
-        if directory.has_stray(partition):
-            directory.delete_log(partition, self._new_id(), reason)
-            logger.warning("a damaged log is deleted, and copied anew from its leader", log=name, path=directory.path)
-        else:
-            kept_as = directory.set_stray_aside(partition, self._new_id(), reason)
-            logger.warning(
-                "a damaged log is set aside, and copied anew from its leader; delete what is kept if nobody needs it",
-                log=name, kept_as=kept_as, path=directory.path,
-            )  # fmt: skip
 
     def accept_loss(self, partition: TopicPartition, topic_id: UUID, config: PartitionLogConfig) -> PartitionLog:
         """Have a damaged log go on with what is left of it, which is nothing if it is missing.
@@ -259,118 +240,7 @@ class LogManager:
             return self.create_log(partition, topic_id, config)
         if directory is None or partition not in directory.damaged:
             return self.log_of(partition)
-        return directory.accept_loss(partition, config, self.runtime.wall_clock_ms())
-
-    def set_copies_aside(self, partition: TopicPartition, topic_id: UUID, assigned_id: UUID) -> None:
-        """Of a partition with logs in several directories use the one where the metadata has it; the others are strays.
-
-        Consider a log in directory A, whose disk fails. The partition is moved away and back, and is copied into B;
-        then A is repaired. What A has may be old: if it led, what was acknowledged since would be gone. If the metadata
-        names neither, the log is used that goes on longest in the latest epoch.
-
-        A log that never had a record is used only if no other one had any: consider a start without A, which made an
-        empty log in B. A damaged one that the metadata names is not replaced by a whole one, which may be old: the
-        partition is offline until an operator decides.
-        """
-        found = self._directories_of(partition)
-        if len(found) < 2:
-            return
-
-        def rank(of: LogDirectory) -> tuple[bool, bool, bool, int, int]:
-            log = of.logs.get(partition)
-            is_of_topic = of.records.topic_ids.get(partition) in (None, topic_id)
-            has_records = log is None or log.log_end_offset > 0
-            return (is_of_topic, has_records, of.directory_id == assigned_id, *_latest(log))
-
-        used = max(found, key=rank)
-        for directory in found:
-            if directory is not used:
-                self._set_stray_aside(directory, partition, used)
-
-    def set_old_aside(self, partition: TopicPartition, assigned_id: UUID) -> None:
-        """Set a log aside that was here already while the metadata has it in a directory that is not.
-
-        Consider directory A, which is not there for a while: the partition is copied into B. Then A is there, and B is
-        not. What A has is old. A log that the inventory did not have was moved here by hand.
-        """
-        directory = self.directory_of(partition)
-        if directory is None or is_reserved(assigned_id.bytes) or partition in directory.records.came_by_hand:
-            return
-        if assigned_id not in [of.directory_id for of in self.directories] and not self.failed:
-            self._set_stray_aside(directory, partition, old=True)
-
-    def set_stray_aside(self, partition: TopicPartition) -> None:
-        """Set a log aside that is not of the topic which has its name now."""
-        for directory in self._directories_of(partition):
-            self._set_stray_aside(directory, partition)
-
-    def set_strays_aside(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
-        """Set every log aside whose partition has no topic id here, or another one than its files say.
-
-        The files stay, as in Kafka: consider a cluster whose controllers were restored from an old snapshot. One that
-        cannot be renamed is not used any more either; the next start tries again.
-        """
-        for directory in self.directories:
-            for some in slices([*directory.logs, *directory.damaged], SLICE_LINES):
-                for partition in some:
-                    self._set_aside_if_stray(directory, partition, topic_id_of(partition))
-                yield None
-        yield from self._forget_missing_strays(topic_id_of)
-
-    def _set_aside_if_stray(self, directory: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> None:
-        try:
-            finding = directory.assess(partition, topic_id)
-        except ApiError as error:
-            logger.error("a log is not looked at", log=directory_name(partition), reason=str(error))
-            return
-        if finding is Finding.STRAY:
-            self._set_stray_aside(directory, partition)
-
-    def _forget_missing_strays(self, topic_id_of: Callable[[TopicPartition], UUID | None]) -> Steps:
-        """Consider a log that is deleted by hand while its partition is elsewhere: if that comes back, it is new."""
-        for directory in self.online:
-            found: list[TopicPartition] = []
-            for some in slices(directory.records.partitions, SLICE_LINES):
-                found += [one for one in some if topic_id_of(one) is None and self.directory_of(one) is None]
-                yield None
-            try:
-                yield from directory.forget_all_missing(found)
-            except ApiError as error:
-                logger.error("logs are not forgotten", first=directory_name(found[0]), reason=str(error))
-
-    def _set_stray_aside(
-        self, directory: LogDirectory, partition: TopicPartition, used: LogDirectory | None = None, *, old: bool = False
-    ) -> None:
-        """`used`: the directory with the log that is used in its place, if there is one. `old`: that is not here."""
-        name = directory_name(partition)
-        found_id = directory.records.topic_ids.get(partition)
-        reason = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} is not a partition of this broker any more")
-        if used is not None and partition in used.damaged:
-            event = (
-                f"a log is set aside, as the log directory {used.path} has one of the same partition; but that one is"
-                " damaged, so keep this one until the partition has its records again. To use it, stop the broker, move"
-                " the damaged log out of its log directory, and give this one its name back"
-            )
-        elif old:
-            event = (
-                "an old log is set aside, as the metadata has the partition in a log directory with which the broker"
-                " was not started: keep it until the partition has its records again. To use it, stop the broker, and"
-                " give it its name back"
-            )
-        else:
-            event = (
-                "a stray log is set aside: the metadata has no such partition here, or has it in another log directory;"
-                " delete it if that is right"
-            )
-        try:
-            kept_as = directory.set_stray_aside(partition, self._new_id(), reason)
-        except ApiError as error:
-            logger.error("a stray log was not set aside", log=name, directory=directory.path, reason=str(error))
-        else:
-            logger.warning(
-                event, log=name, kept_as=kept_as, directory=directory.path,
-                topic_id=None if found_id is None else uuid_to_text(found_id),
-            )  # fmt: skip
+        return directory.findings.accept_loss(partition, config, self.runtime.wall_clock_ms())
 
     # --- from time to time --------------------------------------------------------------------------------------------
 
@@ -407,7 +277,7 @@ class LogManager:
 
     def _remove_deleted(self) -> Steps:
         for directory in self.online:
-            yield from directory.remove_deleted()
+            yield from directory.removal.remove_deleted()
 
     def _has_failed(self, error: BaseException) -> None:
         logger.error("work on the log directories has failed; it is tried again", reason=repr(error))
@@ -489,8 +359,3 @@ def _warn(event: str, error: ApiError, **where: str) -> None:
     """Log what has to wait; of a full disk the directory has said it, once for all."""
     if not isinstance(error.__cause__, OutOfSpace):
         logger.warning(event, reason=str(error), **where)
-
-
-def _latest(log: PartitionLog | None) -> tuple[int, int]:
-    """The latest epoch of a log, and where it ends; a damaged one has neither."""
-    return (-1, -1) if log is None else (log.epochs.latest, log.log_end_offset)

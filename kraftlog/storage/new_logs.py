@@ -44,7 +44,7 @@ def check_is_new(logs: LogManager, partition: TopicPartition, topic_id: UUID, as
         return
     if not is_reserved(assigned_id.bytes) and assigned_id not in present:
         for directory in expecting:
-            directory.forget_missing([partition])
+            directory.findings.forget_missing([partition])
             if directory.records.entry(partition) is not None:
                 name = directory_name(partition)
                 raise ApiError(

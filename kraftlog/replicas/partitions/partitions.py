@@ -30,6 +30,13 @@ from kraftlog.storage.findings import Finding
 from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.new_logs import check_is_new, expect_logs, would_be_new
+from kraftlog.storage.set_aside import (
+    set_copies_aside,
+    set_damaged_aside,
+    set_old_aside,
+    set_stray_aside,
+    set_strays_aside,
+)
 from kraftlog.storage.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, slices
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 from statemachine.replay.deltas import MetadataDelta
@@ -222,7 +229,7 @@ class Partitions:
                 if name is not None:
                     mine[TopicPartition(name, record.partition_id)] = UUID(bytes=record.topic_id)
             yield None
-        yield from self._logs.set_strays_aside(mine.get)
+        yield from set_strays_aside(self._logs, mine.get)
 
     def _expect_new_logs(self, changes: Changes) -> Steps:
         """Have the inventories expect the logs that are about to be made."""
@@ -308,12 +315,12 @@ class Partitions:
         config = self._settings.log_config(partition.name.topic)
         wanted_id = UUID(bytes=self._assigned_directory(partition))
         try:
-            self._logs.set_copies_aside(partition.name, topic_id, wanted_id)
+            set_copies_aside(self._logs, partition.name, topic_id, wanted_id)
             if partition.record.leader in (NO_LEADER, self.broker_id):  # else it is cut to what the leader has
-                self._logs.set_old_aside(partition.name, wanted_id)
+                set_old_aside(self._logs, partition.name, wanted_id)
             finding = self._logs.assess(partition.name, topic_id)
             if finding is Finding.STRAY:
-                self._logs.set_stray_aside(partition.name)
+                set_stray_aside(self._logs, partition.name)
                 finding = self._logs.assess(partition.name, topic_id)  # another directory may have had its log
             found = self._logs.directory_of(partition.name)
             self._check_is_not_offline(partition, None if found is None else found.directory_id.bytes)
@@ -366,7 +373,7 @@ class Partitions:
         """Begin with an empty log, into which the leader's is copied."""
         topic_id, config = UUID(bytes=partition.topic_id), self._settings.log_config(partition.name.topic)
         try:
-            self._logs.set_damaged_aside(partition.name)
+            set_damaged_aside(self._logs, partition.name)
             partition.log = self._logs.create_log(partition.name, topic_id, config)
         except ApiError as error:
             if str(error) != partition.offline_reason:

@@ -61,7 +61,7 @@ def loses_records(directory: LogDirectory) -> None:
 
 
 def is_deleted(directory: LogDirectory) -> None:
-    directory.delete_log(CLICKS, UUID(int=8), DELETED)
+    directory.removal.delete_log(CLICKS, UUID(int=8), DELETED)
 
 
 def is_made_again(directory: LogDirectory) -> None:

@@ -17,6 +17,7 @@ from kraftlog.storage.findings import Finding
 from kraftlog.storage.formats.checkpoints import encode_partition_metadata
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.set_aside import set_damaged_aside, set_strays_aside
 from kraftlog.storage.slices import run_at_once
 from tests.kraftlog.storage.builders import (
     CLICKS,
@@ -73,7 +74,7 @@ class Broker:
     def start(self, topic_id: UUID | None = TOPIC_ID) -> Finding:
         """The finding, in the same order as a broker that has applied its own registration asks for it."""
         self.manager = open_manager(self.files)
-        run_at_once(self.manager.set_strays_aside({}.get if topic_id is None else {CLICKS: topic_id}.get))
+        run_at_once(set_strays_aside(self.manager, {}.get if topic_id is None else {CLICKS: topic_id}.get))
         if topic_id is None:
             return Finding.STRAY if self.manager.directory_of(CLICKS) is None else Finding.SOUND
         return self.manager.assess(CLICKS, topic_id)
@@ -279,7 +280,7 @@ def test_db89_damage_that_is_set_aside_or_whose_topic_is_gone_is_not_found_again
     broker.end("kill")
     lose_directory(broker.files)
     assert broker.start() is Finding.DAMAGED
-    broker.manager.set_damaged_aside(CLICKS)
+    set_damaged_aside(broker.manager, CLICKS)
     assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.NEW
     broker.end("kill")
     assert broker.start() is Finding.NEW

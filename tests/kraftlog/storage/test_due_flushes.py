@@ -99,7 +99,7 @@ def test_nothing_is_flushed_of_a_directory_or_a_log_that_is_not_used_any_more(en
         world.directory.stop_due_flushes()
     else:
         gone = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
-        world.directory.delete_log(log.partition, UUID(int=9), gone)
+        world.directory.removal.delete_log(log.partition, UUID(int=9), gone)
     flushes = world.directory.commits.flush_times.count
     world.at(1_000)
     assert log.recovery_point == 0

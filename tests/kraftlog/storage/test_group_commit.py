@@ -156,7 +156,7 @@ def test_a_callback_that_fails_is_not_in_the_way_of_others_that_are_refused() ->
     for _ in range(2):
         directory.acknowledge(log, append(log, batch(1)) + 1, fail)
         directory.acknowledge(other, append(other, batch(1)) + 1, fail)
-    directory.delete_log(ORDERS, UUID(int=1), GONE)
+    directory.removal.delete_log(ORDERS, UUID(int=1), GONE)
     assert answered == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2
     files.failing_syncs.add(LOG)
     runtime.run()
@@ -235,7 +235,7 @@ def test_the_epochs_of_a_deleted_log_do_not_get_into_the_log_that_has_its_name()
     log.assign_epoch(3)
     append(log, batch(1))
     pending = log.durability.start_flush()
-    directory.delete_log(log.partition, UUID(int=5), GONE)
+    directory.removal.delete_log(log.partition, UUID(int=5), GONE)
     new = directory.create_log(log.partition, UUID(int=9), PartitionLogConfig(), NOW_MS, UUID(int=7))
     pending.run()
     log.durability.finish_flush(pending)

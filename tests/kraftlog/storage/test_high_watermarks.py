@@ -62,7 +62,7 @@ def test_a_cut_below_the_checkpoint_lowers_it_first() -> None:
 def test_a_log_that_is_made_again_under_its_name_has_committed_nothing() -> None:
     files = MemoryFileSystem()
     directory = committed_log(files, 5, 5)
-    directory.delete_log(CLICKS, UUID(int=1), ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
+    directory.removal.delete_log(CLICKS, UUID(int=1), ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
     log = log_in(directory)
     for _ in range(5):
         append(log, batch(1))

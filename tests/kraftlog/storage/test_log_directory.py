@@ -16,6 +16,7 @@ from kraftlog.storage.file_handles import FileHandles
 from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.registered_epoch import note_registration
+from kraftlog.storage.set_aside import set_copies_aside
 from kraftlog.storage.slices import run_at_once
 from tests.kraftlog.storage.agreement import check_agreement
 from tests.kraftlog.storage.builders import (
@@ -187,7 +188,7 @@ def test_checkpoints_of_a_deleted_log_that_found_no_room_to_go_are_not_those_of_
     log.advance_high_watermark(log.flush())
     log.delete_records(3)
     files.space_limit = files.used_bytes()
-    directory.delete_log(CLICKS, UUID(int=1), GONE)  # for the inventory there is room, not for the checkpoints
+    directory.removal.delete_log(CLICKS, UUID(int=1), GONE)  # for the inventory there is room, not for the checkpoints
     with pytest.raises(ApiError, match="no space left"):
         log_in(directory)
     files.space_limit = None
@@ -297,7 +298,7 @@ def test_of_two_copies_that_is_used_which_the_metadata_has_or_else_the_later_one
     assert manager.close(broker_epoch=1)
     manager = open_manager(files, runtime)
     ids = {directory.path: directory.directory_id for directory in manager.directories}
-    manager.set_copies_aside(CLICKS, TOPIC_ID, ids.get(assigned, UUID(int=0)))
+    set_copies_aside(manager, CLICKS, TOPIC_ID, ids.get(assigned, UUID(int=0)))
     assert manager.log_of(CLICKS).log_end_offset == ends.get(assigned, 10)
     other = {"a": "b", "b": "a", "neither": "a"}[assigned]
     assert [name for name in files.list_directory(other) if name.startswith("clicks-0.")]
@@ -471,7 +472,7 @@ def test_deleting_a_log_that_is_being_flushed_refuses_who_waits_and_harms_nobody
     directory.acknowledge(other, append(other, batch(1)) + 1, lambda error: note("other", error))
     directory.commits._flusher.recent_flush_ms = 1_000.0  # the disk is slow: the flush runs in the thread
     runtime.soon.pop(0)()
-    directory.delete_log(CLICKS, UUID(int=1), GONE)
+    directory.removal.delete_log(CLICKS, UUID(int=1), GONE)
     again = directory.create_log(CLICKS, UUID(int=9), PartitionLogConfig(), NOW_MS, UUID(int=7))
     runtime.run()
     assert answered == ["deleted: UNKNOWN_TOPIC_OR_PARTITION", "other: durable"]

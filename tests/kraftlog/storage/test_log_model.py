@@ -78,7 +78,7 @@ class DirectoryAgainstList(RuleBasedStateMachine):
         )
         assert self.directory.damaged == {}, "no crash is damage (DB-89)"
         self.log = log_in(self.directory, self.config)
-        assert self.directory.assess(CLICKS, TOPIC_ID) is Finding.SOUND
+        assert self.directory.findings.assess(CLICKS, TOPIC_ID) is Finding.SOUND
         self.log.advance_high_watermark(self.log.log_end_offset)
 
     @property

@@ -13,6 +13,7 @@ from kraftlog.storage.file_handles import FileHandles
 from kraftlog.storage.findings import Finding
 from kraftlog.storage.formats.checkpoints import encode_partition_metadata
 from kraftlog.storage.log_directory import LogDirectory
+from kraftlog.storage.set_aside import set_copies_aside
 from tests.kraftlog.storage.builders import CLICKS, CLUSTER_ID, NOW_MS, TOPIC_ID, StepRuntime, all_batches
 from tests.kraftlog.storage.test_damaged_starts import (
     BATCH_BYTES,
@@ -97,8 +98,8 @@ def test_db89_a_loss_that_is_accepted_of_a_moved_log_is_no_damage_any_more() -> 
         broker.files, "b", FileHandles(broker.files), StepRuntime(), cluster_id=CLUSTER_ID, node_id=1,
         new_directory_id=NEW_ID,
     )  # fmt: skip
-    assert "the segment with offsets 2 to 3 is missing" in directory.damaged_files(CLICKS).damage
-    directory.accept_loss(CLICKS, CONFIG, NOW_MS).close()
+    assert "the segment with offsets 2 to 3 is missing" in directory.findings.damaged_files(CLICKS).damage
+    directory.findings.accept_loss(CLICKS, CONFIG, NOW_MS).close()
     directory.release()
     broker.end("kill")
     for _ in range(2):
@@ -140,7 +141,7 @@ def test_an_empty_copy_is_not_used_in_the_place_of_one_with_records(assigned: in
     broker.end("clean")
     assert broker.start() is Finding.SOUND
     ids = [directory.directory_id for directory in broker.manager.directories]
-    broker.manager.set_copies_aside(CLICKS, TOPIC_ID, ids[assigned])
+    set_copies_aside(broker.manager, CLICKS, TOPIC_ID, ids[assigned])
     assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.SOUND
     assert all_batches(broker.found()) == broker.before
     assert [name for name in broker.names("b") if name.endswith("-stray")]
@@ -150,7 +151,7 @@ def test_a_copy_with_records_of_another_topic_is_not_used_in_the_place_of_an_emp
     broker = Broker()
     second = broker.manager.directories[1]
     second.create_log(CLICKS, NEW_ID, CONFIG, NOW_MS, NEW_ID)
-    broker.manager.set_copies_aside(CLICKS, NEW_ID, broker.manager.directories[0].directory_id)
+    set_copies_aside(broker.manager, CLICKS, NEW_ID, broker.manager.directories[0].directory_id)
     assert broker.found().directory == "b/clicks-0"
     assert [name for name in broker.names("a") if name.endswith("-stray")]
 
@@ -164,7 +165,7 @@ def test_a_whole_copy_beside_a_damaged_one_is_kept_and_can_be_used_as_the_line_s
     broker.files.remove(segment(2))
     broker.start()
     with capture_logs() as lines:
-        broker.manager.set_copies_aside(CLICKS, TOPIC_ID, broker.manager.directories[0].directory_id)
+        set_copies_aside(broker.manager, CLICKS, TOPIC_ID, broker.manager.directories[0].directory_id)
     assert broker.manager.assess(CLICKS, TOPIC_ID) is Finding.DAMAGED
     (line,) = lines
     assert "keep this one" in line["event"]

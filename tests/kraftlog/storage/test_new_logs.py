@@ -21,6 +21,7 @@ from kraftlog.storage.log_directory import LogDirectory
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.storage.new_logs import expect_logs
 from kraftlog.storage.partition_log import PartitionLog
+from kraftlog.storage.set_aside import set_strays_aside
 from kraftlog.storage.slices import run_at_once
 from tests.kraftlog.storage.builders import (
     CLICKS,
@@ -279,7 +280,7 @@ def test_db95_no_crash_gives_a_topic_that_is_made_again_the_old_records(how: str
         if how != "kill":
             files.crash(random=None if how == "power" else Random(f"{how} {operations}"))
         manager = open_manager(files)
-        run_at_once(manager.set_strays_aside(dict.fromkeys(names_of(2), NEW_ID).get))
+        run_at_once(set_strays_aside(manager, dict.fromkeys(names_of(2), NEW_ID).get))
         for log in make(manager, 2, NEW_ID):
             assert all(b"old" not in data for data in all_batches(log)), operations
             assert log.high_watermark <= log.log_end_offset

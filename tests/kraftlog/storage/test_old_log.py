@@ -136,9 +136,9 @@ def test_it_goes_with_its_topic() -> None:
     log_with(files).start_over_as_follower(100, EPOCH)
     files.end_process()
     directory = open_directory(files, config=CONFIG)
-    directory.delete_log(CLICKS, UUID(int=9), ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
+    directory.removal.delete_log(CLICKS, UUID(int=9), ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "deleted"))
     assert [name for name in files.list_directory("data") if name.endswith("-delete")]
-    run_at_once(directory.remove_deleted())
+    run_at_once(directory.removal.remove_deleted())
     assert not [name for name in files.list_directory("data") if name.startswith("clicks")]
 
 

@@ -54,7 +54,7 @@ def test_strays_are_named_once_for_each_start() -> None:
     files = MemoryFileSystem()
     directory = open_directory(files)
     append(log_in(directory), batch(2))
-    kept_as = directory.set_stray_aside(CLICKS, UUID(int=8), GONE)
+    kept_as = directory.removal.set_stray_aside(CLICKS, UUID(int=8), GONE)
     directory.close(broker_epoch=1)
     with capture_logs() as lines:
         open_directory(files)

@@ -195,14 +195,14 @@ def start_over_before_the_end(world: World) -> None:
 
 
 def go_and_be_made_again(world: World) -> None:
-    world.directory.delete_log(CLICKS, UUID(int=1), GONE)
-    run_at_once(world.directory.remove_deleted())
+    world.directory.removal.delete_log(CLICKS, UUID(int=1), GONE)
+    run_at_once(world.directory.removal.remove_deleted())
     world.grow(3)
     world.flush()
 
 
 def be_set_aside(world: World) -> None:
-    world.directory.set_stray_aside(CLICKS, UUID(int=1), GONE)
+    world.directory.removal.set_stray_aside(CLICKS, UUID(int=1), GONE)
 
 
 def shut_down_and_start(world: World) -> None:
@@ -320,13 +320,13 @@ def check_is_sound(files: MemoryFileSystem, config: PartitionLogConfig, what: st
     directory = open_directory(files, config=config)
     assert not directory.offline_reason, what
     if CLICKS not in directory.logs and CLICKS not in directory.damaged:
-        assert directory.assess_missing(CLICKS, TOPIC_ID) is Finding.NEW, what
+        assert directory.findings.assess_missing(CLICKS, TOPIC_ID) is Finding.NEW, what
     elif directory.records.entry(CLICKS) is None:
         # It was about to be deleted: consider one that starts at what a loss of power has taken.
-        assert directory.assess(CLICKS, None) is Finding.STRAY, what
+        assert directory.findings.assess(CLICKS, None) is Finding.STRAY, what
     else:
         assert directory.damaged == {}, what
-        assert directory.assess(CLICKS, TOPIC_ID) is Finding.SOUND, what
+        assert directory.findings.assess(CLICKS, TOPIC_ID) is Finding.SOUND, what
 
 
 # Fewer in the fast suite: those in which the most had to be mended.

@@ -136,4 +136,4 @@ def test_db95_a_log_of_the_version_before_whose_directory_is_missing_is_damaged(
         files.remove(f"{path}/{file}")
     files.remove_directory(path)
     directory = open_directory(files)
-    assert directory.assess_missing(name, TOPIC_ID) is Finding.DAMAGED
+    assert directory.findings.assess_missing(name, TOPIC_ID) is Finding.DAMAGED

@@ -149,7 +149,11 @@ def test_that_of_a_segment_that_is_gone_goes_and_the_directory_stays_online(clea
     if not has_inventory:  # nothing says that there was a segment
         files.remove(f"data/{INVENTORY_NAME}")
     directory = open_directory(files)
-    log = directory.accept_loss(CLICKS, PartitionLogConfig(), NOW_MS) if has_inventory else directory.logs[CLICKS]
+    log = (
+        directory.findings.accept_loss(CLICKS, PartitionLogConfig(), NOW_MS)
+        if has_inventory
+        else directory.logs[CLICKS]
+    )
     assert not directory.offline_reason
     assert not files.exists(path_of(CLOSED))
     assert aborted_in(log) == [one for one in aborted if one.last_offset >= last_of(files)]

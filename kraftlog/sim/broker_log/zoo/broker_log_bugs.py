@@ -16,6 +16,7 @@ from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.sim.engine.mutation import instead, mutation
 from kraftlog.storage import loading, swaps
 from kraftlog.storage.directory_checkpoints import DirectoryCheckpoints
+from kraftlog.storage.directory_findings import DirectoryFindings
 from kraftlog.storage.directory_records import DirectoryRecords
 from kraftlog.storage.durability import Durability
 from kraftlog.storage.file_handles import FileHandles
@@ -261,11 +262,11 @@ def roll_noted_early() -> list[Any]:
 def missing_log_made_anew() -> list[Any]:
     """Healthy followers start over, as their leader has nothing."""
 
-    def assess_missing(self: LogDirectory, partition: TopicPartition, topic_id: UUID | None) -> Finding:
+    def assess_missing(self: DirectoryFindings, partition: TopicPartition, topic_id: UUID | None) -> Finding:
         self.forget_missing([partition])
         return Finding.NEW
 
-    return [instead(LogDirectory, "assess_missing", assess_missing)]
+    return [instead(DirectoryFindings, "assess_missing", assess_missing)]
 
 
 @mutation("an index of aborted transactions is believed", "DB-73")

@@ -18,7 +18,7 @@ from kraftbase.types import Offset
 from kraftlog.replicas.partitions import partitions as partitions_module
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.pending_changes import Changes, PendingChanges
-from kraftlog.storage import log_directory as log_directory_module
+from kraftlog.storage import log_removal as log_removal_module
 from kraftlog.storage.slices import SLICE_LINES, SLICE_PARTITIONS, SlicedWork, Steps, run_at_once
 from kraftpb.v1.metadata_pb2 import MetadataRecord, PartitionRecord, RemoveTopicRecord
 from statemachine.replay.deltas import Change, MetadataDelta
@@ -113,7 +113,7 @@ def test_db97_what_is_new_or_gone_is_found_out_in_slices(tmp_path: Path, monkeyp
 
     noting(partitions_module, "would_be_new")
     noting(partitions_module.Partitions, "_topic_name")
-    noting(log_directory_module, "deleted_directory_name")
+    noting(log_removal_module, "deleted_directory_name")
     world = BrokerWorld(tmp_path, [topic("other", 3)])
 
     def most_in_a_turn(*records: MetadataRecord) -> Counter[str]:

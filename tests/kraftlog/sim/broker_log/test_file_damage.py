@@ -43,7 +43,7 @@ CONFIG = PartitionLogConfig(segment_bytes=100)
 def reopened(files: MemoryFileSystem) -> LogDirectory:
     files.end_process()
     directory = open_directory(files, config=CONFIG)
-    directory.assess(CLICKS, TOPIC_ID)
+    directory.findings.assess(CLICKS, TOPIC_ID)
     return directory
 
 
@@ -101,7 +101,7 @@ def test_db88_a_log_whose_loss_is_accepted_begins_with_what_is_left_or_where_it_
     """DB-88."""
     files = MemoryFileSystem()
     damage = damaged(kind, files, is_clean=is_clean)
-    log = reopened(files).accept_loss(CLICKS, CONFIG, NOW_MS)
+    log = reopened(files).findings.accept_loss(CLICKS, CONFIG, NOW_MS)
     assert log.log_start_offset == damage.latest_start == start
     assert log.log_end_offset == 5
 
