@@ -1,4 +1,4 @@
-"""The producer ids that this broker gives to idempotent producers, from blocks that the controller allocates (KIP-730).
+"""The producer ids that this broker gives to idempotent producers, from blocks that the controller allocates (DB-118).
 
 The next block is asked for when few ids are left of the present one, so that nobody waits for it. What a broker has not
 used of its blocks when it ends is lost.

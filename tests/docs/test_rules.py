@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 PAGES = ROOT / "docs" / "rules"
 FAMILIES = ("RF", "PK", "SN", "LI", "CT", "DB", "TS", "OT", "FM")
-SUFFIXES = {".py", ".proto", ".md", ".toml", ".sql", ".txt"}
+SUFFIXES = {".py", ".pxd", ".proto", ".md", ".toml", ".sql", ".txt"}
 FAMILY = "|".join(FAMILIES)
 CITED = re.compile(rf"\b(?:{FAMILY})-\d+\b")
 FUNCTION = re.compile(r"^\s*(?:async )?def (\w+)", re.MULTILINE)
@@ -27,8 +27,14 @@ WRITTEN_SO = re.compile(
 )
 A_TEXT_ELSEWHERE = re.compile(r"kafka-facts|\btables? \d+\.\d+|\w \(\d{1,2}\.\d{1,2}\)|\(\d{1,2}\.\d{1,2}, [A-Z]{2}-\d")
 """Sections and tables of a text that is not in this repository, such as "table 1.2" and "is parked (2.1)"."""
-ID_ELSEWHERE = re.compile(rf"(?<![\w-])(?!(?:{FAMILY})-)(?:[A-Z]{{1,2}}-\d{{2,3}}|[A-Z]{{2}}\d{{3}})(?![\w-])")
-"""Ids of rules that no page defines, such as "R-06" and "JV966": a letter or two that name no family, and a number."""
+OTHER_NAMES = "KIP|KAFKA|UTF|CRC|SHA|DIR"
+"""What is before a dash and a number in names that are no ids of rules: Kafka's, encodings, and examples of a page."""
+ID_ELSEWHERE = re.compile(
+    rf"(?<![\w-])(?:(?!(?:{FAMILY}|{OTHER_NAMES})-)[A-Z]{{1,6}}-\d{{1,4}}|[A-Z]{{2}}\d{{2,3}})[a-z]?(?![\w-])"
+)
+"""Ids of rules that no page defines, such as "R-06", "GC-1" and "JV966": letters that name no family, and a number."""
+NAMED_ELSEWHERE = re.compile(rf"^test_(?!(?:{FAMILY})_?\d)[a-z]{{1,3}}_?\d{{2,3}}(?:_|$)", re.IGNORECASE)
+"""Names of tests that begin with such an id: `test_w04_...`."""
 
 
 class Rule(NamedTuple):
@@ -168,6 +174,15 @@ def test_nothing_cites_an_id_of_a_family_that_has_no_page() -> None:
     assert found == [], "cite a rule of docs/rules, or none"
 
 
+def test_no_test_is_named_after_an_id_of_a_family_that_has_no_page() -> None:
+    tests = [source for source in sources() if source.is_a_test and source.path.endswith(".py")]
+    found = [
+        f"{source.path}: {name}"
+        for source in tests for name in FUNCTION.findall(source.text) if NAMED_ELSEWHERE.match(name)
+    ]  # fmt: skip
+    assert found == [], "name a rule of docs/rules, or none"
+
+
 # --- of this file itself ----------------------------------------------------------------------------------------------
 
 A_PAGE = """
@@ -210,11 +225,25 @@ def test_a_section_of_a_text_elsewhere_is_found(text: str) -> None:
     assert A_TEXT_ELSEWHERE.search(text)
 
 
-@pytest.mark.parametrize("text", ["at once (R-06).", "a roll (G-02)", "KIP-966; JV966", "(W, G-12)"])
+@pytest.mark.parametrize(
+    "text", ["at once (R-06).", "a roll (G-02)", "KIP-966; JV966", "(G-12)", "as GC-1 says", "TIER-12", "R-18a", "RF15"]
+)
 def test_an_id_of_a_family_without_a_page_is_found(text: str) -> None:
     assert ID_ELSEWHERE.search(text)
 
 
-@pytest.mark.parametrize("text", ["RF-15", "KIP-966", "UTF-16", "KAFKA-4485", "test_rf15_x", "DB-110"])
+@pytest.mark.parametrize(
+    "text", ["RF-15", "KIP-966", "UTF-16", "KAFKA-4485", "test_rf15_x", "DB-110", "CRC-32C", "SHA-256", "LZ4", "S311"]
+)
 def test_an_id_of_a_family_and_other_names_are_no_ids_elsewhere(text: str) -> None:
     assert not ID_ELSEWHERE.search(text)
+
+
+@pytest.mark.parametrize("name", ["test_tc12_x", "test_w04_x", "test_gc_07", "test_jv966_x"])
+def test_a_name_with_an_id_of_a_family_without_a_page_is_found(name: str) -> None:
+    assert NAMED_ELSEWHERE.match(name)
+
+
+@pytest.mark.parametrize("name", ["test_rf15_x", "test_db_110_x", "test_a_batch_of_64_x", "test_v2_x", "helper_w04_x"])
+def test_other_names_have_no_such_id(name: str) -> None:
+    assert not NAMED_ELSEWHERE.match(name)

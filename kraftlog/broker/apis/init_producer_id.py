@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer (KIP-98). Transactions need a coordinator: there is none yet.
+"""InitProducerId: an id for an idempotent producer (DB-118). Transactions need a coordinator: there is none yet.
 
 While the controller gives no ids a producer is told COORDINATOR_LOAD_IN_PROGRESS, as a Kafka does: every client tries
 again then, and old ones give up at REQUEST_TIMED_OUT. A Kafka says so at once. Here the producer waits for the answer

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers, while the controller answers and while it does not."""
+"""InitProducerId: ids for idempotent producers, while the controller answers and while it does not (DB-118)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def world() -> World:
     return World()
 
 
-def test_tc10_each_producer_gets_an_id_of_its_own_with_epoch_0(world: World) -> None:
+def test_db118_each_producer_gets_an_id_of_its_own_with_epoch_0(world: World) -> None:
     world.init()
     world.init(producer_id=7, producer_epoch=3)
     assert world.found() == []
@@ -56,7 +56,7 @@ def test_tc10_each_producer_gets_an_id_of_its_own_with_epoch_0(world: World) -> 
     assert world.asked == 1
 
 
-def test_tc17_without_a_controller_producers_are_told_what_all_of_them_try_again(world: World) -> None:
+def test_db118_without_a_controller_producers_are_told_what_all_of_them_try_again(world: World) -> None:
     world.init()
     world.init()
     world.ids.refused(UNREACHABLE)
@@ -69,7 +69,7 @@ def test_tc17_without_a_controller_producers_are_told_what_all_of_them_try_again
     assert world.found()[2:] == [(0, 0, 0)]
 
 
-def test_tc18_the_next_block_is_asked_for_early_and_its_refusal_harms_nobody(world: World) -> None:
+def test_db118_the_next_block_is_asked_for_early_and_its_refusal_harms_nobody(world: World) -> None:
     world.init()
     world.ids.allocated(Block(0, FEW_IDS + 1))
     assert world.asked == 1
@@ -104,7 +104,7 @@ def test_only_so_many_producers_wait(world: World) -> None:
         ({"transactional_id": "mine", "producer_id": 7}, ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_tc12_what_is_refused_takes_no_id(world: World, fields: dict[str, Any], code: ErrorCode) -> None:
+def test_db118_what_is_refused_takes_no_id(world: World, fields: dict[str, Any], code: ErrorCode) -> None:
     world.init(**fields)
     assert world.found() == [(code, -1, -1)]
     assert world.asked == 0

@@ -60,7 +60,7 @@ def test_a_reader_whose_log_is_another_is_told_where_they_part(
 
 
 @pytest.mark.parametrize("last_epoch", [-1, 2, 3, 5])
-def test_w04_below_the_logs_start_a_reader_is_out_of_range_before_it_is_told_where_logs_part(
+def test_db26_below_the_logs_start_a_reader_is_out_of_range_before_it_is_told_where_logs_part(
     world: BrokerWorld, last_epoch: int
 ) -> None:
     world.replica().online_log().delete_records(5)
