@@ -40,6 +40,7 @@ from kraftlog.broker.shell.membership import (
 )
 from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
 from kraftlog.broker.shell.ports import OnAnswer
+from kraftlog.telemetry.observer import Decision
 from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 
@@ -256,6 +257,9 @@ class BrokerLifecycle:
         """It has to wait for longer than a moment, or the wait has ended."""
         if self._tell is not None:
             self._tell(message)
+
+    def decided(self, decision: Decision) -> None:
+        """Told to nobody: it is no data broker."""
 
     def registration_accepted(self, broker_epoch: int) -> None:
         """It has an epoch."""

@@ -1,6 +1,7 @@
 """The debug log of what a broker decides: why a fetch is parked, why a replica stays out of the ISR, who leads.
 
-One line for each decision that no line of a higher level has: changes of ISRs and cut logs are logged at info.
+One line for each decision that no line of a higher level has: a change of an ISR that is asked for or refused, and a
+controlled shutdown that takes too long, are logged by those who decide.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import structlog
 
 from kraftbase.line_rate import LineRate
 from kraftbase.partition import TopicPartition
+from kraftbase.uuids import uuid_to_text
 from kraftlog.telemetry.observer import (
     BrokerStateEntered,
+    CleanShutdownMarked,
     Decision,
     DirectoryLost,
     FencingChanged,
@@ -22,11 +25,16 @@ from kraftlog.telemetry.observer import (
     LeadershipBegun,
     LeadershipEnded,
     LeadershipRefused,
+    LogsClosed,
     LogStartedOver,
     LogTruncated,
     Registered,
+    RegistrationAsked,
+    RegistrationLost,
+    RegistrationRefused,
     ReplicaStaysOut,
     ShutdownAllowed,
+    ShutdownAsked,
 )
 
 REPLICAS_MAX: Final = 10_000
@@ -36,7 +44,8 @@ logger = structlog.get_logger(__name__)
 
 
 class BrokerDecisionLog:
-    """A `BrokerObserver`. Fetches are logged at the rate of `LineRate`, a replica when its reasons have changed."""
+    """A `BrokerObserver`. Fetches and registrations, which are tried often, are logged at the rate of `LineRate`, and
+    a replica when its reasons have changed."""
 
     wants_details: Final = True
 
@@ -48,13 +57,13 @@ class BrokerDecisionLog:
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
         """Log why."""
         reason = f"there are {byte_count} bytes, and it waits for {min_bytes}"
-        self._log_fetch("fetch parked", replica_id=replica_id, wait_ms=max_wait_ms, reason=reason)
+        self._log_at_rate("fetch parked", replica_id=replica_id, wait_ms=max_wait_ms, reason=reason)
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """Log why."""
-        self._log_fetch("fetch completed", replica_id=replica_id, byte_count=byte_count, reason=why.value)
+        self._log_at_rate("fetch completed", replica_id=replica_id, byte_count=byte_count, reason=why.value)
 
-    def _log_fetch(self, what: str, **values: object) -> None:
+    def _log_at_rate(self, what: str, **values: object) -> None:
         left_out = self._rate.left_out(what)
         if left_out is not None:
             logger.debug(what, **values, **({"left_out_before": left_out} if left_out else {}))
@@ -66,10 +75,18 @@ class BrokerDecisionLog:
                 logger.debug("broker state entered", left=left, entered=entered)
             case Registered(broker_epoch):
                 logger.debug("registration accepted", broker_epoch=broker_epoch)
+            case RegistrationAsked() | RegistrationRefused() | RegistrationLost():
+                self._log_registration(decision)
             case FencingChanged(is_fenced):
                 logger.debug("broker fenced" if is_fenced else "broker unfenced")
+            case ShutdownAsked(timeout_ms):
+                logger.debug("controlled shutdown asked for", timeout_ms=timeout_ms)
             case ShutdownAllowed():
                 logger.debug("controlled shutdown allowed")
+            case LogsClosed(is_clean):
+                logger.debug("log directories closed", is_clean=is_clean)
+            case CleanShutdownMarked(broker_epoch):
+                logger.debug("clean shutdown marked", broker_epoch=broker_epoch)
             case DirectoryLost(path, reason):
                 logger.debug("log directory lost", path=path, reason=reason)
             case LeadershipBegun(partition, epoch, offset):
@@ -92,6 +109,19 @@ class BrokerDecisionLog:
                 )
             case _:
                 pass
+
+    def _log_registration(self, decision: RegistrationAsked | RegistrationRefused | RegistrationLost) -> None:
+        match decision:
+            case RegistrationAsked(incarnation_id, epoch):
+                incarnation = uuid_to_text(incarnation_id)
+                self._log_at_rate("registration asked for", incarnation_id=incarnation, previous_broker_epoch=epoch)
+            case RegistrationRefused(incarnation_id, error, reason, is_final):
+                incarnation = uuid_to_text(incarnation_id)
+                self._log_at_rate(
+                    "registration refused", incarnation_id=incarnation, error=error, reason=reason, is_final=is_final
+                )
+            case RegistrationLost(broker_epoch, error):
+                self._log_at_rate("registration lost", broker_epoch=broker_epoch, error=error)
 
     def _log_replica(self, decision: ReplicaStaysOut) -> None:
         """Once for each change of the reasons: it fetches many times a second."""

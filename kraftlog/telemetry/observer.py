@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+from uuid import UUID
 
 from kraftbase.partition import TopicPartition
 
@@ -30,10 +31,38 @@ class BrokerStateEntered:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistrationAsked:
+    """The controller is asked to register the broker."""
+
+    incarnation_id: UUID
+    previous_broker_epoch: int | None
+    """That of the last clean shutdown; None if it was none, or the broker has registered since."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationRefused:
+    """A registration was refused, or not answered in time."""
+
+    incarnation_id: UUID
+    error: str
+    reason: str
+    is_final: bool
+    """Whether the broker ends; else it asks again."""
+
+
+@dataclass(frozen=True, slots=True)
 class Registered:
     """The controller has accepted a registration."""
 
     broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationLost:
+    """The controller does not know the registration any more: the broker registers again."""
+
+    broker_epoch: int
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +73,35 @@ class FencingChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ShutdownAsked:
+    """The broker asks the controller to let it go, for so long at most."""
+
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ShutdownAllowed:
     """Others lead the broker's partitions: it may end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShutdownTimedOut:
+    """The controller has not let the broker go in time: it ends all the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogsClosed:
+    """The log directories are closed."""
+
+    is_clean: bool
+    """Whether all are, with the mark of a clean shutdown in each."""
+
+
+@dataclass(frozen=True, slots=True)
+class CleanShutdownMarked:
+    """The broker's own directory names an epoch for the next start: all was closed well."""
+
+    broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +213,16 @@ class LogStartedOver:
 
 Decision = (
     BrokerStateEntered
+    | RegistrationAsked
+    | RegistrationRefused
     | Registered
+    | RegistrationLost
     | FencingChanged
+    | ShutdownAsked
     | ShutdownAllowed
+    | ShutdownTimedOut
+    | LogsClosed
+    | CleanShutdownMarked
     | DirectoryLost
     | LeadershipBegun
     | LeadershipRefused

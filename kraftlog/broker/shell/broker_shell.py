@@ -53,10 +53,14 @@ from kraftlog.telemetry.catalogue import APPLIED_OFFSET, BROKER_STATE
 from kraftlog.telemetry.observer import (
     BrokerObserver,
     BrokerStateEntered,
+    CleanShutdownMarked,
+    Decision,
     DirectoryLost,
     FencingChanged,
     Registered,
     ShutdownAllowed,
+    ShutdownAsked,
+    ShutdownTimedOut,
 )
 from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import LogDirSpace
@@ -188,6 +192,7 @@ class BrokerShell:
             self._shutdown_timer = self._ports.runtime.call_later(
                 self._settings.shutdown_timeout_ms, self._shutdown_timed_out
             )
+            self._ports.observer.decided(ShutdownAsked(self._settings.shutdown_timeout_ms))
             self._membership.leave()
 
     def close(self) -> None:
@@ -327,6 +332,10 @@ class BrokerShell:
         """It has to wait for longer than a moment, or the wait has ended."""
         self._host.tell(message)
 
+    def decided(self, decision: Decision) -> None:
+        """It asks for a registration, or has learnt what has become of one."""
+        self._ports.observer.decided(decision)
+
     def registration_accepted(self, broker_epoch: int) -> None:
         """It has an epoch. At a later registration it goes on with its partitions."""
         self._ports.observer.decided(Registered(broker_epoch))
@@ -375,6 +384,7 @@ class BrokerShell:
     def _shutdown_timed_out(self) -> None:
         if isinstance(self._state, ControlledShutdown):
             logger.warning("the controller did not allow the shutdown in time", broker_id=self._settings.broker_id)
+            self._ports.observer.decided(ShutdownTimedOut())
             self._end(Closing(None))
 
     def _end(self, closing: Closing) -> None:
@@ -395,6 +405,7 @@ class BrokerShell:
             metadata=self._ports.metadata,
             leave_metadata=self._leave_metadata,
             clean_epoch=lambda: self._clean_epoch,
+            observer=self._ports.observer,
             on_closed=self._closed,
         )
         Ending(self._logs, self._parts, ports).start()
@@ -420,5 +431,7 @@ class BrokerShell:
         except (StorageError, FlushFailed) as failure:  # such as a full disk: the next start counts as after a crash
             logger.error("the clean shutdown could not be noted", reason=str(failure))
             is_clean, error = False, error or failure
+        if is_clean and clean_epoch is not None:
+            self._ports.observer.decided(CleanShutdownMarked(clean_epoch))
         self._enter(Closed(error))
         self._host.closed(error, is_clean=is_clean and clean_epoch is not None)

@@ -13,6 +13,7 @@ from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.parts import Parts
 from kraftlog.broker.shell.ports import MetadataFeed, NetworkPort
 from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.observer import BrokerObserver, LogsClosed
 
 logger = structlog.get_logger(__name__)
 
@@ -31,6 +32,7 @@ class EndingPorts:
     """Carry out no change of the metadata any more."""
     clean_epoch: Callable[[], int | None]
     """What the next start may name if all logs are closed; None: it counts as one after a crash."""
+    observer: BrokerObserver
     on_closed: Callable[[bool], None]
     """Called at last: whether all logs were closed well."""
 
@@ -90,8 +92,16 @@ class Ending:
     def _close_logs(self, on_done: OnDone) -> None:
         logs, clean_epoch = self._logs, self._ports.clean_epoch()
 
-        def close() -> None:
-            if logs is not None:
-                self._is_clean &= logs.close(UNKNOWN_EPOCH if clean_epoch is None else clean_epoch)
+        are_clean = False
 
-        self._ports.runtime.run_aside(close, on_done)
+        def close() -> None:
+            nonlocal are_clean
+            if logs is not None:
+                are_clean = logs.close(UNKNOWN_EPOCH if clean_epoch is None else clean_epoch)
+
+        def closed(error: BaseException | None) -> None:
+            self._is_clean &= are_clean
+            self._ports.observer.decided(LogsClosed(are_clean))
+            on_done(error)
+
+        self._ports.runtime.run_aside(close, closed)

@@ -34,6 +34,7 @@ from kraftlog.broker.shell.membership_states import (
     check_edge,
 )
 from kraftlog.broker.shell.ports import Answer, ControllerPort, OnAnswer
+from kraftlog.telemetry.observer import Decision, RegistrationAsked, RegistrationLost, RegistrationRefused
 from kraftpb.v1.admin_pb2 import (
     BrokerHeartbeatRequest,
     LogDirSpace,
@@ -102,6 +103,10 @@ class MembershipHost(Protocol):
 
     def tell(self, message: str) -> None:
         """The broker has to wait for longer than a moment, or the wait has ended."""
+        ...
+
+    def decided(self, decision: Decision) -> None:
+        """It asks for a registration, or has learnt what has become of one; for those who watch the broker."""
         ...
 
     def registration_accepted(self, broker_epoch: int) -> None:
@@ -227,11 +232,14 @@ class Membership:
 
     def _failed(self, error: ApiError) -> None:
         """An attempt has failed. Make another one, if that may succeed."""
+        is_anew = error.code in _REGISTER_ANEW
+        is_final = not is_anew and not is_passing(error, was_registered=self._was_registered)
+        self._tell_failure(error, is_anew=is_anew, is_final=is_final)
         if error.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
             self._messages.wait_for_another()
-        if error.code in _REGISTER_ANEW:
+        if is_anew:
             self._enter(Unregistered(self._host.new_incarnation()))
-        elif not is_passing(error, was_registered=self._was_registered):
+        elif is_final:
             self._end(error)
             return
         if error.code is ErrorCode.BROKER_NOT_AVAILABLE and self.last_broker_epoch == NO_BROKER_EPOCH:
@@ -240,6 +248,14 @@ class Membership:
         # When the connection breaks (`tell_now`) the next attempt follows at once: the controller may already wonder
         # whether this process has ended, and gives a sign of life 100 ms (CT-65).
         self._attempts.pause_before_retry()
+
+    def _tell_failure(self, error: ApiError, *, is_anew: bool, is_final: bool) -> None:
+        """What the failure of an attempt means for the registration."""
+        match self._state:
+            case Unregistered(incarnation_id) if self._cluster_id is not None:
+                self._host.decided(RegistrationRefused(incarnation_id, error.code.name, error.args[0], is_final))
+            case Registered(broker_epoch) if is_anew:
+                self._host.decided(RegistrationLost(broker_epoch, error.code.name))
 
     def _end(self, error: BaseException) -> None:
         if not isinstance(self._state, Stopped):
@@ -272,6 +288,7 @@ class Membership:
             previous_broker_epoch=self._previous_broker_epoch,
             log_dir_epochs=() if self._epochs is None else self._epochs.named(),
         )
+        self._host.decided(RegistrationAsked(incarnation_id, self._previous_broker_epoch))
         self._ask(Operation(register_broker=request), self._accepted)
 
     def _ask(self, operation: Operation, take: Callable[[OperationResult], None]) -> None:

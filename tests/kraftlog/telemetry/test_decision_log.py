@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 from typing import Any
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
 
 from kraftbase.line_rate import INTERVAL_SECONDS, LINES_MAX
 from kraftbase.partition import TopicPartition
+from kraftbase.uuids import uuid_to_text
 from kraftlog.telemetry import decision_log
 from kraftlog.telemetry.decision_log import BrokerDecisionLog
 from kraftlog.telemetry.observer import (
     BrokerStateEntered,
+    CleanShutdownMarked,
     Decision,
     DirectoryLost,
     FencingChanged,
@@ -24,13 +27,20 @@ from kraftlog.telemetry.observer import (
     LeadershipBegun,
     LeadershipEnded,
     LeadershipRefused,
+    LogsClosed,
     LogStartedOver,
     LogTruncated,
     Registered,
+    RegistrationAsked,
+    RegistrationLost,
+    RegistrationRefused,
     ReplicaStaysOut,
     ShutdownAllowed,
+    ShutdownAsked,
+    ShutdownTimedOut,
 )
 
+ID = uuid_to_text(UUID(int=1))
 PARTITION = TopicPartition("t", 0)
 
 
@@ -56,7 +66,19 @@ class Log:
         (Registered(7), {"event": "registration accepted", "broker_epoch": 7}),
         (FencingChanged(is_fenced=True), {"event": "broker fenced"}),
         (FencingChanged(is_fenced=False), {"event": "broker unfenced"}),
+        (
+            RegistrationAsked(UUID(int=1), 7),
+            {"event": "registration asked for", "incarnation_id": ID, "previous_broker_epoch": 7},
+        ),
+        (
+            RegistrationRefused(UUID(int=1), "E", "why", True),
+            {"event": "registration refused", "incarnation_id": ID, "error": "E", "reason": "why", "is_final": True},
+        ),
+        (RegistrationLost(7, "E"), {"event": "registration lost", "broker_epoch": 7, "error": "E"}),
+        (ShutdownAsked(10_000), {"event": "controlled shutdown asked for", "timeout_ms": 10_000}),
         (ShutdownAllowed(), {"event": "controlled shutdown allowed"}),
+        (LogsClosed(is_clean=True), {"event": "log directories closed", "is_clean": True}),
+        (CleanShutdownMarked(7), {"event": "clean shutdown marked", "broker_epoch": 7}),
         (DirectoryLost("/d", "gone"), {"event": "log directory lost", "path": "/d", "reason": "gone"}),
         (
             LeadershipBegun(PARTITION, 4, 9),
@@ -85,7 +107,10 @@ def test_a_decision_has_a_line(decision: Decision, line: dict[str, Any]) -> None
     assert Log().lines(decision) == [line]
 
 
-@pytest.mark.parametrize("decision", [IsrChangeAsked("t-0", (1,), (1, 2)), IsrChangeRefused("t-0", (1,), "E", "why")])
+@pytest.mark.parametrize(
+    "decision",
+    [IsrChangeAsked("t-0", (1,), (1, 2)), IsrChangeRefused("t-0", (1,), "E", "why"), ShutdownTimedOut()],
+)
 def test_what_a_line_at_info_says_is_not_said_twice(decision: Decision) -> None:
     assert Log().lines(decision) == []
 
@@ -100,6 +125,11 @@ def test_why_a_replica_stays_out_is_said_when_it_has_changed(monkeypatch: pytest
     assert [line["reasons"] for line in log.lines(lagging, fenced, lagging)] == [["fenced"], ["lagging"]]
     monkeypatch.setattr(decision_log, "REPLICAS_MAX", 1)
     assert len(log.lines(ReplicaStaysOut(PARTITION, 3, ("lagging",)), lagging)) == 2
+
+
+def test_registrations_that_are_tried_for_long_are_logged_a_few_times_in_a_minute() -> None:
+    lines = Log().lines(*[RegistrationRefused(UUID(int=1), "E", "why", False)] * (LINES_MAX + 5))
+    assert len(lines) == LINES_MAX
 
 
 def test_fetches_are_logged_with_their_reasons_and_a_few_in_a_minute() -> None:

@@ -29,6 +29,7 @@ from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.registered_epochs import RegisteredEpochs
 from kraftlog.broker.shell.membership import Candidacy, Membership, Pace
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
+from kraftlog.telemetry.observer import Decision
 from kraftpb.v1.admin_pb2 import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -82,6 +83,7 @@ class Stage:
         self.on_result: OnResult | None = None
         self.on_cluster: OnAnswer[str] | None = None
         self.metadata_offset = 0
+        self.decisions: list[Decision] = []
         self._incarnations = 0
 
     def start(self, epochs: RegisteredEpochs | None = None) -> None:
@@ -148,6 +150,9 @@ class Stage:
     def tell(self, message: str) -> None:
         self.lines.append(f"tells: {message}")
 
+    def decided(self, decision: Decision) -> None:
+        self.decisions.append(decision)
+
     def registration_accepted(self, broker_epoch: int) -> None:
         self.lines.append(f"is registered with epoch {broker_epoch}")
 
@@ -187,6 +192,7 @@ class Commands:
 
     def __init__(self) -> None:
         self._stage = Stage()
+        self.decisions = self._stage.decisions
         self._commands: list[tuple[str, Callable[..., object]]] = [
             (r"start", lambda: self._stage.start()),
             (r"cluster found", self._cluster_found),

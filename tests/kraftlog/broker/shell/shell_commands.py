@@ -42,6 +42,16 @@ from kraftlog.broker.shell.parts import Parts, PartsSettings
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.replicas.replication.follower import FetchSettings
 from kraftlog.sim.engine.tables_in_memory import empty_image, tables_in_memory
+from kraftlog.telemetry.observer import (
+    CleanShutdownMarked,
+    Decision,
+    LogsClosed,
+    RegistrationLost,
+    RegistrationRefused,
+    ShutdownAllowed,
+    ShutdownAsked,
+    ShutdownTimedOut,
+)
 from kraftlog.telemetry.registry import Registry
 from kraftpb.v1.admin_pb2 import BrokerHeartbeatResponse, Operation, OperationResult, RegisterBrokerResponse
 from statemachine.apply.publishers import MetadataPublisher
@@ -71,6 +81,32 @@ class ThreadsByHand(HandRuntime):
             self.run()
 
 
+class ShownDecisions(Recorder):
+    """Those that nothing else shows are lines of the transcript."""
+
+    def __init__(self, lines: list[str]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def decided(self, decision: Decision) -> None:
+        super().decided(decision)
+        match decision:
+            case RegistrationRefused(_, error, _, is_final):
+                self._lines.append(f"is not registered: {error}{', and ends' if is_final else ''}")
+            case RegistrationLost(broker_epoch, error):
+                self._lines.append(f"has lost its registration of epoch {broker_epoch}: {error}")
+            case ShutdownAsked(timeout_ms):
+                self._lines.append(f"asks to be let go, for {timeout_ms} ms")
+            case ShutdownAllowed():
+                self._lines.append("is let go")
+            case ShutdownTimedOut():
+                self._lines.append("is not let go in time")
+            case LogsClosed(is_clean):
+                self._lines.append(f"its logs are closed, {'each with its mark' if is_clean else 'not all well'}")
+            case CleanShutdownMarked(broker_epoch):
+                self._lines.append(f"marks the clean shutdown of epoch {broker_epoch}")
+
+
 class Stage:
     """A broker's disks, the process that runs on them, and all that it reaches by ports."""
 
@@ -80,7 +116,7 @@ class Stage:
         self.runtime = ThreadsByHand()
         self.tables = tables_in_memory(empty_image(CLUSTER_ID))
         self.lines: list[str] = []
-        self.observer = Recorder()
+        self.observer = ShownDecisions(self.lines)
         self.shell: BrokerShell | None = None
         self.on_result: OnResult | None = None
         self.on_listening: Callable[[Mapping[str, int]], None] | None = None
@@ -278,7 +314,8 @@ class Commands:
                 carry_out(*found.groups())
                 self._stage.runtime.run()
                 self._stage.runtime.advance(0)
-                lines, self._stage.lines = self._stage.lines, []
+                lines = list(self._stage.lines)
+                self._stage.lines.clear()
                 return lines
         raise ValueError(f"there is no such command: {line}")
 

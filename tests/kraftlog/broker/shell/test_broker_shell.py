@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
 from kraftbase.errors import InvariantViolation
 from kraftlog.broker.shell.broker_states import BROKER_EDGES, Closed, Closing, Opening, Serving, check_broker_edge
+from kraftlog.broker.shell.membership import SHUTDOWN_TIMEOUT_MS
 from kraftlog.telemetry.observer import (
     BrokerStateEntered,
+    CleanShutdownMarked,
     Decision,
     DirectoryLost,
     FencingChanged,
+    LogsClosed,
     Registered,
+    RegistrationAsked,
     ShutdownAllowed,
+    ShutdownAsked,
+    ShutdownTimedOut,
 )
 from tests import transcripts
 from tests.kraftlog.broker.shell.shell_commands import Commands
@@ -48,16 +55,47 @@ async def test_an_observer_is_told_of_each_state_registration_and_change_of_the_
     commands = (*STARTED, "answer unfenced", "advance 2000 ms", "answer unfenced", "shut down", "advance 2000 ms")
     assert await decisions_after(*commands, "answer may go") == [
         BrokerStateEntered("Opening", "Registering"),
+        RegistrationAsked(UUID(int=1), None),
         Registered(7),
         BrokerStateEntered("Registering", "CatchingUp"),
         FencingChanged(is_fenced=True),
         BrokerStateEntered("CatchingUp", "Serving"),
         FencingChanged(is_fenced=False),
         BrokerStateEntered("Serving", "ControlledShutdown"),
+        ShutdownAsked(SHUTDOWN_TIMEOUT_MS),
         FencingChanged(is_fenced=True),
         ShutdownAllowed(),
         BrokerStateEntered("ControlledShutdown", "Closing"),
     ]
+
+
+ENDED = ("done", "done", "done", "done", "disk")
+
+
+async def test_an_observer_is_told_of_each_step_of_the_end_and_of_the_mark_for_the_next_start() -> None:
+    decisions = await decisions_after(*STARTED, "shut down", "advance 2000 ms", "answer may go", *ENDED)
+    assert decisions[-6:] == [
+        ShutdownAsked(SHUTDOWN_TIMEOUT_MS),
+        ShutdownAllowed(),
+        BrokerStateEntered("ControlledShutdown", "Closing"),
+        LogsClosed(is_clean=True),
+        CleanShutdownMarked(7),
+        BrokerStateEntered("Closing", "Closed"),
+    ]
+
+
+async def test_an_end_that_is_not_allowed_in_time_is_told_as_such() -> None:
+    asked_for = f"advance {SHUTDOWN_TIMEOUT_MS} ms"
+    decisions = await decisions_after(*STARTED, "shut down", "advance 2000 ms", asked_for, *ENDED)
+    assert ShutdownTimedOut() in decisions
+    assert ShutdownAllowed() not in decisions
+    assert decisions[-3:-1] == [LogsClosed(is_clean=True), CleanShutdownMarked(7)], "all has been flushed (KIP-966)"
+
+
+@pytest.mark.parametrize("asked", ["close", "fail", "logs lost"])
+async def test_an_end_without_a_clean_shutdown_is_told_of_no_mark(asked: str) -> None:
+    decisions = await decisions_after(*STARTED, asked, *ENDED)
+    assert decisions[-2] == LogsClosed(is_clean=asked != "logs lost")
 
 
 async def test_an_observer_is_told_once_of_each_directory_that_is_lost() -> None:

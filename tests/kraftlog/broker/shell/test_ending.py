@@ -11,6 +11,8 @@ import pytest
 from kraftbase.errors import FlushFailed
 from kraftbase.runtime import OnDone
 from kraftlog.broker.shell.ending import Ending, EndingPorts
+from kraftlog.telemetry.observer import LogsClosed
+from tests.kraftlog.telemetry.recorder import Recorder
 from tests.raft.by_hand import HandRuntime
 
 ORDER = [
@@ -34,7 +36,9 @@ class Stage:
         self.done: list[str] = []
         self.failing: dict[str, BaseException] = {}
         self.runtime = HandRuntime()
+        self.observer = Recorder()
         self.flush = SimpleNamespace(is_idle=True)
+        self.are_clean = True
         self.closed_as: list[int] = []
         self.ended: list[bool] = []
         self.ports = EndingPorts(
@@ -50,6 +54,7 @@ class Stage:
             metadata=cast(Any, SimpleNamespace(stop=self._later("metadata stopped"))),
             leave_metadata=lambda: self.done.append("metadata left"),
             clean_epoch=lambda: clean_epoch,
+            observer=self.observer,
             on_closed=self.ended.append,
         )
         self.logs = SimpleNamespace(
@@ -81,7 +86,7 @@ class Stage:
         if "logs closed" in self.failing:
             raise self.failing["logs closed"]
         self.closed_as.append(broker_epoch)
-        return True
+        return self.are_clean
 
     def start(self) -> None:
         Ending(cast(Any, self.logs), cast(Any, self.parts), self.ports).start()
@@ -137,6 +142,20 @@ def test_logs_that_cannot_be_closed_are_no_clean_shutdown() -> None:
     stage.start()
     stage.runtime.run()
     assert (stage.closed_as, stage.ended) == ([], [False])
+    assert stage.observer.decisions == [LogsClosed(is_clean=False)]
+
+
+@pytest.mark.parametrize("are_clean", [True, False])
+def test_an_observer_is_told_how_the_logs_were_closed_when_they_are(are_clean: bool) -> None:
+    stage = Stage()
+    stage.are_clean = are_clean
+    stage.failing["network closed"] = LookupError("a bug")  # of that the logs know nothing
+    stage.start()
+    while stage.runtime.soon or stage.runtime.on_disk:
+        stage.runtime.run_disk_work() if stage.runtime.on_disk else stage.runtime.soon.popleft()()
+    assert stage.observer.decisions == []
+    stage.runtime.run()
+    assert stage.observer.decisions == [LogsClosed(are_clean)]
 
 
 def test_a_broker_without_an_epoch_closes_its_logs_without_one() -> None:

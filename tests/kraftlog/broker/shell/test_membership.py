@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from kraftbase.errors import ErrorCode, FlushFailed, InvariantViolation
 from kraftlog.broker.shell import membership_messages
 from kraftlog.broker.shell.membership_states import MEMBERSHIP_EDGES, Accepted, Registered, Stopped, check_edge
+from kraftlog.telemetry.observer import Decision, RegistrationAsked, RegistrationLost, RegistrationRefused
 from tests import transcripts
 from tests.kraftlog.broker.shell.membership_commands import Commands, Stage
 
@@ -52,6 +54,37 @@ async def test_what_ends_a_broker_that_was_never_let_in(code: ErrorCode, ends: b
 async def test_a_node_that_fails_does_not_end_one_that_was(code: ErrorCode) -> None:
     lines = await happened(*REGISTERED, "advance 2000 ms", f"refuse {code.name}", "advance 200 ms")
     assert lines == ["heartbeat of epoch 7, metadata applied to 0"]
+
+
+async def told_after(*commands: str) -> list[Decision]:
+    """What its broker is told of."""
+    several = Commands()
+    for command in commands:
+        await several.run(command)
+    return several.decisions
+
+
+async def test_each_registration_that_is_asked_for_and_each_refusal_is_told() -> None:
+    first = UUID(int=1)
+    refused = RegistrationRefused(first, "DUPLICATE_BROKER_REGISTRATION", "refused", is_final=False)
+    ended = RegistrationRefused(first, "INCONSISTENT_CLUSTER_ID", "refused", is_final=True)
+    asked = RegistrationAsked(first, None)
+    again = ("refuse DUPLICATE_BROKER_REGISTRATION", "advance 200 ms", "refuse INCONSISTENT_CLUSTER_ID")
+    assert await told_after("start", "cluster found", *again) == [asked, refused, asked, ended]
+
+
+async def test_what_a_clean_shutdown_leaves_is_told_with_the_next_registration() -> None:
+    commands = (*REGISTERED, "shut down", "advance 2000 ms", "answer may go", "end", "start")
+    assert await told_after(*commands) == [RegistrationAsked(UUID(int=1), None), RegistrationAsked(UUID(int=2), 7)]
+
+
+async def test_a_lost_registration_is_told_and_a_heartbeat_without_an_answer_is_none() -> None:
+    commands = (*REGISTERED, "advance 2000 ms", "refuse REQUEST_TIMED_OUT", "advance 200 ms")
+    assert await told_after(*commands, "refuse STALE_BROKER_EPOCH", "advance 200 ms") == [
+        RegistrationAsked(UUID(int=1), None),
+        RegistrationLost(7, "STALE_BROKER_EPOCH"),
+        RegistrationAsked(UUID(int=2), None),
+    ]
 
 
 async def test_nothing_is_sent_by_one_that_is_stopped() -> None:
