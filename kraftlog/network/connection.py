@@ -41,7 +41,7 @@ from kraftlog.network.output import Output
 from kraftlog.network.queued import QueuedBytes
 from kraftlog.network.reading import Reading
 from kraftlog.network.request_flow import RequestFlow
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Steps
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, RequestContext, Steps
 from kraftlog.network.turns import SLICE_SECONDS
 from kraftlog.network.watch import Duty
 from kraftlog.network.work import Work
@@ -63,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._times = connections.times
         self._limits = limits = connections.limits
         self._conversation = conversation = Conversation(connections.offered, limits.request_bytes_max)
-        self._client = Client("", listener_name)
+        self._context = RequestContext("", listener_name)
         self._transport: asyncio.Transport
         self._port = 0
         self._working_on = ""
@@ -91,16 +91,16 @@ class Connection(asyncio.BufferedProtocol):
         """Let it in, or close it at once."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        self._client = Client(str(peer[0]) if peer else "", self._client.listener_name)
+        self._context = RequestContext(str(peer[0]) if peer else "", self._context.listener_name)
         self._port = int(peer[1]) if peer else 0
         self._out.begin(self._transport)
-        refusal = self._connections.admit(self, self._client.address)
+        refusal = self._connections.admit(self, self._context.address)
         if refusal is None:
             self._enter(OPEN)
             self._reading.begin(self._transport)
             return
         self._enter(REFUSED)
-        self._connections.complaints.log(refusal, self._client.address)
+        self._connections.complaints.log(refusal, self._context.address)
         self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -204,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             work.end_turn()
         if monotonic() >= ends_at + LONG_SECONDS:
-            request = f"{self._working_on} from {self._client.address}:{self._port}"
+            request = f"{self._working_on} from {self._context.address}:{self._port}"
             self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
         if self.state.is_deserted:
@@ -245,11 +245,13 @@ class Connection(asyncio.BufferedProtocol):
             self._working_on = asked.api.name
             self._counters.requests += 1
             exchange.began_seconds = monotonic()
+            client_id = asked.client_id or ""
+            if client_id != self._context.client_id:
+                self._context = self._context.with_client_id(client_id)
             if asked.unread is None:
                 request = ClientRequest(
-                    asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
-                    exchange.on_client_done, self,
-                )  # fmt: skip
+                    asked.api, asked.version, asked.body, self._context, asked.size_bytes, exchange.on_client_done, self
+                )
                 self._connections.handler(request, partial(self.answer, exchange))
             else:
                 self._begin_large(exchange)
@@ -258,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         return self.state.is_open
 
     def _begin_large(self, exchange: Exchange) -> None:
-        large = self._flow.large = LargeRequest(self._connections.large, self, self._client, exchange)
+        large = self._flow.large = LargeRequest(self._connections.large, self, self._context, exchange)
         exchange.held = large
         if self.state.is_deserted and large.is_let_go_at_end:
             self._let_go(exchange, large)
@@ -370,7 +372,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out.write()
         self._enter(Closing(reason))
         if error is not None:
-            self._connections.complaints.log(reason, self._client.address, error)
+            self._connections.complaints.log(reason, self._context.address, error)
         self._release()
         self._transport.close()
 
@@ -416,7 +418,7 @@ class Connection(asyncio.BufferedProtocol):
     def close_slow(self, duty: Duty) -> None:
         """Others cannot have the memory that it holds: drop what it does not take."""
         what = "has not taken its answers" if duty is Duty.TAKE_ANSWERS else "has not sent the rest of its request"
-        self._connections.complaints.log(Closed.SLOW, self._client.address, what=what)
+        self._connections.complaints.log(Closed.SLOW, self._context.address, what=what)
         self.close(Closed.SLOW)
         self._transport.abort()
 

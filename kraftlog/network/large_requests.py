@@ -18,7 +18,7 @@ from kraftlog.kafka.connections import Request
 from kraftlog.kafka.notation import Message, Struct
 from kraftlog.network.conversation import Exchange
 from kraftlog.network.release import release
-from kraftlog.network.requests import Client, ClientRequest, Handler, Steps
+from kraftlog.network.requests import ClientRequest, Handler, RequestContext, Steps
 from kraftlog.network.turns import SLICE_SECONDS, SliceEnd, Turns, go_through
 
 HELD_BYTES_PER_ELEMENT: Final = 800
@@ -100,11 +100,11 @@ class Asking(Protocol):
 class LargeRequest:
     """One of them. To its handler it is `ClientRequest.slices`."""
 
-    def __init__(self, large: LargeRequests, connection: Asking, client: Client, exchange: Exchange) -> None:
+    def __init__(self, large: LargeRequests, connection: Asking, context: RequestContext, exchange: Exchange) -> None:
         self.exchange = exchange
         self._large = large
         self._connection = connection
-        self._client = client
+        self._context = context
         self.is_waiting = True
         """Whether it waits for memory."""
         self._held_bytes = 0
@@ -155,8 +155,8 @@ class LargeRequest:
         if asked.unread is not None:
             yield from asked.unread
         request = ClientRequest(
-            asked.api, asked.version, asked.client_id or "", asked.body, self._client, asked.size_bytes,
-            self.exchange.on_client_done, self, is_large=True, on_memory_wanted=self.exchange.on_memory_wanted,
+            asked.api, asked.version, asked.body, self._context, asked.size_bytes, self.exchange.on_client_done, self,
+            is_large=True, on_memory_wanted=self.exchange.on_memory_wanted,
         )  # fmt: skip
         self._large.handler(request, self._answer)
 

@@ -8,8 +8,8 @@ connection in the order of its requests, whatever order the callbacks come in.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, NamedTuple, Protocol
 
 from kraftlog.kafka.apis import Api
 from kraftlog.kafka.notation import Message
@@ -18,15 +18,34 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of everybody, until there is authentication."""
 
 
+class QuotaClient(NamedTuple):
+    """A client as quotas know it."""
+
+    user: str
+    """Kafka's name of the principal: ANONYMOUS of User:ANONYMOUS."""
+    client_id: str
+
+
 @dataclass(frozen=True, slots=True)
-class Client:
-    """Whom a connection belongs to."""
+class RequestContext:
+    """Whose request it is. All requests of a connection share one value, as long as they name the same client id."""
 
     address: str
-    """The IP address that it comes from."""
+    """The IP address that the connection comes from."""
     listener_name: str
     """The listener that it came to: metadata answers name that listener's endpoints."""
+    client_id: str = ""
+    """Empty if the client gave none."""
     principal: str = ANONYMOUS
+    quota_client: QuotaClient = field(init=False)
+    """By what its use is counted."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "quota_client", QuotaClient(self.principal.partition(":")[2], self.client_id))
+
+    def with_client_id(self, client_id: str) -> RequestContext:
+        """The same connection's, for a request that names another client id."""
+        return replace(self, client_id=client_id)
 
 
 Steps = Iterator[Any]
@@ -83,11 +102,10 @@ class ClientRequest:
 
     api: Api
     version: int
-    client_id: str
-    """Empty if the client gave none."""
     body: Message | None
     """None for a version of ApiVersions that is not offered: its answer names those that are (KIP-511)."""
-    client: Client
+    context: RequestContext
+    """Who asks."""
     size_bytes: int
     """Its size on the wire."""
     on_client_done: list[Callable[[], None]] = field(default_factory=list)

@@ -41,6 +41,10 @@ class CountingObserver:
         """One more waits."""
         self._parked.value += 1
 
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        """One more waits."""
+        self._parked.value += 1
+
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """One fewer waits."""
         self._parked.value -= 1

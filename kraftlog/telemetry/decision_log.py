@@ -59,6 +59,11 @@ class BrokerDecisionLog:
         reason = f"there are {byte_count} bytes, and it waits for {min_bytes}"
         self._log_at_rate("fetch parked", replica_id=replica_id, wait_ms=max_wait_ms, reason=reason)
 
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        """Log why."""
+        reason = "some records are not on this broker's disks"
+        self._log_fetch("fetch parked", read_count=read_count, wait_ms=max_wait_ms, reason=reason)
+
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """Log why."""
         self._log_at_rate("fetch completed", replica_id=replica_id, byte_count=byte_count, reason=why.value)

@@ -20,6 +20,8 @@ class FetchEnd(Enum):
     ENOUGH = "there are enough bytes"
     PARTITION_CHANGED = "a partition has changed its leader, or has an error"
     TIME_OR_CLIENT = "its time is over, or its client sends nothing more"
+    READS_DONE = "all its reads have ended"
+    READS_CANCELLED = "its reads take too long, its client sends nothing more, or its memory is wanted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +251,12 @@ class BrokerObserver(Protocol):
         """A Fetch waits: there are so many bytes for it. `replica_id` is -1 for a consumer."""
         ...
 
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        """A consumer's Fetch is parked until so many reads have ended."""
+        ...
+
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
-        """A Fetch that was parked is answered, or given up; so many bytes were there for it."""
+        """A Fetch that was parked is answered, or given up; so many bytes were there for it, or have come later."""
         ...
 
     def decided(self, decision: Decision) -> None:
@@ -269,6 +275,11 @@ class Observers:
         """Tell both."""
         for observer in self._both:
             observer.fetch_parked(replica_id, byte_count, min_bytes, max_wait_ms)
+
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        """Tell both."""
+        for observer in self._both:
+            observer.fetch_reads_later(read_count, max_wait_ms)
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """Tell both."""

@@ -107,7 +107,7 @@ class CreateAclsApi:
                 permission_type=entry.permission_type,
             )
             yield
-        operation = admin_pb2.Operation(client_id=request.client_id, create_acls=creation)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, create_acls=creation)
         self._controller.submit(
             operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)), retry_unknown=True
         )
@@ -151,7 +151,7 @@ class DeleteAclsApi:
         for one in body.filters:
             deletion.filters.append(_filter(one))
             yield
-        operation = admin_pb2.Operation(client_id=request.client_id, delete_acls=deletion)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, delete_acls=deletion)
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)))
 
 

@@ -154,7 +154,7 @@ class AlterClientQuotasApi:
             yield from answer(None)
             return
         changes = admin_pb2.AlterClientQuotasRequest(alterations=alterations, validate_only=body.validate_only)
-        operation = admin_pb2.Operation(client_id=request.client_id, alter_client_quotas=changes)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, alter_client_quotas=changes)
         self._controller.submit(
             operation, TIMEOUT_MS_DEFAULT, lambda result: request.slices.run(answer(result)), retry_unknown=True
         )

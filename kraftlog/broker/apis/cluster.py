@@ -55,7 +55,7 @@ class DescribeClusterApi:
                 )
             )
             return
-        listener_name = request.client.listener_name
+        listener_name = request.context.listener_name
         brokers: list[DescribeClusterBroker] = []
         for broker_id in sorted(self._cluster.brokers):
             node = self._cluster.node(broker_id, listener_name)
@@ -110,7 +110,7 @@ class DescribeTopicPartitionsApi:
                 topics.append(_missing(name))
                 continue
             end = min(len(view.partitions), first + left)
-            topics.append(self._topic(view, first, end, request.client.listener_name))
+            topics.append(self._topic(view, first, end, request.context.listener_name))
             left -= max(0, end - first)
             if end < len(view.partitions):
                 next_cursor = Cursor(topic_name=name, partition_index=end)

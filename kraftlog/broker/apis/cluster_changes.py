@@ -60,7 +60,7 @@ class UpdateFeaturesApi:
             updates.append(_update(update, request.version))
             yield
         change = admin_pb2.UpdateFeaturesRequest(updates=updates, validate_only=body.validate_only)
-        operation = admin_pb2.Operation(client_id=request.client_id, update_features=change)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, update_features=change)
         self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
 
@@ -93,7 +93,7 @@ class UnregisterBrokerApi:
                 reply(UnregisterBrokerResponse(error_code=ErrorCode.NONE, error_message=None))
 
         operation = admin_pb2.Operation(
-            client_id=request.client_id,
+            client_id=request.context.client_id,
             unregister_broker=admin_pb2.UnregisterBrokerRequest(broker_id=body.broker_id),
         )
         self._controller.submit(operation, TIMEOUT_MS_DEFAULT, answer)

@@ -60,7 +60,7 @@ class FindCoordinatorApi:
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         body = cast(FindCoordinatorRequest, request.body)
         code, reason = _refusal(body.key_type)
-        found = None if code else self._cluster.node(self._broker_id, request.client.listener_name)
+        found = None if code else self._cluster.node(self._broker_id, request.context.listener_name)
         if not code and found is None:
             code, reason = ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker is not registered; try again"
         if request.version < FIRST_VERSION_WITH_KEYS:

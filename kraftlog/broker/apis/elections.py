@@ -72,5 +72,5 @@ class ElectLeadersApi:
             election_type=body.election_type,  # type: ignore[arg-type]  # the numbers are Kafka's
             partitions=references,
         )
-        operation = admin_pb2.Operation(client_id=request.client_id, elect_leaders=election)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, elect_leaders=election)
         self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))

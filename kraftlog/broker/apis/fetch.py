@@ -11,7 +11,6 @@ from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
@@ -156,7 +155,7 @@ class FetchApi:
 
     def _allowed_bytes(self, request: ClientRequest, bytes_max: int) -> int:
         """More than a quota allows at once would only be read to be thrown away."""
-        return int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, quota_client(request))))
+        return int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, request.context.quota_client)))
 
     def _wanted(self, version: int, key: PartitionKey, position: FetchPosition, rack: str) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)
@@ -237,7 +236,7 @@ class FetchApi:
 
     def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
         """How long the reader must wait for what it would be told; it is not told then, and it counts for nothing."""
-        client = quota_client(request)
+        client = request.context.quota_client
         if self._usage.quotas.limit(QuotaKind.FETCH, client) is None:
             return 0
         if len(news) > FEW_PARTITIONS:
@@ -284,7 +283,7 @@ class FetchApi:
             and request.version >= FIRST_VERSION_WITH_LEADERS
         ):
             data.current_leader = self._lookup.current_leader(
-                topic, key.number, request.client.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
+                topic, key.number, request.context.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
             )
         return data
 

@@ -66,7 +66,7 @@ class MetadataApi:
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
         """A topic that is named several times is answered once."""
         body = cast(MetadataRequest, request.body)
-        listener_name = request.client.listener_name
+        listener_name = request.context.listener_name
         wants_all = body.topics is None or (request.version == 0 and not body.topics)
         asked: dict[tuple[str | None, bytes], None] = {}
         for topic in body.topics or ():

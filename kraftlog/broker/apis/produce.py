@@ -22,7 +22,6 @@ from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.apis.refused_records import RefusedRecords
 from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.quotas.request_quota import quota_client
 from kraftlog.kafka.messages.produce import (
     NodeEndpoint,
     PartitionProduceData,
@@ -145,7 +144,7 @@ class ProduceApi:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
                 raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1, 0 or 1")
             partition = part.partition = self._lookup.find(topic, data.index)
-            if partition.name.topic in INTERNAL_TOPICS and request.client_id != ADMINISTRATOR:
+            if partition.name.topic in INTERNAL_TOPICS and request.context.client_id != ADMINISTRATOR:
                 raise ApiError(
                     ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by coordinators only"
                 )
@@ -207,7 +206,9 @@ class ProduceApi:
         """How long the producer must wait after a request of that size."""
         if not self._usage.quotas.is_set(QuotaKind.PRODUCE):
             return 0
-        return self._usage.record(QuotaKind.PRODUCE, quota_client(request), request.size_bytes, self._runtime.now_ms())
+        return self._usage.record(
+            QuotaKind.PRODUCE, request.context.quota_client, request.size_bytes, self._runtime.now_ms()
+        )
 
     def response(self, request: ClientRequest, topics: list[ProducedTopic]) -> ProduceResponse:
         """The answer, with the present leader where this broker is not it (KIP-951)."""

@@ -76,7 +76,7 @@ def partition_response(
     current_leader = NO_LEADER
     if code == ErrorCode.NOT_LEADER_OR_FOLLOWER and request.version >= FIRST_VERSION_WITH_LEADERS:
         current_leader = lookup.current_leader(
-            topic, part.index, request.client.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
+            topic, part.index, request.context.listener_name, LeaderIdAndEpoch, NodeEndpoint, leaders
         )
     refused = error.record_errors if isinstance(error, RecordsRefused) else ()
     return PartitionProduceResponse(

@@ -95,7 +95,7 @@ class AlterPartitionReassignmentsApi:
             yield from answer(None)
             return
         change = admin_pb2.AlterPartitionReassignmentsRequest(partitions=passed_on)
-        operation = admin_pb2.Operation(client_id=request.client_id, alter_partition_reassignments=change)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, alter_partition_reassignments=change)
         self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
     def _changed_count(self, topic: str, index: int, wanted: int) -> ApiError | None:

@@ -43,7 +43,7 @@ class RefusedRecords:
             partition=partition.partition_id,
             error=error.code.name,
             reason=str(error)[:TEXT_CHARACTERS_MAX],
-            address=request.client.address,
-            client_id=request.client_id[:TEXT_CHARACTERS_MAX],
+            address=request.context.address,
+            client_id=request.context.client_id[:TEXT_CHARACTERS_MAX],
             **more,
         )

@@ -84,7 +84,7 @@ class CreateTopicsApi:
                 made.assignments.add(partition_id=given.partition_index, broker_ids=given.broker_ids)
                 yield
             yield
-        operation = admin_pb2.Operation(client_id=request.client_id, create_topics=creation)
+        operation = admin_pb2.Operation(client_id=request.context.client_id, create_topics=creation)
         self._controller.submit(
             operation, body.timeout_ms, lambda result: request.slices.run(self._answer(request, reply, result))
         )
@@ -196,7 +196,7 @@ class DeleteTopicsApi:
                     self._cluster.watch_no_more(departures)
 
         if passed_on or not refused:
-            operation = admin_pb2.Operation(client_id=request.client_id, delete_topics=deletion)
+            operation = admin_pb2.Operation(client_id=request.context.client_id, delete_topics=deletion)
             self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
         else:
             yield from answer(admin_pb2.OperationResult(delete_topics=admin_pb2.DeleteTopicsResponse()))
@@ -298,7 +298,7 @@ class CreatePartitionsApi:
                 growing.assignments.add()
             yield
         if growth.topics or not refused:
-            operation = admin_pb2.Operation(client_id=request.client_id, create_partitions=growth)
+            operation = admin_pb2.Operation(client_id=request.context.client_id, create_partitions=growth)
             self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
         else:
             yield from answer(admin_pb2.OperationResult(create_partitions=admin_pb2.CreatePartitionsResponse()))

@@ -24,6 +24,7 @@ from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
 from kraftbase.types import Offset
+from kraftlog.network.requests import QuotaClient
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, QuotaEntity
 from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS
@@ -43,14 +44,6 @@ class QuotaKind(StrEnum):
     """Bytes of Fetch answers per second."""
     REQUEST = "request_percentage"
     """Percent of the broker's loop: 100 is all of it."""
-
-
-class QuotaClient(NamedTuple):
-    """Whose request it is, as far as quotas ask."""
-
-    user: str
-    """Kafka's name of the principal: ANONYMOUS of User:ANONYMOUS."""
-    client_id: str
 
 
 class Limit(NamedTuple):

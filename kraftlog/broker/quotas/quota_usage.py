@@ -11,7 +11,8 @@ from collections import OrderedDict
 from typing import Final
 
 from kraftbase.rates import WINDOW_COUNT, WINDOW_MS, WindowedRate
-from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaClient, QuotaKind
+from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaKind
+from kraftlog.network.requests import QuotaClient
 from kraftlog.telemetry.registry import Histogram
 
 CLIENTS_MAX: Final = 10_000

@@ -11,18 +11,13 @@ from copy import copy
 from typing import Final
 
 from kraftbase.runtime import Runtime
-from kraftlog.broker.quotas.client_quotas import QuotaClient, QuotaKind
+from kraftlog.broker.quotas.client_quotas import QuotaKind
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import ClientRequest, Handler, Reply, Slices, Steps
+from kraftlog.network.requests import ClientRequest, Handler, QuotaClient, Reply, Slices, Steps
 
 MS_PER_PERCENT: Final = 10
 """How much of a second a percent is."""
-
-
-def quota_client(request: ClientRequest) -> QuotaClient:
-    """Whose request it is."""
-    return QuotaClient(request.client.principal.partition(":")[2], request.client_id)
 
 
 class RequestQuota:
@@ -38,7 +33,7 @@ class RequestQuota:
         if not self._usage.quotas.is_set(QuotaKind.REQUEST):
             self._handler(request, reply)
             return
-        timed = _TimedReply(quota_client(request), reply, request.slices, self._usage, self._runtime)
+        timed = _TimedReply(request.context.quota_client, reply, request.slices, self._usage, self._runtime)
         request.slices = timed
         self._handler(request, timed)
         timed.stop()

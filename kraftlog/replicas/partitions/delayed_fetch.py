@@ -3,6 +3,8 @@
 While it waits, only positions are looked at: nothing is read until it is answered. One of a follower is counted when
 it comes, as its offsets say what the follower has. When there is something for it, it is answered in the next turn of
 the loop: the producer has its answer before, and what has arrived in the same turn is appended first.
+
+If the records of a partition are to come later, it waits for them and not for more bytes (`OutstandingReads`).
 """
 
 from __future__ import annotations
@@ -12,8 +14,11 @@ from typing import Final
 
 from kraftbase.runtime import Runtime, Timer
 from kraftlog.network.requests import Slices, Steps
+from kraftlog.replicas.partitions.later_read import LaterRead
+from kraftlog.replicas.partitions.outstanding_reads import OutstandingReads
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.replicas.partitions.reading import Located, Read, Reader, ReadFrom, count_follower, locate, read
+from kraftlog.storage.log_host import LogSlice
 from kraftlog.telemetry.observer import BrokerObserver, FetchEnd
 
 FEW_PARTITIONS: Final = 256
@@ -53,6 +58,10 @@ class DelayedFetch:
         self._is_due = False
         """Whether it is answered in the next turn of the loop."""
         self._is_done = False
+        """Whether it does not wait for bytes, or not any more."""
+        self._has_later = False
+        """Whether some of what was located comes later."""
+        self._outstanding: OutstandingReads | None = None
         self._waiting: dict[Partition, ReadFrom] = {}
         self._available: dict[Partition, int] = {}
         """While it waits: how many bytes each partition has."""
@@ -63,15 +72,19 @@ class DelayedFetch:
     @property
     def is_waiting(self) -> bool:
         """Whether it is not answered yet."""
-        return not self._is_done
+        return not self._is_done or (self._outstanding is not None and self._outstanding.is_waiting)
 
     def begin(self, runtime: Runtime, max_wait_ms: int) -> None:
-        """Answer now, or when there is enough, or after `max_wait_ms`."""
+        """Answer now, or when there is enough, or after `max_wait_ms`; or when what comes later is there."""
         located = self._locate(max(1, self._slices.answer_room_bytes))
         if self._reader.is_follower:
             located = [
                 count_follower(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)
             ]
+        if self._has_later:
+            self._is_done = True
+            self._wait_for_reads(runtime, *self._read_with_later(located))
+            return
         byte_count = sum(one.byte_count for one in located)
         if (
             max_wait_ms <= 0
@@ -110,7 +123,7 @@ class DelayedFetch:
             yield
         if ends_wait or byte_count >= min(self._min_bytes, self._bytes_max):
             self._is_done = True
-            yield from self._read_in_slices(refused)
+            yield from self._read_in_slices(refused, runtime)
             return
         try:
             yield from self._wait_in_slices(runtime, max_wait_ms, available)
@@ -131,8 +144,10 @@ class DelayedFetch:
         self._timer = runtime.call_later(max_wait_ms, self.expire)
         self._observer.fetch_parked(self._reader.replica_id, self._available_bytes, self._min_bytes, max_wait_ms)
 
-    def _read_in_slices(self, refused: Mapping[Partition, Located]) -> Steps:
+    def _read_in_slices(self, refused: Mapping[Partition, Located], runtime: Runtime | None = None) -> Steps:
+        """Read, and answer. With a `runtime` what comes later is waited for; without one it is left out."""
         reads: list[Read] = []
+        later: dict[int, LaterRead] = {}
         room_bytes = self._slices.answer_room_bytes
         bytes_left = max(0, min(self._bytes_max, room_bytes))
         min_one_batch = room_bytes > 0
@@ -143,9 +158,27 @@ class DelayedFetch:
             if one.byte_count:
                 min_one_batch = False
                 bytes_left = max(0, bytes_left - one.byte_count)
+                if one.found is not None and not isinstance(one.found, LogSlice):
+                    later[len(reads)] = one.found
             reads.append(read(wanted, self._reader, one))
             yield
-        self._on_read(reads)
+        if later and runtime is not None:
+            self._wait_for_reads(runtime, reads, later)
+        else:
+            self._on_read(reads)
+
+    def _read_with_later(self, located: Sequence[Located]) -> tuple[list[Read], dict[int, LaterRead]]:
+        """What can be read now, and what comes later, by its place."""
+        reads = [read(wanted, self._reader, one) for wanted, one in zip(self._wanted, located, strict=True)]
+        later: dict[int, LaterRead] = {}
+        for place, one in enumerate(located):
+            if one.found is not None and not isinstance(one.found, LogSlice):
+                later[place] = one.found
+        return reads, later
+
+    def _wait_for_reads(self, runtime: Runtime, reads: list[Read], later: Mapping[int, LaterRead]) -> None:
+        self._outstanding = OutstandingReads(self._wanted, self._reader, reads, later, self._on_read, self._observer)
+        self._outstanding.start(runtime)
 
     def partition_changed(self, partition: Partition) -> None:
         """There may be more to read, or an error to report."""
@@ -166,6 +199,9 @@ class DelayedFetch:
 
     def expire(self) -> None:
         """Answer with what there is."""
+        if self._outstanding is not None:
+            self._outstanding.expire()
+            return
         self._without.clear()
         self._answer()
 
@@ -194,6 +230,8 @@ class DelayedFetch:
             if one.byte_count:
                 min_one_batch = False
                 bytes_left = max(0, bytes_left - one.byte_count)
+                if not isinstance(one.found, LogSlice):
+                    self._has_later = True
             located.append(one)
         return located
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.sentinels import UNKNOWN_EPOCH, UNKNOWN_OFFSET
 from kraftlog.kafka.errors import MalformedBytes
+from kraftlog.replicas.partitions.later_read import LaterRead, LaterResult, RecordSource
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.storage.formats.batch_header import read_headers
 from kraftlog.storage.formats.indexes import AbortedTransaction
@@ -76,8 +77,8 @@ class ReadFrom(NamedTuple):
 class Located(NamedTuple):
     """What there is to read, before it is read."""
 
-    found: LogSlice | None = None
-    """None: nothing, or an error."""
+    found: LogSlice | LaterRead | None = None
+    """None: nothing, or an error. A `LaterRead` is not begun yet."""
     error: ApiError | None = None
     diverging: EpochEnd | None = None
     """Where the reader's log and this one part (KIP-595)."""
@@ -90,7 +91,8 @@ class Located(NamedTuple):
     @property
     def ends_wait(self) -> bool:
         """Whether the answer must not wait for more: a reader of older segments has a lot before it."""
-        goes_on = self.found is not None and self.found.is_older_segment
+        found = self.found
+        goes_on = found is not None and (not isinstance(found, LogSlice) or found.is_older_segment)
         return goes_on or self.error is not None or self.diverging is not None
 
 
@@ -109,7 +111,10 @@ class Read(NamedTuple):
 
 
 def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: bool) -> Located:
-    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26)."""
+    """What may be read, at most `bytes_max` of it; with `min_one_batch` at least one batch if there is any (DB-26).
+
+    A follower reads nothing later: it gets OFFSET_MOVED_TO_TIERED_STORAGE for it.
+    """
     try:
         log = wanted.partition.leader_log(wanted.current_leader_epoch, must_lead=reader.must_lead)
         if reader.is_follower:
@@ -119,9 +124,15 @@ def locate(wanted: ReadFrom, reader: Reader, bytes_max: int, *, min_one_batch: b
             return Located(diverging=diverging)
         end_offset = readable_end(log, reader.isolation)
         limit = min(bytes_max, wanted.bytes_max)
-        found = log.reader.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
+        source: RecordSource = log.reader
+        found = source.locate(wanted.offset, limit, end_offset, min_one_batch=min_one_batch)
         if reader.throttle is not None and reader.throttle.leaves_out(wanted.partition, reader.replica_id):
             return Located()  # an offset that is out of range is refused all the same
+        if found is not None and not isinstance(found, LogSlice) and reader.is_follower:
+            raise ApiError(
+                ErrorCode.OFFSET_MOVED_TO_TIERED_STORAGE,
+                f"{wanted.partition} has offset {wanted.offset} in remote storage only: build the log from there",
+            )
         return Located(found)
     except ApiError as error:
         return Located(error=error.with_traceback(None))
@@ -141,13 +152,13 @@ def count_follower(wanted: ReadFrom, reader: Reader, located: Located) -> Locate
 
 
 def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
-    """The result for a partition: what was located is read."""
+    """The result for a partition: what was located is read. What is to come later is left out (`with_later`)."""
     if located.error is not None:
         return _refused(located.error, wanted.partition.log)
     log: PartitionLog | None = None
     try:
         log = wanted.partition.online_log()
-        records = b"" if located.found is None else log.reader.read_slice(located.found)
+        records = log.reader.read_slice(located.found) if isinstance(located.found, LogSlice) else b""
         aborted = None
         if reader.isolation is Isolation.READ_COMMITTED:
             aborted = _aborted_in(log, wanted.offset, records)
@@ -156,6 +167,16 @@ def read(wanted: ReadFrom, reader: Reader, located: Located) -> Read:
     return Read(
         None, log.high_watermark, log.last_stable_offset, log.log_start_offset, located.diverging, aborted, records
     )
+
+
+def with_later(kept: Read, result: LaterResult) -> Read:
+    """The result for a partition whose records, or whose error, have come."""
+    if isinstance(result, ApiError):
+        if result.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            return kept._replace(error=result, aborted=None)
+        return Read(result)
+    aborted = None if kept.aborted is None else result.aborted
+    return kept._replace(records=result.records, aborted=aborted)
 
 
 def sent_elsewhere(log: PartitionLog, replica_id: int) -> Read:

@@ -27,7 +27,7 @@ from kraftlog.broker.shell.ports import OnAnswer as OnPortAnswer
 from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.replication.follower import FetchSettings
@@ -64,7 +64,7 @@ VERSIONS: Final = {PRODUCE: 13, FETCH: 17, LIST_OFFSETS: 10, DELETE_RECORDS: 2}
 LAG_MAX_MS: Final = 30_000
 OWN_DIRECTORY: Final = "broker"
 PRODUCERS_CHECK_MS: Final = 5_000
-_CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
+_CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
 class Surroundings(Protocol):
@@ -241,7 +241,7 @@ class Broker:
             if not self.process.has_ended:
                 on_answer(response)
 
-        request = ClientRequest(api_of(body.KEY), VERSIONS[body.KEY], "simulated", body, _CLIENT, 100)
+        request = ClientRequest(api_of(body.KEY), VERSIONS[body.KEY], body, _CONTEXT, 100)
         try:
             self._handlers[body.KEY](request, reply)
         except ConnectionRefused:

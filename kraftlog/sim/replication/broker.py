@@ -28,7 +28,7 @@ from kraftlog.broker.shell.parts import Parts, PartsSettings
 from kraftlog.broker.shell.ports import OnAnswer, OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
@@ -62,7 +62,7 @@ RETENTION_CHECK_MS: Final = 2_000
 PRODUCERS_CHECK_MS: Final = 5_000
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
-_CLIENT: Final = Client("127.0.0.1", "PLAINTEXT")
+_CONTEXT: Final = RequestContext("127.0.0.1", "PLAINTEXT", "simulated")
 
 
 class Surroundings(Protocol):
@@ -234,7 +234,7 @@ class Broker:
 
     def handle(self, body: Message, version: int, reply: Reply) -> ClientRequest | None:
         """Handle a request; None if the connection is closed for it."""
-        request = ClientRequest(api_of(body.KEY), version, "simulated", body, _CLIENT, 100)
+        request = ClientRequest(api_of(body.KEY), version, body, _CONTEXT, 100)
         try:
             self._handlers[body.KEY](request, reply)
         except ConnectionRefused:

@@ -18,6 +18,9 @@ class SeenDecisions:
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
         """Nobody judges it."""
 
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        """Nobody judges it."""
+
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """Nobody judges it."""
 

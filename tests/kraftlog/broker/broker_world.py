@@ -40,7 +40,7 @@ from kraftlog.kafka.messages.produce import (
     TopicProduceData,
 )
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, Handler
+from kraftlog.network.requests import ClientRequest, Handler, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
 from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
@@ -213,13 +213,13 @@ class BrokerWorld:
         """Have a request handled as it comes from the wire; its answer, as it goes there, is appended to `answers`."""
         api = api_of(body.KEY)
         received = decode(api.request, version, bytearray(encode(body, version)))
-        client = Client("127.0.0.1", self.listener)
+        context = RequestContext("127.0.0.1", self.listener, self.client_id)
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
             sent = None if response is None else decode(api.response, version, encode(response, version))
             self.answers.append(sent)
 
-        handler(ClientRequest(api, version, self.client_id, received, client, 100, self.on_client_done), reply)
+        handler(ClientRequest(api, version, received, context, 100, self.on_client_done), reply)
 
     def client_goes(self) -> None:
         """The client of all requests so far is gone."""

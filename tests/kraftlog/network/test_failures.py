@@ -77,7 +77,7 @@ class Raising:
         self._error = error
 
     def __call__(self, request: ClientRequest, reply: Reply) -> None:
-        if request.client_id and request.body == ask("raise"):
+        if request.context.client_id and request.body == ask("raise"):
             raise self._error
         answer_at_once(request, reply)
 

@@ -9,12 +9,13 @@ from functools import partial
 import pytest
 
 from kraftbase.errors import ConfigurationError, ErrorCode
+from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kraftlog.kafka.messages.metadata import MetadataRequest
 from kraftlog.network import serving as serving_module
 from kraftlog.network.connection import Connection
 from kraftlog.network.counters import Closed
-from kraftlog.network.requests import Client, ClientRequest, Reply
+from kraftlog.network.requests import ClientRequest, QuotaClient, Reply, RequestContext
 from kraftlog.network.serving import Limits, Listener, serving
 from kraftlog.telemetry.registry import Registry
 from tests.kraftlog.network.clients import (
@@ -44,16 +45,28 @@ async def test_a_request_comes_with_whom_it_is_from() -> None:
         data = client.bytes_of(ask("t"), 9)
         client.writer.write(data)
         request, reply = await asked.next()
-        assert (request.api.name, request.version, request.client_id, request.size_bytes) == (
-            "Metadata", 9, "a client", len(data),
-        )  # fmt: skip
-        assert request.client == Client("127.0.0.1", PLAINTEXT)
+        assert (request.api.name, request.version, request.size_bytes) == ("Metadata", 9, len(data))
+        assert request.context == RequestContext("127.0.0.1", PLAINTEXT, "a client")
+        assert request.context.quota_client == QuotaClient("ANONYMOUS", "a client")
         assert request.body == MetadataRequest(topics=ask("t").topics)
         reply(named("here"))
         assert name_of(await client.receive()) == "here"
         counters = served.counters
         assert (counters.requests, counters.bytes_in, counters.connections_open) == (1, len(data), 1)
         assert (counters.queued_bytes, counters.unsent_bytes, counters.connections_paused) == (0, 0, 0)
+
+
+async def test_requests_of_one_connection_and_client_id_share_one_context() -> None:
+    asked = Asked()
+    other = ClientConnection("another")
+    async with network(asked) as served, await RawClient.connect(served) as client:
+        client.send(ask("t"), ask("u"))
+        client.writer.write(b"".join(piece for name in "vw" for piece in other.send(ask(name), 9)))
+        first, second, third, fourth = [(await asked.next())[0].context for _ in range(4)]
+        assert first is second
+        assert third is fourth
+        assert (third.client_id, third.address, third.listener_name) == ("another", first.address, first.listener_name)
+        assert (third.quota_client, third.principal) == (QuotaClient("ANONYMOUS", "another"), first.principal)
 
 
 async def test_late_answers_go_out_in_the_order_of_requests() -> None:
@@ -126,7 +139,7 @@ async def test_a_client_without_an_id() -> None:
     asked = Asked()
     async with network(asked) as served, await RawClient.connect(served) as client:
         client.writer.write(bytes.fromhex("0000000e 0003 0001 00000007 ffff 00000000"))
-        assert (await asked.next())[0].client_id == ""
+        assert (await asked.next())[0].context.client_id == ""
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
@@ -241,7 +254,7 @@ async def test_each_listener_has_its_port_and_its_name() -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             async with RawClient(reader, writer) as client:
                 client.send(ask())
-                assert (await asked.next())[0].client.listener_name == name
+                assert (await asked.next())[0].context.listener_name == name
 
 
 async def test_localhost_is_both_loopback_addresses_at_one_port() -> None:

@@ -16,6 +16,9 @@ class Recorder:
     def fetch_parked(self, replica_id: int, byte_count: int, min_bytes: int, max_wait_ms: int) -> None:
         self.fetches.append(("parked", replica_id, byte_count, min_bytes, max_wait_ms))
 
+    def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
+        self.fetches.append(("reads later", read_count, max_wait_ms))
+
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         self.fetches.append(("completed", replica_id, byte_count, why))
 

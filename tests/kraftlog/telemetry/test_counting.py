@@ -71,6 +71,10 @@ def test_the_purgatory_has_the_fetches_that_wait_and_those_in_vain_are_counted_b
     assert world.values() == AT_FIRST | {"Fetch": 1, "follower": 1}
     world.observer.fetch_completed(-1, 0, FetchEnd.TIME_OR_CLIENT)
     assert world.values() == AT_FIRST | {"follower": 1, "consumer": 1}
+    world.observer.fetch_reads_later(2, 500)
+    assert world.values() == AT_FIRST | {"follower": 1, "consumer": 1, "Fetch": 1}
+    world.observer.fetch_completed(-1, 0, FetchEnd.READS_CANCELLED)
+    assert world.values() == AT_FIRST | {"follower": 1, "consumer": 1}
 
 
 def test_two_observers_are_told_the_same() -> None:
@@ -82,5 +86,8 @@ def test_two_observers_are_told_the_same() -> None:
     both.decided(decision)
     both.fetch_parked(2, 0, 1, 500)
     both.fetch_completed(2, 9, FetchEnd.ENOUGH)
+    both.fetch_reads_later(3, 500)
     assert first.decisions == second.decisions == [decision]
-    assert first.fetches == second.fetches == [("parked", 2, 0, 1, 500), ("completed", 2, 9, FetchEnd.ENOUGH)]
+    assert first.fetches == second.fetches == [
+        ("parked", 2, 0, 1, 500), ("completed", 2, 9, FetchEnd.ENOUGH), ("reads later", 3, 500),
+    ]  # fmt: skip

@@ -151,3 +151,15 @@ def test_fetches_are_logged_with_their_reasons_and_a_few_in_a_minute() -> None:
         "reason": "there are enough bytes",
     }  # fmt: skip
     assert lines[-1]["left_out_before"] == 6
+
+
+def test_a_fetch_that_waits_for_reads_is_logged_with_how_many() -> None:
+    log = Log()
+    with capture_logs() as lines:
+        log.observer.fetch_reads_later(2, 500)
+    assert lines == [
+        {
+            "event": "fetch parked", "log_level": "debug", "read_count": 2, "wait_ms": 500,
+            "reason": "some records are not on this broker's disks",
+        }
+    ]  # fmt: skip

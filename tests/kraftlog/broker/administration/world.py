@@ -22,7 +22,7 @@ from kraftlog.controller.controller_config import ControllerConfig
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, Handler
+from kraftlog.network.requests import ClientRequest, Handler, RequestContext
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
 from tests.statemachine.waiting import until
@@ -80,7 +80,7 @@ class AdministrationWorld:
                 answered.set_exception(error)
             self.throttles.append(throttle_ms)
 
-        request = ClientRequest(api, version, client_id, received, Client("127.0.0.1", "PLAINTEXT"), 100)
+        request = ClientRequest(api, version, received, RequestContext("127.0.0.1", "PLAINTEXT", client_id), 100)
         self.handlers[api.name](request, reply)
         response = await answered
         assert isinstance(response, kind)

@@ -12,7 +12,7 @@ from kraftlog.broker.producer_ids import FEW_IDS, WAITING_MAX, Block, ProducerId
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest
+from kraftlog.network.requests import ClientRequest, RequestContext
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller answers")
 
@@ -32,7 +32,7 @@ class World:
     def init(self, **fields: Any) -> None:
         """A producer asks for an id; its answer is appended to `answers`."""
         body = InitProducerIdRequest(**{"transactional_id": None, "transaction_timeout_ms": 60_000, **fields})
-        request = ClientRequest(api_of(body.KEY), 5, "", body, Client("127.0.0.1", "PLAINTEXT"), 100)
+        request = ClientRequest(api_of(body.KEY), 5, body, RequestContext("127.0.0.1", "PLAINTEXT"), 100)
         self._api.handle(request, lambda response, throttle_ms=0: self.answers.append(response))
 
     def found(self) -> list[tuple[int, int, int]]:

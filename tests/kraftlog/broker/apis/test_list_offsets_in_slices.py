@@ -20,7 +20,7 @@ from kraftlog.kafka.messages.list_offsets import (
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_scan import RECORDS_A_TURN
-from kraftlog.network.requests import Client, ClientRequest, Steps
+from kraftlog.network.requests import ClientRequest, RequestContext, Steps
 from kraftlog.storage import timestamps
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.malformed_batches import compressed, rec
@@ -32,7 +32,7 @@ MANY = 6 * RECORDS_A_TURN
 LATER_MS = NOW_MS + 5
 NAMED_TUPLE = "<string>"
 """The file in which Python makes named tuples."""
-CLIENT = Client("127.0.0.1", "PLAINTEXT")
+CONTEXT = RequestContext("127.0.0.1", "PLAINTEXT")
 
 
 class Asked:
@@ -51,7 +51,7 @@ class Asked:
             assert isinstance(response, ListOffsetsResponse)
             self.answer = response
 
-        world.list_offsets.handle(ClientRequest(api_of(body.KEY), 7, "", body, CLIENT, 100, slices=self), reply)
+        world.list_offsets.handle(ClientRequest(api_of(body.KEY), 7, body, CONTEXT, 100, slices=self), reply)
 
     answer_room_bytes = 2**63 - 1
 

@@ -28,7 +28,7 @@ from kraftlog.kafka.messages.list_offsets import (
 )
 from kraftlog.kafka.messages.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Handler
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Replication
 from kraftlog.replicas.partitions.partitions import NobodyFollows, Partitions, reraise
@@ -98,8 +98,8 @@ class World:
 
     def ask(self, handler: Handler, body: Message, version: int) -> None:
         """Have a request handled; its answer is appended to `answers`."""
-        client = Client("127.0.0.1", "PLAINTEXT")
-        request = ClientRequest(api_of(body.KEY), version, "", body, client, 100)
+        context = RequestContext("127.0.0.1", "PLAINTEXT")
+        request = ClientRequest(api_of(body.KEY), version, body, context, 100)
         handler(request, self.answered)
 
     def answered(self, response: Message | None, throttle_ms: int = 0) -> None:

@@ -20,7 +20,7 @@ from kraftlog.kafka.messages.produce import (
 from kraftlog.kafka.notation import Message
 from kraftlog.kafka.record_batch import Compression
 from kraftlog.kafka.record_scan import PIECES_A_TURN, RECORDS_A_TURN
-from kraftlog.network.requests import Client, ClientRequest, ConnectionRefused, Steps
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, RequestContext, Steps
 from kraftlog.storage import batch_records
 from tests.kraftlog.broker.broker_world import BrokerWorld, replicas, topic
 from tests.kraftlog.broker.malformed_batches import compressed, rec
@@ -51,7 +51,7 @@ class Connection:
 
     def __init__(self, world: BrokerWorld) -> None:
         self._world = world
-        self._client = Client("127.0.0.1", "PLAINTEXT")
+        self._context = RequestContext("127.0.0.1", "PLAINTEXT")
         self.steps: deque[Steps] = deque()
         self.answers: list[PartitionProduceResponse] = []
 
@@ -83,7 +83,7 @@ class Connection:
                 assert isinstance(response, ProduceResponse)
                 self.answers.append(response.responses[0].partition_responses[0])
 
-        request = ClientRequest(api_of(body.KEY), 13, "", body, self._client, 100, slices=self)
+        request = ClientRequest(api_of(body.KEY), 13, body, self._context, 100, slices=self)
         self._world.produce.handle(request, reply)
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kraftbase.types import Offset
-from kraftlog.broker.quotas.client_quotas import LIMIT_MIN, ClientQuotas, Limit, QuotaClient, QuotaKind
+from kraftlog.broker.quotas.client_quotas import LIMIT_MIN, ClientQuotas, Limit, QuotaKind
+from kraftlog.network.requests import QuotaClient
 from kraftpb.v1.metadata_pb2 import ClientQuotaRecord, QuotaEntity
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS

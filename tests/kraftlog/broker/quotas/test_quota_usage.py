@@ -6,8 +6,9 @@ import math
 
 import pytest
 
-from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaClient, QuotaKind
+from kraftlog.broker.quotas.client_quotas import ClientQuotas, QuotaKind
 from kraftlog.broker.quotas.quota_usage import IDLE_MAX_MS, QuotaUsage
+from kraftlog.network.requests import QuotaClient
 from tests.kraftlog.broker.quotas.test_client_quotas import DEFAULT, changed, record, removed
 
 PRODUCE = QuotaKind.PRODUCE

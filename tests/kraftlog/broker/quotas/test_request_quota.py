@@ -10,7 +10,7 @@ from kraftlog.broker.quotas.request_quota import RequestQuota
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import Client, ClientRequest, Reply
+from kraftlog.network.requests import ClientRequest, Reply, RequestContext
 from tests.kraftlog.broker.quotas.test_client_quotas import changed, record, removed
 from tests.kraftlog.storage.builders import StepRuntime
 
@@ -52,7 +52,7 @@ class World:
     def ask(self, taken_ms: float, *, is_late: bool = False) -> None:
         self.handler.taken_ms, self.handler.is_late = taken_ms, is_late
         request = ClientRequest(
-            api_of(MetadataRequest.KEY), 12, "etl", MetadataRequest(), Client("127.0.0.1", "PLAINTEXT"), 100
+            api_of(MetadataRequest.KEY), 12, MetadataRequest(), RequestContext("127.0.0.1", "PLAINTEXT", "etl"), 100
         )
         self.quota.handle(request, self.answered)
 

@@ -25,7 +25,7 @@ from kraftlog.kafka.codec import decode, encode
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
 from kraftlog.kafka.messages.list_offsets import ListOffsetsRequest
 from kraftlog.kafka.notation import Message, Versions
-from kraftlog.network.requests import Client, ClientRequest
+from kraftlog.network.requests import ClientRequest, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partition import Partition, Replication
 from kraftlog.replicas.partitions.partitions import Partitions, reraise
@@ -151,8 +151,8 @@ class Wire:
             answer = decode(api.response, version, bytearray(encode(response, version)))
             self._cluster.runtime.call_soon(lambda: self._answer(request, answer, on_answer))
 
-        client = Client("127.0.0.1", "PLAINTEXT")
-        handled = ClientRequest(api, version, "follower", received, client, 100, self._on_client_done)
+        context = RequestContext("127.0.0.1", "PLAINTEXT", "follower")
+        handled = ClientRequest(api, version, received, context, 100, self._on_client_done)
         self._target.handle(handled, reply)
 
     def _answer(self, request: Message, answer: Message, on_answer: OnAnswer) -> None:
