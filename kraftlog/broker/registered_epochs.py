@@ -8,9 +8,10 @@ from uuid import UUID
 
 import structlog
 
-from kraftbase.errors import FlushFailed, OutOfSpace, StorageError
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, OutOfSpace, StorageError
 from kraftbase.files.files import FileSystem
 from kraftbase.runtime import OnDone, Runtime
+from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.storage.registered_epoch import note_registration, registered_epoch
 
 logger = structlog.get_logger(__name__)
@@ -96,3 +97,21 @@ class RegisteredEpochs:
             except (StorageError, FlushFailed) as error:
                 failed.append((directory, error))
         return failed
+
+
+# Consider a broker that was registered with epoch 900, and a quorum that is restored from a snapshot which ends at 200.
+# It registers the broker with 201. By its metadata the broker would set logs aside, and cut what it acknowledged since.
+def check_follows(broker_id: int, broker_epoch: int, noted: Sequence[int]) -> None:
+    """Check that a registration is not from before those that log directories have noted: epochs of a quorum ascend.
+
+    Raises ApiError(INVALID_REGISTRATION): the quorum has lost what it committed (CT-38).
+    """
+    last = max(noted, default=UNKNOWN_EPOCH)
+    if broker_epoch < last:
+        raise ApiError(
+            ErrorCode.INVALID_REGISTRATION,
+            f"broker {broker_id} was registered with epoch {broker_epoch}, and its log directories know of a"
+            f" registration with epoch {last}: the quorum has lost what it had committed, by a restore from an old"
+            " snapshot or a loss of its own directories. The broker ends, and changes nothing on its disks. Leave them"
+            " as they are, and see docs/operations/all-voters-are-lost.md",
+        )

@@ -19,7 +19,7 @@ from uuid import UUID
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime
 from kraftlog.broker.directory import BrokerDirectory
-from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.registered_epochs import RegisteredEpochs, check_follows
 from kraftlog.broker.shell.attempts import Attempts
 from kraftlog.broker.shell.failures import FATAL
 from kraftlog.broker.shell.membership_messages import MembershipMessages
@@ -305,6 +305,7 @@ class Membership:
         if self._epochs is None:
             registered(answer.broker_epoch)
             return
+        check_follows(self._candidacy.broker_id, answer.broker_epoch, self._epochs.named())
 
         def noted(error: BaseException | None) -> None:
             if error is None:

@@ -282,12 +282,17 @@ class Machine:
     def _killed(self) -> str:
         if self.broker is None:
             return "killed at its start"
-        is_closing = isinstance(self.broker.shell.state, Closing)
-        return "killed at its end" if is_closing else "killed between two operations"
+        return "killed at its end" if self._is_closing(self.broker) else "killed between two operations"
+
+    def _is_closing(self, broker: Broker) -> bool:
+        return isinstance(broker.shell.state, Closing)
 
     def end(self, crash: Crash, down_ms: int | None = None) -> None:
         """The process ends like that, and another one starts after a while."""
         self.process.has_ended = True
+        if self.broker is not None and self._is_closing(self.broker):
+            is_one_missing = bool(self.broker.logs.failed)
+            self.lives.killed_at_its_end(_directories(self.broker), self.files, is_one_missing=is_one_missing)
         self.broker = None
         self._starting = None
         self.kills_at_end = False

@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from structlog.testing import capture_logs
 
-from kraftbase.errors import FlushFailed, StorageError
+from kraftbase.errors import ApiError, ErrorCode, FlushFailed, StorageError
 from kraftbase.files.files import read_whole
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.runtime import AsyncioRuntime, awaited
-from kraftlog.broker.registered_epochs import RegisteredEpochs
+from kraftlog.broker.registered_epochs import RegisteredEpochs, check_follows
 from kraftlog.storage import registered_epoch
 
 A, B = UUID(int=2**100 + 1), UUID(int=2**100 + 2)
@@ -121,3 +121,14 @@ async def test_a_directory_where_it_cannot_be_written_is_offline(error: Exceptio
 
 def test_the_files_name_is_that_of_the_pages() -> None:
     assert registered_epoch.FILE_NAME == "broker-epoch"
+
+
+@pytest.mark.parametrize("noted", [[], [-1, -1], [500, -1], [300, 500]])
+def test_ct38_an_epoch_that_is_not_below_those_in_directories_is_taken(noted: list[int]) -> None:
+    check_follows(1, 500, noted)
+
+
+def test_ct38_an_epoch_below_one_in_a_directory_is_that_of_a_quorum_that_has_lost_something() -> None:
+    with pytest.raises(ApiError, match=r"with epoch 499, .*with epoch 500: the quorum has lost") as refused:
+        check_follows(1, 499, [-1, 500])
+    assert refused.value.code is ErrorCode.INVALID_REGISTRATION

@@ -169,6 +169,23 @@ class Lives:
         is_in_time = now_us - asked_us < self._shutdown_timeout_us
         if self._epoch != UNKNOWN_EPOCH and is_in_time and not self._may_end:
             raise self._wrong(ENDS, "ends before others lead its partitions")
+        self._may_name(directories, is_one_missing=is_one_missing)
+
+    def killed_at_its_end(
+        self, directories: Sequence[Directory], files: MemoryFileSystem, *, is_one_missing: bool
+    ) -> None:
+        """It is killed while it closes its logs. Call this before the disk loses anything.
+
+        Its last step leaves the broker's epoch when every directory is marked. No kill after that makes a difference.
+        """
+        self.checks += 1
+        if self._asked_us is not None and all(
+            CLEAN_SHUTDOWN_NAME in files.durable_files(of.path) for of in directories
+        ):
+            self._may_name(directories, is_one_missing=is_one_missing)
+
+    def _may_name(self, directories: Sequence[Directory], *, is_one_missing: bool) -> None:
+        """The next process may name this shutdown, if all logs of these directories are on the disk."""
         if is_one_missing or not all(of.is_online and of.is_flushed for of in directories):
             return
         found = self._found or {}

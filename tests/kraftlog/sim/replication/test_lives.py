@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kraftbase.errors import ApiError, ErrorCode
+from kraftbase.files.files import write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.sim.engine.violation import Violation
@@ -81,6 +82,30 @@ def test_a_clean_shutdown_is_named_once() -> None:
 def test_a_directory_that_was_not_closed_is_not_trusted(left: Directory) -> None:
     with pytest.raises(Violation, match=r"105.*not so left was"):
         shut_down_in_epoch_5(left, B).registers(A, B, previous_broker_epoch=5)
+
+
+def killed_at_the_end_of_epoch_5(marked: Sequence[Directory], left: Sequence[Directory] = (A, B)) -> Stage:
+    """The directories in `marked` have the durable mark of a clean shutdown, when the process is killed."""
+    stage = Stage()
+    stage.registers(A, B)
+    stage.is_registered(5, A, B)
+    stage.lives.asked_to_end(0)
+    for of in marked:
+        write_new_file(stage.files, f"{of.path}/{CLEAN_SHUTDOWN_NAME}", b"")
+    stage.lives.killed_at_its_end(left, stage.files, is_one_missing=False)
+    return stage
+
+
+def test_a_shutdown_is_clean_when_all_logs_are_closed_though_the_process_is_killed_then() -> None:
+    killed_at_the_end_of_epoch_5([A, B]).registers(A, B, previous_broker_epoch=5)
+
+
+def test_a_shutdown_is_not_clean_when_the_process_is_killed_before_all_logs_are_closed() -> None:
+    with pytest.raises(Violation, match=r"105.*not so left was"):
+        killed_at_the_end_of_epoch_5([A]).registers(A, B, previous_broker_epoch=5)
+    unflushed = B._replace(is_flushed=False)
+    with pytest.raises(Violation, match=r"105.*not so left was"):
+        killed_at_the_end_of_epoch_5([A, B], [A, unflushed]).registers(A, B, previous_broker_epoch=5)
 
 
 def test_an_empty_disk_in_the_place_of_another_is_not_trusted() -> None:
