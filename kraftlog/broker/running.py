@@ -9,6 +9,7 @@ is found to which it belongs.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, closing, contextmanager
@@ -61,7 +62,8 @@ async def running(
 ) -> AsyncIterator[Broker]:
     """A broker that is unfenced within the block, and shuts down controlled at its end.
 
-    `endpoints` are nodes of the cluster. Raises ApiError, DirectoryError, StorageError, and OSError if a port is taken.
+    If it is cancelled before, it shuts down controlled as well. `endpoints` are nodes of the cluster. Raises ApiError,
+    DirectoryError, StorageError, and OSError if a port is taken.
     """
     # Its clients' administration has connections of its own: a large request there would delay heartbeats.
     async with AdminClient(endpoints) as client, AdminClient(endpoints) as client_of_clients:
@@ -97,11 +99,24 @@ async def running(
                 )
                 broker.start()
                 try:
-                    await broker.unfenced()
+                    await _unfenced(broker)
                     yield broker
                     await broker.shut_down()
                 finally:
                     await broker.close()
+
+
+async def _unfenced(broker: Broker) -> None:
+    """Wait until it is unfenced.
+
+    Who is told to stop by then may have registered, or be about to: without a controlled shutdown the next start would
+    count as one after a crash, and its replicas would be eligible no longer.
+    """
+    try:
+        await broker.unfenced()
+    except asyncio.CancelledError:
+        await broker.shut_down()
+        raise
 
 
 @contextmanager

@@ -37,7 +37,9 @@ async def run_broker(
         await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
         if not working.done() and not is_up.is_set():
             working.cancel()  # it is still starting
-            await asyncio.gather(working, return_exceptions=True)
+            (error,) = await asyncio.gather(working, return_exceptions=True)
+            if isinstance(error, Exception):
+                raise error
         else:
             await working
     finally:

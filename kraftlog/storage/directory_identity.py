@@ -26,5 +26,8 @@ def identify(files: FileSystem, directory: str, cluster_id: str, node_id: int, n
             ErrorCode.INCONSISTENT_CLUSTER_ID,
         )
     if found_node != node_id:
-        raise DirectoryError(f"{directory} is of broker {found_node}, and this is broker {node_id}")
+        raise DirectoryError(
+            f"{directory} is of broker {found_node}, and this is broker {node_id}. Give it back to broker {found_node},"
+            " and start this one with the directories that it had"
+        )
     return directory_id

@@ -31,6 +31,11 @@ class OwnRegistration:
         self._was_unfenced = False
         self._was_fenced = False
         """Since it was unfenced."""
+        self._is_leaving = False
+
+    def leave(self) -> None:
+        """The broker has asked for its shutdown. If it leads nothing it is fenced at once, which is no news then."""
+        self._is_leaving = True
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
         """Begin anew with a whole state.
@@ -67,7 +72,7 @@ class OwnRegistration:
             if self._was_fenced:
                 logger.warning(f"Broker {self._broker_id} is unfenced again.")
             self._was_unfenced, self._was_fenced = True, False
-        elif self._was_unfenced and not registration.in_controlled_shutdown:
+        elif self._was_unfenced and not self._is_leaving and not registration.in_controlled_shutdown:
             self._was_unfenced, self._was_fenced = False, True
             logger.warning(
                 f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session. Its"

@@ -189,6 +189,8 @@ class BrokerShell:
             if self._membership is None:
                 self._end(Closing(None))
                 return
+            if self._parts is not None:
+                self._parts.registration.leave()
             self._shutdown_timer = self._ports.runtime.call_later(
                 self._settings.shutdown_timeout_ms, self._shutdown_timed_out
             )

@@ -193,3 +193,12 @@ def test_a_broker_says_once_that_it_was_fenced_and_that_it_is_unfenced() -> None
     assert see(record(1, fenced=True)) == []
     assert see(record(1, fenced=False)) == ["Broker 1 is unfenced again."]
     assert see(record(1, fenced=False, leaving=True), record(1, fenced=True, leaving=True)) == []
+
+
+def test_a_broker_that_leads_nothing_is_fenced_at_once_when_it_asks_for_its_shutdown_and_says_nothing_of_it() -> None:
+    own = OwnRegistration(1, lambda: 0)
+    own.on_delta(cast(MetadataDelta, _Delta(record(1, fenced=False))))
+    own.leave()
+    with capture_logs() as lines:
+        own.on_delta(cast(MetadataDelta, _Delta(record(1, fenced=True))))
+    assert lines == []

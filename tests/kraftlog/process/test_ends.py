@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kraftbase.errors import StorageError
 from kraftbase.stop_signals import STOP_SIGNALS
 from kraftlog.broker.running import Callbacks
 from kraftlog.broker.settings import BrokerSettings
@@ -97,3 +98,27 @@ def test_a_broker_shuts_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, nu
         f"kraftlog 0.9, data in {tmp_path}, rack none, configs: log.retention.ms=5",
         "3 logs in /disk-1; offline: /disk-3, /disk-2",
     ]
+
+
+async def test_a_broker_that_is_stopped_while_it_starts_says_why_it_could_not_start(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is cancelled while a thread looks at its disks, and the thread finds that they are broken."""
+
+    @contextlib.asynccontextmanager
+    async def running(*_: object) -> AsyncIterator[object]:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            raise StorageError("input/output error") from None
+        yield object()
+
+    monkeypatch.setattr(broker_process, "running", running)
+    settings = BrokerSettings(
+        broker_id=1, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "localhost", 0),), configs={}
+    )
+    with pytest.raises(StorageError, match="input/output error"):
+        await asyncio.wait_for(
+            broker_process.run_broker(settings, [], Callbacks(), lambda line: None, "0.9"), TIMEOUT_SECONDS
+        )

@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from kraftbase.errors import InvariantViolation
+from kraftlog.broker.metadata.own_registration import OwnRegistration
 from kraftlog.broker.shell.broker_states import BROKER_EDGES, Closed, Closing, Opening, Serving, check_broker_edge
 from kraftlog.broker.shell.membership import SHUTDOWN_TIMEOUT_MS
 from kraftlog.telemetry.observer import (
@@ -102,3 +103,10 @@ async def test_an_observer_is_told_once_of_each_directory_that_is_lost() -> None
     decisions = await decisions_after(*STARTED, "one lost", "other lost", paths=("one", "other"))
     lost = [decision for decision in decisions if isinstance(decision, DirectoryLost)]
     assert [(of.path, "input/output error" in of.reason) for of in lost] == [("one", True), ("other", True)]
+
+
+async def test_who_looks_at_its_registration_knows_of_its_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[OwnRegistration] = []
+    monkeypatch.setattr(OwnRegistration, "leave", lambda registration: told.append(registration))
+    await decisions_after(*STARTED, "shut down")
+    assert len(told) == 1
