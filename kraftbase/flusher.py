@@ -74,6 +74,8 @@ class Flusher(Generic[F, Flushed]):
         """A running mean of how long flushes take, without the hop to the thread and back."""
         self.recent_turn_ms = 0.0
         """A running mean of the time from the request to the flush, one iteration of the loop."""
+        self.last_flush_ms = 0.0
+        """How long the last flush that has ended took, without the hop."""
         self._requested_at_ms = 0.0
 
     def request(self) -> None:
@@ -82,12 +84,12 @@ class Flusher(Generic[F, Flushed]):
         self._runtime.call_soon(self._flush)
 
     def _flush(self) -> None:
-        turn_ms = self._runtime.now_ms() - self._requested_at_ms
+        started_ms = self._runtime.now_ms()
+        turn_ms = started_ms - self._requested_at_ms
         self.recent_turn_ms += (turn_ms - self.recent_turn_ms) * RECENT_WEIGHT
         try:
             is_quick = self.recent_flush_ms < SLOW_FLUSH_MS and self.recent_turn_ms < BUSY_TURN_MS
             if is_quick and not self._is_long():
-                started_ms = self._runtime.now_ms()
                 end_offset = self._log.flush()
                 self._note(self._runtime.now_ms() - started_ms)
                 self._on_flushed(end_offset)
@@ -121,4 +123,5 @@ class Flusher(Generic[F, Flushed]):
         self._runtime.run_on_disk(flush, finish)
 
     def _note(self, took_ms: float) -> None:
+        self.last_flush_ms = took_ms
         self.recent_flush_ms += (took_ms - self.recent_flush_ms) * RECENT_WEIGHT

@@ -211,7 +211,7 @@ class ClientConnection:
             client_id=self._client_id,
         )
         pieces: list[Buffer] = []
-        write(header, api.request_header_version(version), pieces)
+        write(header, _header_versions(api.key, version)[0], pieces)
         write(request, version, pieces)
         framed = _framed(pieces)
         self._next_correlation_id = (correlation_id + 1) % CORRELATION_IDS
@@ -234,7 +234,7 @@ class ClientConnection:
         if not self._in_flight:
             raise MalformedBytes("response", "nothing was asked")
         correlation_id, api, version = self._in_flight[0]
-        header, at = decode_from(ResponseHeader, api.response_header_version(version), frame, 0)
+        header, at = decode_from(ResponseHeader, _header_versions(api.key, version)[1], frame, 0)
         if header.correlation_id != correlation_id:
             raise MalformedBytes(
                 "ResponseHeader.correlation_id",

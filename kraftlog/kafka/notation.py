@@ -29,6 +29,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, dataclass_transform, overload
 
 Uuid: TypeAlias = bytes
@@ -236,6 +238,12 @@ class StructType(type):
         return super().__new__(mcs, name, bases, namespace, **keywords)
 
 
+@cache
+def _values_of(struct: StructType) -> Callable[[Struct], object]:
+    """A function that returns all values of a struct: two calls compare two structs, however many fields they have."""
+    return attrgetter(*(found.name for found in struct.FIELDS), "unknown_tags")
+
+
 class Struct(metaclass=StructType):
     """A struct of a message. Made with keywords; what is left out has its default."""
 
@@ -252,7 +260,8 @@ class Struct(metaclass=StructType):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in (*self.__slots__, "unknown_tags"))
+        values = _values_of(type(self))
+        return bool(values(self) == values(other))
 
     __hash__ = None  # type: ignore[assignment]  # a value may change
 

@@ -263,14 +263,12 @@ class _PendingProduce:
 
     def begin(self, runtime: Runtime) -> None:
         """All parts are there: answer when each is done, or after the request's time."""
-        self._part_done()
+        self._append_done()
         if not self._is_answered:
             self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
 
-    def _append_done(self, append: CommittedAppend) -> None:
-        self._part_done()
-
-    def _part_done(self) -> None:
+    def _append_done(self, _: CommittedAppend | None = None) -> None:
+        """An append is over, or `begin` was called."""
         self._waiting -= 1
         if not self._waiting and not self._is_answered:
             self._answer()

@@ -39,9 +39,6 @@ class _Throttled(NamedTuple):
     leaders: ThrottledReplicas
 
 
-_NONE_OF_BOTH: Final = _Throttled(NONE_THROTTLED, NONE_THROTTLED)
-
-
 class TopicConfigs:
     """Looked up in the broker's copy of the metadata, and kept until a config changes."""
 
@@ -114,24 +111,21 @@ class TopicConfigs:
 
     def throttled_followers(self, topic: str) -> ThrottledReplicas:
         """This broker's in `follower.replication.throttled.replicas` of a topic."""
-        return self._throttled_of(topic).followers
+        return (self._throttled.get(topic) or self._look_up_throttled(topic)).followers
 
     def throttled_leaders(self, topic: str) -> ThrottledReplicas:
         """This broker's in `leader.replication.throttled.replicas` of a topic."""
-        return self._throttled_of(topic).leaders
+        return (self._throttled.get(topic) or self._look_up_throttled(topic)).leaders
 
-    def _throttled_of(self, topic: str) -> _Throttled:
-        found = self._throttled.get(topic)
-        if found is None:
-            if len(self._throttled) >= _KEPT_TOPICS_MAX:
-                self._throttled.clear()
-            stored = self._stored(ResourceType.TOPIC, topic)
-            found = _Throttled(
-                ThrottledReplicas.parse(stored.get(THROTTLED_FOLLOWERS, ""), self._broker_id),
-                ThrottledReplicas.parse(stored.get(THROTTLED_LEADERS, ""), self._broker_id),
-            )
-            self._throttled[topic] = found = found if any(found) else _NONE_OF_BOTH
-        return found
+    def _look_up_throttled(self, topic: str) -> _Throttled:
+        if len(self._throttled) >= _KEPT_TOPICS_MAX:
+            self._throttled.clear()
+        stored = self._stored(ResourceType.TOPIC, topic)
+        throttled = self._throttled[topic] = _Throttled(
+            ThrottledReplicas.parse(stored.get(THROTTLED_FOLLOWERS, ""), self._broker_id) or NONE_THROTTLED,
+            ThrottledReplicas.parse(stored.get(THROTTLED_LEADERS, ""), self._broker_id) or NONE_THROTTLED,
+        )
+        return throttled
 
     def follower_rate(self) -> int:
         """`follower.replication.throttled.rate`: bytes per second that this broker may fetch of throttled replicas."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.replicas.replication.throttle import ReplicationQuota, ThrottledReplicas
+from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQuota, ThrottledReplicas
 
 
 class ThrottledLeaders(Protocol):
@@ -41,4 +41,6 @@ class SentToFollowers:
         return self._quota.wait_ms(self._configs.leader_rate(), self._now_ms()) > 0
 
     def _is_listed(self, partition: Partition) -> bool:
-        return partition.name.partition_id in self._configs.throttled_leaders(partition.name.topic)
+        topic, number = partition.name
+        throttled = self._configs.throttled_leaders(topic)
+        return throttled is not NONE_THROTTLED and number in throttled

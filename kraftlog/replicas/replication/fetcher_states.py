@@ -117,7 +117,8 @@ FETCHER_EDGES: Final[Mapping[type[FetcherState], frozenset[type[FetcherState]]]]
 """From, to."""
 
 
-def check_fetcher_edge(left: FetcherState, entered: FetcherState) -> None:
-    """Raise InvariantViolation for an edge that is not in the table."""
+def checked_fetcher_edge(left: FetcherState, entered: FetcherState) -> FetcherState:
+    """Return `entered`. Raises InvariantViolation for an edge that is not in the table."""
     if type(entered) not in FETCHER_EDGES[type(left)]:
         raise InvariantViolation(f"a replica fetcher goes from {left} to {entered}")
+    return entered

@@ -37,7 +37,7 @@ from kraftlog.replicas.replication.fetcher_states import (
     AskingOffsets,
     BackingOff,
     FetcherState,
-    check_fetcher_edge,
+    checked_fetcher_edge,
 )
 from kraftlog.replicas.replication.followed_partition import FollowedPartition, State, view_of
 from kraftlog.replicas.replication.follower import Follower
@@ -56,7 +56,7 @@ from kraftlog.replicas.replication.following import (
 from kraftlog.replicas.replication.leader_offsets import Found, LeaderLog, LeaderOffsets
 from kraftlog.replicas.replication.ports import Followable, LeaderConnection
 from kraftlog.replicas.replication.throttled_fetches import ThrottledFetches
-from kraftlog.replicas.replication.touched_partitions import Look, TouchedPartitions
+from kraftlog.replicas.replication.touched_partitions import NOT_DUE, TouchedPartitions
 from kraftlog.storage.partition_log import PartitionLog
 from kraftlog.storage.slices import SLICE_PARTITIONS
 
@@ -139,34 +139,31 @@ class ReplicaFetcher:
         self._disconnect()
         if isinstance(self.state, BackingOff):
             self.state.timer.cancel()
-        self._enter(STOPPED)
+        self.state = checked_fetcher_edge(self.state, STOPPED)
         if self._interrupt_timer is not None:
             self._interrupt_timer.cancel()
         self._delays.stop()
         self._throttled.stop()
 
-    def _enter(self, state: FetcherState) -> None:
-        check_fetcher_edge(self.state, state)
-        self.state = state
-
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def _request_next(self) -> None:
         """Look at what is touched, and send the next request unless something comes before; its end calls this."""
-        self._touched.begin_look()
-        if self.state is STOPPED:
-            return
-        with self._touched:
-            while keys := self._touched.take_all():
-                for key in keys:
-                    if key in self._followed:
-                        self._prepare(self._followed[key])
+        touched, followed = self._touched, self._followed
+        touched.begin_look()
+        try:
+            while touched.keys:
+                for key in touched.take_all():
+                    if key in followed:
+                        self._prepare(followed[key])
+        finally:
+            touched.end_look()
         if self.state is WAITING_FOR_FLUSH and not self._flush_count:
-            self._enter(IDLE)
+            self.state = checked_fetcher_edge(self.state, IDLE)
         if self.state is not IDLE:
             return
         if self._flush_count:
-            self._enter(WAITING_FOR_FLUSH)
+            self.state = checked_fetcher_edge(self.state, WAITING_FOR_FLUSH)
         elif self._out_of_range:
             self._ask_offsets()
         else:
@@ -211,7 +208,7 @@ class ReplicaFetcher:
                 self._touched.add_unscheduled(followed.key)
             else:
                 self._storage_failed(followed, error)
-        if not self._flush_count and self._touched.look is Look.NOT_DUE:
+        if not self._flush_count and self._touched.look is NOT_DUE:
             self._request_next()
 
     def _send(self) -> None:
@@ -229,7 +226,7 @@ class ReplicaFetcher:
             topics=asked.topics,
             forgotten_topics_data=asked.forgotten,
         )
-        self._enter(FETCH_IN_FLIGHT)
+        self.state = checked_fetcher_edge(self.state, FETCH_IN_FLIGHT)
         self._connected().ask(request, FETCH_VERSIONS, self._answered)
 
     def _connected(self) -> LeaderConnection:
@@ -247,7 +244,7 @@ class ReplicaFetcher:
             return
         self._interrupted_ms = now_ms
         self._disconnect()
-        self._enter(IDLE)
+        self.state = checked_fetcher_edge(self.state, IDLE)
         self._request_next()
 
     def _is_left_waiting(self, followed: FollowedPartition) -> bool:
@@ -258,14 +255,10 @@ class ReplicaFetcher:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Message | ApiError) -> None:
-        if isinstance(answer, ApiError) and answer.code is ErrorCode.UNSUPPORTED_VERSION:
-            self._session.lost()
-            self._back_off(self._settings.backoff_ms)
-            return
         if isinstance(answer, ApiError):
-            self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
+            self._not_answered(answer)
             return
-        self._enter(IDLE)
+        self.state = checked_fetcher_edge(self.state, IDLE)
         try:
             self._use(cast(FetchResponse, answer))
         except ApiError as error:
@@ -275,6 +268,13 @@ class ReplicaFetcher:
             self._lost(str(error))
         else:
             self._request_next()
+
+    def _not_answered(self, error: ApiError) -> None:
+        if error.code is ErrorCode.UNSUPPORTED_VERSION:
+            self._session.lost()
+            self._back_off(self._settings.backoff_ms)
+        else:
+            self._lost(str(error), may_be_gone=error.code is ErrorCode.BROKER_NOT_AVAILABLE)
 
     def _use(self, response: FetchResponse) -> None:
         """Take an answer. Raises ApiError if it contradicts a request that was for everything."""
@@ -320,10 +320,10 @@ class ReplicaFetcher:
                     self._carry_out(followed, log, step, is_cut_due=True)
         if self._truncations:
             if self.state is not TRUNCATING:
-                self._enter(TRUNCATING)
+                self.state = checked_fetcher_edge(self.state, TRUNCATING)
             self._runtime.call_after_requests(self._truncate_more)
         elif self.state is TRUNCATING:
-            self._enter(IDLE)
+            self.state = checked_fetcher_edge(self.state, IDLE)
 
     def _truncate_more(self) -> None:
         self._truncate_some()
@@ -386,14 +386,14 @@ class ReplicaFetcher:
     def _ask_offsets(self) -> None:
         asked, self._out_of_range = self._out_of_range, []
         question = LeaderOffsets(self._connected(), self._follower.broker_id, asked, self._offsets_found)
-        self._enter(AskingOffsets(question))
+        self.state = checked_fetcher_edge(self.state, AskingOffsets(question))
         question.ask()
 
     def _offsets_found(self, found: Found | ApiError) -> None:
         if isinstance(found, ApiError):
             self._lost(str(found))
             return
-        self._enter(IDLE)
+        self.state = checked_fetcher_edge(self.state, IDLE)
         with self._touched:
             for followed, answer in found.items():
                 log = followed.partition.log
@@ -444,7 +444,7 @@ class ReplicaFetcher:
 
     def _back_off(self, pause_ms: float) -> None:
         timer = self._runtime.call_later(pause_ms, self._retry)
-        self._enter(BackingOff(timer, self._runtime.now_ms()))
+        self.state = checked_fetcher_edge(self.state, BackingOff(timer, self._runtime.now_ms()))
 
     def _retry_sooner(self, state: BackingOff) -> None:
         """A leader epoch has begun, so the broker lives."""
@@ -452,10 +452,10 @@ class ReplicaFetcher:
         if waited_ms < self._settings.backoff_ms:
             state.timer.cancel()
             timer = self._runtime.call_later(max(0, RECONNECT_MS_MIN - waited_ms), self._retry)
-            self._enter(BackingOff(timer, state.failed_ms))
+            self.state = checked_fetcher_edge(self.state, BackingOff(timer, state.failed_ms))
 
     def _retry(self) -> None:
-        self._enter(IDLE)
+        self.state = checked_fetcher_edge(self.state, IDLE)
         self._request_next()
 
     def _disconnect(self) -> None:

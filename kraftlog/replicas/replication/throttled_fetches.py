@@ -7,7 +7,7 @@ from typing import Protocol
 
 from kraftbase.runtime import Runtime, Timer
 from kraftlog.replicas.replication.followed_partition import FollowedPartition
-from kraftlog.replicas.replication.throttle import ReplicationQuota, ThrottledReplicas
+from kraftlog.replicas.replication.throttle import NONE_THROTTLED, ReplicationQuota, ThrottledReplicas
 
 
 class FollowerThrottle(Protocol):
@@ -47,7 +47,8 @@ class ThrottledFetches:
 
     def _is_listed(self, followed: FollowedPartition) -> bool:
         topic, number = followed.partition.name
-        return number in self._throttle.throttled_followers(topic)
+        throttled = self._throttle.throttled_followers(topic)
+        return throttled is not NONE_THROTTLED and number in throttled
 
     def _is_in_sync(self, followed: FollowedPartition) -> bool:
         """Kafka's followers go by their lag alone. Who is in the ISR holds up acks=all, however much it lags."""

@@ -23,7 +23,7 @@ from kraftlog.replicas.replication.fetcher_states import (
     AskingOffsets,
     BackingOff,
     FetcherState,
-    check_fetcher_edge,
+    checked_fetcher_edge,
 )
 from kraftlog.replicas.replication.leader_offsets import LeaderOffsets
 from kraftlog.replicas.replication.replica_fetcher import RECONNECT_MS_MIN, ReplicaFetcher
@@ -50,11 +50,12 @@ def edges(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """The edges that fetchers have taken since the test has last cleared the list."""
     taken: list[tuple[str, str]] = []
 
-    def check(left: FetcherState, entered: FetcherState) -> None:
-        check_fetcher_edge(left, entered)
+    def check(left: FetcherState, entered: FetcherState) -> FetcherState:
+        checked_fetcher_edge(left, entered)
         taken.append((type(left).__name__, type(entered).__name__))
+        return entered
 
-    monkeypatch.setattr(replica_fetcher, "check_fetcher_edge", check)
+    monkeypatch.setattr(replica_fetcher, "checked_fetcher_edge", check)
     return taken
 
 
@@ -242,7 +243,7 @@ def a_state_of_each_type() -> list[FetcherState]:
 )
 def test_every_other_edge_is_refused(left: FetcherState, entered: FetcherState) -> None:
     with pytest.raises(InvariantViolation, match=type(entered).__name__):
-        check_fetcher_edge(left, entered)
+        checked_fetcher_edge(left, entered)
 
 
 def test_the_page_has_the_table() -> None:
@@ -267,6 +268,7 @@ def test_one_look_is_scheduled_however_much_is_touched() -> None:
     def look() -> None:
         touched.begin_look()
         looks.append(touched.take_all())
+        touched.end_look()
 
     touched = TouchedPartitions(runtime, look)
     one, two = (replica_fetcher.PartitionKey(b"topic", number) for number in (1, 2))
