@@ -27,6 +27,7 @@ from tests.by_file import ByFile, say_less
 from tests.effort import all_cases, examples
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
+from tests.time_limit import TimeLimits
 
 hypothesis.settings.register_profile(
     "any speed", max_examples=examples(100), deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -45,42 +46,36 @@ FORKING: Final = pytest.StashKey[forked_starts.Forking]()
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    """A command run in the test's process sets up logging; the next one would log to a closed capture."""
-    before, last_resort = structlog.get_config(), logging.lastResort
-    yield
-    structlog.configure(**before)
-    logging.lastResort = last_resort
+def all_as_before() -> Iterator[None]:
+    """What a test must not leave to later ones. One fixture does it: each costs every test, and most take less.
 
+    A command run in the test's process sets up logging; the next one would log to a closed capture. The databases that
+    the test has made with `tests.statemachine.states.database_of` are closed.
 
-@pytest.fixture(autouse=True)
-def databases_are_closed() -> Iterator[None]:
-    """Those that the test has made with `tests.statemachine.states.database_of`."""
-    yield
-    close_databases()
-
-
-@pytest.fixture(autouse=True)
-def kafka_clients_are_closed() -> Iterator[None]:
-    """A client of librdkafka in a cycle lives on, and its threads write to the standard error of later tests.
-
-    One whose callback has raised stays all the same; the only test with such a client lets it write nothing. Later
-    tests do not look for it: that would take each of them 0.1 s and more.
+    A client of librdkafka in a cycle lives on, and its threads write to the standard error of later tests. One whose
+    callback has raised stays all the same; the only test with such a client lets it write nothing. Later tests do not
+    look for it: that would take each of them 0.1 s and more.
     """
-    yield from collecting_kafka_clients()
+    logging_before, last_resort = structlog.get_config(), logging.lastResort
+    threads_before = os.listdir(THREADS)  # noqa: PTH208 - each test does this, and paths take ten times as long
+    yield
+    collect_kafka_clients(threads_before)
+    close_databases()
+    structlog.configure(**logging_before)
+    logging.lastResort = last_resort
 
 
 @pytest.fixture(autouse=True, scope="module")
 def kafka_clients_of_modules_are_closed() -> Iterator[None]:
-    """The same of those that the tests of a module share, at its end."""
-    yield from collecting_kafka_clients()
-
-
-def collecting_kafka_clients() -> Iterator[None]:
-    """Look for garbage at the end if a client that was made meanwhile is still there."""
-    before = frozenset(os.listdir(THREADS))  # noqa: PTH208 - each test calls this, and paths take ten times as long
+    """Those that the tests of a module share, at its end."""
+    before = os.listdir(THREADS)  # noqa: PTH208
     yield
-    if has_kafka_clients(set(os.listdir(THREADS)) - before):  # noqa: PTH208
+    collect_kafka_clients(before)
+
+
+def collect_kafka_clients(before: list[str]) -> None:
+    """Look for garbage if a client that was made since there were these threads is still there."""
+    if has_kafka_clients(set(os.listdir(THREADS)).difference(before)):  # noqa: PTH208
         gc.collect()
 
 
@@ -135,6 +130,7 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+    config.pluginmanager.register(TimeLimits())
     if not all_cases():
         config.stash[FORKING] = forked_starts.install()
         providers.is_local_module_file = is_local  # type: ignore[attr-defined]

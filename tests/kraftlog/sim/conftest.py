@@ -8,6 +8,6 @@ from kraftlog.process.logs import silence_logging
 
 
 @pytest.fixture(autouse=True)
-def no_lines(logging_as_before: None) -> None:
+def no_lines(all_as_before: None) -> None:
     """Every simulated node would log its elections, and what faults do to it."""
     silence_logging()
