@@ -62,7 +62,7 @@ class BrokerDecisionLog:
     def fetch_reads_later(self, read_count: int, max_wait_ms: float) -> None:
         """Log why."""
         reason = "some records are not on this broker's disks"
-        self._log_fetch("fetch parked", read_count=read_count, wait_ms=max_wait_ms, reason=reason)
+        self._log_at_rate("fetch parked", read_count=read_count, wait_ms=max_wait_ms, reason=reason)
 
     def fetch_completed(self, replica_id: int, byte_count: int, why: FetchEnd) -> None:
         """Log why."""

@@ -1,4 +1,4 @@
-"""A Fetch some of whose records come later (DB-118): what was read before is kept until all its reads have ended.
+"""A Fetch some of whose records come later (DB-119): what was read before is kept until all its reads have ended.
 
 It is answered when
 

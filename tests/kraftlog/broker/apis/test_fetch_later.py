@@ -1,4 +1,4 @@
-"""Fetch of partitions whose records come later than others' (DB-118), through the handler."""
+"""Fetch of partitions whose records come later than others' (DB-119), through the handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Fetch that waits for reads which complete later: every way in which they may end (DB-118)."""
+"""A Fetch that waits for reads which complete later: every way in which they may end (DB-119)."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def error_codes(reads: list[Read]) -> list[ErrorCode | None]:
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_db118_it_is_answered_when_all_reads_have_ended_in_any_order(order: tuple[int, ...]) -> None:
+def test_db119_it_is_answered_when_all_reads_have_ended_in_any_order(order: tuple[int, ...]) -> None:
     later = [Later(), Later(), Later()]
     world = World(*later)
     assert all(read.is_started for read in later)
@@ -106,7 +106,7 @@ def test_db118_it_is_answered_when_all_reads_have_ended_in_any_order(order: tupl
     assert world.observer.fetches == [("reads later", 3, 500), ("completed", -1, 18, FetchEnd.READS_DONE)]
 
 
-def test_db118_a_read_that_is_out_of_range_tells_where_the_log_starts() -> None:
+def test_db119_a_read_that_is_out_of_range_tells_where_the_log_starts() -> None:
     later = Later()
     world = World(later)
     error = ApiError(ErrorCode.OFFSET_OUT_OF_RANGE, "gone")
@@ -114,12 +114,12 @@ def test_db118_a_read_that_is_out_of_range_tells_where_the_log_starts() -> None:
     assert world.answer == [LOCAL, NOT_YET._replace(error=error)]
 
 
-def test_db118_reads_that_have_their_records_at_once_are_not_waited_for() -> None:
+def test_db119_reads_that_have_their_records_at_once_are_not_waited_for() -> None:
     world = World(Later(at_start=LaterRecords(b"one")), Later(at_start=FAILED))
     assert world.answer == [LOCAL, brought(b"one"), Read(FAILED)]
 
 
-def test_db118_one_that_ends_at_once_waits_for_the_other() -> None:
+def test_db119_one_that_ends_at_once_waits_for_the_other() -> None:
     later = Later()
     world = World(Later(at_start=LaterRecords(b"one")), later)
     assert world.answers == []
@@ -128,7 +128,7 @@ def test_db118_one_that_ends_at_once_waits_for_the_other() -> None:
 
 
 @pytest.mark.parametrize("by_client", [False, True])
-def test_db118_when_its_time_is_over_or_its_client_is_gone_it_has_what_has_come(by_client: bool) -> None:
+def test_db119_when_its_time_is_over_or_its_client_is_gone_it_has_what_has_come(by_client: bool) -> None:
     later = [Later(max_wait_ms=100), Later(max_wait_ms=700)]
     world = World(*later)
     assert world.observer.fetches == [("reads later", 2, 700)]
@@ -148,7 +148,7 @@ def test_db118_when_its_time_is_over_or_its_client_is_gone_it_has_what_has_come(
 
 
 @pytest.mark.parametrize("error", [None, FENCED])
-def test_db118_a_change_of_a_partition_ends_the_wait(error: ApiError | None) -> None:
+def test_db119_a_change_of_a_partition_ends_the_wait(error: ApiError | None) -> None:
     later = [Later(), Later()]
     world = World(*later)
     changed = world.partitions[2]
@@ -159,7 +159,7 @@ def test_db118_a_change_of_a_partition_ends_the_wait(error: ApiError | None) -> 
     assert [read.is_cancelled for read in later] == [True, True]
 
 
-def test_db118_more_records_of_a_partition_do_not_end_the_wait() -> None:
+def test_db119_more_records_of_a_partition_do_not_end_the_wait() -> None:
     later = Later()
     world = World(later)
     world.partitions[1].change()
@@ -168,7 +168,7 @@ def test_db118_more_records_of_a_partition_do_not_end_the_wait() -> None:
     assert world.answer[1] == brought(b"one")
 
 
-def test_db118_a_partition_that_changes_after_its_read_keeps_what_has_come() -> None:
+def test_db119_a_partition_that_changes_after_its_read_keeps_what_has_come() -> None:
     later = [Later(), Later()]
     world = World(*later)
     later[0].finish(b"one")
@@ -180,7 +180,7 @@ def test_db118_a_partition_that_changes_after_its_read_keeps_what_has_come() -> 
     assert error_codes(world.answer) == [None, None, None]
 
 
-def test_db118_a_read_that_finds_its_log_offline_when_it_is_begun_ends_the_wait() -> None:
+def test_db119_a_read_that_finds_its_log_offline_when_it_is_begun_ends_the_wait() -> None:
     class Offline(Later):
         world: World
 
@@ -198,7 +198,7 @@ def test_db118_a_read_that_finds_its_log_offline_when_it_is_begun_ends_the_wait(
 
 
 @pytest.mark.parametrize("isolation", [Isolation.READ_UNCOMMITTED, Isolation.READ_COMMITTED])
-def test_db118_aborted_transactions_come_with_the_records_for_those_who_want_them(isolation: Isolation) -> None:
+def test_db119_aborted_transactions_come_with_the_records_for_those_who_want_them(isolation: Isolation) -> None:
     later = Later()
     world = World(later, isolation=isolation)
     aborted = (AbortedTransaction(7, 0, 3, 9),)
