@@ -52,7 +52,7 @@ def begun(source: TieredReader) -> Later:
     return read
 
 
-def test_db118_a_fetch_waits_for_what_comes_later_and_keeps_what_it_has_read(world: BrokerWorld) -> None:
+def test_db119_a_fetch_waits_for_what_comes_later_and_keeps_what_it_has_read(world: BrokerWorld) -> None:
     first, second = tiered(world, 0, 1)
     (on_disk,) = [with_later_reads(world.replica(2), local_start=0)]
     expected = local(world, 2)
@@ -68,7 +68,7 @@ def test_db118_a_fetch_waits_for_what_comes_later_and_keeps_what_it_has_read(wor
     assert [world.replica(index).watcher_count for index in range(3)] == [0, 0, 0]
 
 
-def test_db118_it_waits_though_there_are_enough_bytes(world: BrokerWorld) -> None:
+def test_db119_it_waits_though_there_are_enough_bytes(world: BrokerWorld) -> None:
     (source,) = tiered(world, 1)
     expected = local(world, 0)
     world.read((0, 0), (1, 0), min_bytes=0)
@@ -77,7 +77,7 @@ def test_db118_it_waits_though_there_are_enough_bytes(world: BrokerWorld) -> Non
     assert summary(world.fetched()) == [expected, (ErrorCode.NONE, REMOTE)]
 
 
-def test_db118_an_error_of_another_partition_does_not_end_the_wait(world: BrokerWorld) -> None:
+def test_db119_an_error_of_another_partition_does_not_end_the_wait(world: BrokerWorld) -> None:
     (source,) = tiered(world, 1)
     world.read((0, 99), (1, 0), (7, 0))
     assert world.answers == []
@@ -87,14 +87,14 @@ def test_db118_an_error_of_another_partition_does_not_end_the_wait(world: Broker
     ]  # fmt: skip
 
 
-def test_db118_reads_that_have_their_records_at_once_are_answered_at_once(world: BrokerWorld) -> None:
+def test_db119_reads_that_have_their_records_at_once_are_answered_at_once(world: BrokerWorld) -> None:
     tiered(world, 0, make=lambda: Later(at_start=FAILED))
     world.read((0, 0), (1, 0))
     assert summary(world.fetched()) == [(ErrorCode.KAFKA_STORAGE_ERROR, b""), local(world, 1)]
     assert world.replica(0).watcher_count == 0
 
 
-def test_db118_what_may_come_later_counts_in_the_request_limit(world: BrokerWorld) -> None:
+def test_db119_what_may_come_later_counts_in_the_request_limit(world: BrokerWorld) -> None:
     (source,) = tiered(world, 0)
     size = len(local(world, 1)[1])
     world.read((0, 0), (1, 0), max_bytes=50 + size - 1)
@@ -103,7 +103,7 @@ def test_db118_what_may_come_later_counts_in_the_request_limit(world: BrokerWorl
 
 
 @pytest.mark.parametrize("by_client", [False, True])
-def test_db118_a_client_that_is_gone_or_waits_too_long_cancels_the_reads(world: BrokerWorld, by_client: bool) -> None:
+def test_db119_a_client_that_is_gone_or_waits_too_long_cancels_the_reads(world: BrokerWorld, by_client: bool) -> None:
     (source,) = tiered(world, 0)
     expected = local(world, 1)
     world.read((0, 0), (1, 0))
@@ -118,7 +118,7 @@ def test_db118_a_client_that_is_gone_or_waits_too_long_cancels_the_reads(world: 
     assert world.replica(0).watcher_count == 0
 
 
-def test_db118_a_deleted_partition_ends_the_wait_and_has_its_error(world: BrokerWorld) -> None:
+def test_db119_a_deleted_partition_ends_the_wait_and_has_its_error(world: BrokerWorld) -> None:
     first, second = tiered(world, 0, 1)
     world.read((0, 0), (1, 0))
     world.commit(remove_topic(1))
@@ -128,7 +128,7 @@ def test_db118_a_deleted_partition_ends_the_wait_and_has_its_error(world: Broker
     assert sorted(codes) == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-def test_db118_another_leader_ends_the_wait(world: BrokerWorld) -> None:
+def test_db119_another_leader_ends_the_wait(world: BrokerWorld) -> None:
     (source,) = tiered(world, 0)
     world.read((0, 0), (1, 0), leader_epoch=0)
     world.commit(replicas(on=[1, 2], leader=2, epoch=1))
@@ -136,7 +136,7 @@ def test_db118_another_leader_ends_the_wait(world: BrokerWorld) -> None:
     assert [code for code, _ in summary(world.fetched())] == [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NONE]
 
 
-def test_db118_a_follower_reads_nothing_later(world: BrokerWorld) -> None:
+def test_db119_a_follower_reads_nothing_later(world: BrokerWorld) -> None:
     world.commit(replicas(on=[1, 2], isr=[1], epoch=1))
     (source,) = tiered(world, 0)
     world.read((0, 0), follower=2, broker_epoch=2)
@@ -144,7 +144,7 @@ def test_db118_a_follower_reads_nothing_later(world: BrokerWorld) -> None:
     assert not any(read.is_started for read in source.reads)
 
 
-def test_db118_what_comes_later_only_when_the_wait_for_bytes_is_over_is_left_to_the_next_fetch(
+def test_db119_what_comes_later_only_when_the_wait_for_bytes_is_over_is_left_to_the_next_fetch(
     world: BrokerWorld,
 ) -> None:
     world.read((0, 2))
@@ -157,7 +157,7 @@ def test_db118_what_comes_later_only_when_the_wait_for_bytes_is_over_is_left_to_
     assert summary(world.fetched()) == [(ErrorCode.NONE, REMOTE)]
 
 
-def test_db118_others_that_want_the_memory_end_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_db119_others_that_want_the_memory_end_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_module, "FEW_PARTITIONS", 0)
     world = BrokerWorld(tmp_path, [topic("clicks"), replicas()])
     (source,) = tiered(world, 0)
