@@ -7,26 +7,19 @@ import shutil
 from collections.abc import Callable, Mapping
 
 from kraftbase.runtime import Runtime
-from kraftlog.broker.administration import administration
-from kraftlog.broker.apis.cluster import DescribeClusterApi, DescribeTopicPartitionsApi
-from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
-from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
-from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.api_table import APIS, handlers
 from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.apis.metadata import MetadataApi
-from kraftlog.broker.apis.metrics import DescribeMetricsApi
-from kraftlog.broker.apis.replicas import DescribeReplicasApi
-from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
+from kraftlog.broker.apis.services import BrokerServices, DiskSpace
 from kraftlog.broker.broker_metrics import ReplicaMetrics, show_broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.dispatch import Dispatch
+from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.broker.quotas.request_quota import RequestQuota
-from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.broker.settings import AUTO_CREATE_TOPICS, RACK_AWARE_SELECTOR, REPLICA_SELECTOR, BrokerSettings
 from kraftlog.broker.shell.parts import Parts
 from kraftlog.kafka.notation import Versions
-from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Reply
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
@@ -48,34 +41,30 @@ class ClientApis:
         """`controller` is for what clients have the controller do. `is_serving` tells whether the broker serves.
         `registry` shows what is counted here."""
         self._settings, self._parts, self._is_serving = settings, parts, is_serving
-        lookup = PartitionLookup(parts.partitions, parts.cluster)
         usage, sessions = QuotaUsage(parts.quotas), FetchSessionCache(_session_id)
         metrics = ReplicaMetrics(parts.partitions, parts.fetchers, parts.logs)
         show_broker(registry, metrics, sessions, usage)
-        auto_create = parts.requests if settings.is_on(AUTO_CREATE_TOPICS) else None
-        handlers: Mapping[str, Handler] = {
-            **record_handlers(
-                lookup,
-                runtime,
-                usage,
-                sessions=sessions,
-                observer=parts.observer,
-                choice=self._replica_choice(),
-                throttle=SentToFollowers(parts.configs, runtime.now_ms),
-            ),
-            "Metadata": MetadataApi(parts.cluster, auto_create).handle,
-            "FindCoordinator": FindCoordinatorApi(settings.broker_id, parts.cluster).handle,
-            "OffsetFetch": OffsetFetchApi(parts.cluster).handle,
-            "InitProducerId": InitProducerIdApi(parts.requests.producer_ids).handle,
-            "DescribeLogDirs": DescribeLogDirsApi(parts.logs, disk_space).handle,
-            "DescribeCluster": DescribeClusterApi(parts.cluster).handle,
-            "DescribeTopicPartitions": DescribeTopicPartitionsApi(parts.cluster).handle,
-            "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
-            "DescribeReplicas": DescribeReplicasApi(lookup, parts.partitions, parts.cluster).handle,
-            "DescribeMetrics": DescribeMetricsApi(registry, metrics.count).handle,
-            **administration(settings, parts.cluster, controller, runtime),
-        }
-        self._dispatch = Dispatch(handlers, parts.cluster)
+        services = BrokerServices(
+            lookup=PartitionLookup(parts.partitions, parts.cluster),
+            runtime=runtime,
+            usage=usage,
+            sessions=sessions,
+            observer=parts.observer,
+            choice=self._replica_choice(),
+            throttle=SentToFollowers(parts.configs, runtime.now_ms),
+            broker_id=settings.broker_id,
+            cluster=parts.cluster,
+            configs=ConfigsInEffect(settings, parts.cluster),
+            controller=controller,
+            partitions=parts.partitions,
+            logs=parts.logs,
+            disk_space=disk_space,
+            producer_ids=parts.requests.producer_ids,
+            auto_create=parts.requests if settings.is_on(AUTO_CREATE_TOPICS) else None,
+            registry=registry,
+            count_metrics=metrics.count,
+        )
+        self._dispatch = Dispatch(handlers(APIS, services), parts.cluster)
         self._handle = RequestQuota(self._dispatch.handle, usage, runtime).handle
 
     def _replica_choice(self) -> RackAwareChoice | None:

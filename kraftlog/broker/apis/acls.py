@@ -9,8 +9,8 @@ from typing import cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
-from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
-from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT
 from kraftlog.kafka.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kraftlog.kafka.messages.delete_acls import (
     DeleteAclsFilter,
@@ -34,8 +34,8 @@ from statemachine.query.acls import describe_acls
 class DescribeAclsApi:
     """Handles DescribeAcls."""
 
-    def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting."""
@@ -74,8 +74,8 @@ class DescribeAclsApi:
 class CreateAclsApi:
     """Handles CreateAcls."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has, for each entry in the order of the request."""
@@ -116,8 +116,8 @@ class CreateAclsApi:
 class DeleteAclsApi:
     """Handles DeleteAcls."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has, with what each filter has deleted."""

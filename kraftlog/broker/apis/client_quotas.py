@@ -7,8 +7,8 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import message_of, text_of
-from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
-from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT
 from kraftlog.kafka.messages import alter_client_quotas, describe_client_quotas
 from kraftlog.kafka.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -44,8 +44,8 @@ Entity = tuple[tuple[str, str | None], ...]
 class DescribeClientQuotasApi:
     """Handles DescribeClientQuotas."""
 
-    def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting."""
@@ -116,8 +116,8 @@ def _matches(entity: Mapping[str, str | None], wanted: Mapping[str, ComponentDat
 class AlterClientQuotasApi:
     """Handles AlterClientQuotas."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. An entity that is given several times is altered and answered as one."""

@@ -9,7 +9,8 @@ from typing import Final, cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.sentinels import NO_LEADER
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from kraftlog.broker.metadata.cluster_view import ClusterView, TopicView
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.metadata.cluster_view import TopicView
 from kraftlog.kafka.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
@@ -38,8 +39,8 @@ PARTITIONS_MAX: Final = 2_000
 class DescribeClusterApi:
     """Handles DescribeCluster (KIP-700, KIP-919)."""
 
-    def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer at once."""
@@ -82,8 +83,8 @@ class DescribeClusterApi:
 class DescribeTopicPartitionsApi:
     """Handles DescribeTopicPartitions (KIP-966): topics by name, a page at a time."""
 
-    def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting, from the cursor on."""

@@ -6,7 +6,8 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import text_of
-from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT
 from kraftlog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from kraftlog.kafka.messages.update_features import (
     FeatureUpdateKey,
@@ -25,8 +26,8 @@ LAST_VERSION_WITH_RESULTS: Final = 1
 class UpdateFeaturesApi:
     """Handles UpdateFeatures."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has: all levels are set, or none."""
@@ -79,8 +80,8 @@ def _update(update: FeatureUpdateKey, version: int) -> admin_pb2.FeatureUpdate:
 class UnregisterBrokerApi:
     """Handles UnregisterBroker."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has."""

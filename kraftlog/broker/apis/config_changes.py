@@ -14,9 +14,8 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.configs import check_this_broker
 from kraftlog.broker.apis.guards import check_changed_configs
 from kraftlog.broker.apis.refusals import message_of, text_of
-from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT, ControllerChannel
-from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.controller_channel import TIMEOUT_MS_DEFAULT
 from kraftlog.kafka.messages import alter_configs, incremental_alter_configs
 from kraftlog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from kraftlog.kafka.messages.incremental_alter_configs import (
@@ -74,10 +73,10 @@ def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> Gener
 class ConfigChanges:
     """Has the controller alter configs."""
 
-    def __init__(self, broker_id: int, cluster: ClusterView, controller: ControllerChannel) -> None:
-        self._broker_id = broker_id
-        self._cluster = cluster
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._broker_id = services.broker_id
+        self._cluster = services.cluster
+        self._controller = services.controller
 
     def carry_out(
         self, request: ClientRequest, changes: Sequence[_Change], validate_only: bool, answered: Callable[[], Steps]
@@ -160,8 +159,8 @@ def _alterations(change: _Change) -> Iterator[admin_pb2.ConfigAlteration]:
 class IncrementalAlterConfigsApi:
     """Handles IncrementalAlterConfigs (KIP-339)."""
 
-    def __init__(self, changes: ConfigChanges) -> None:
-        self._changes = changes
+    def __init__(self, services: BrokerServices) -> None:
+        self._changes = ConfigChanges(services)
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has."""
@@ -189,9 +188,9 @@ class AlterConfigsApi:
     had this before IncrementalAlterConfigs, and some still use it.
     """
 
-    def __init__(self, changes: ConfigChanges, configs: ConfigsInEffect) -> None:
-        self._changes = changes
-        self._configs = configs
+    def __init__(self, services: BrokerServices) -> None:
+        self._changes = ConfigChanges(services)
+        self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has."""

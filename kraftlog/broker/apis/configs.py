@@ -11,8 +11,8 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftlog.broker.apis.refusals import text_of
-from kraftlog.broker.metadata.cluster_view import ClusterView
-from kraftlog.broker.metadata.configs_in_effect import ConfigInEffect, ConfigsInEffect
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.metadata.configs_in_effect import ConfigInEffect
 from kraftlog.kafka.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -36,10 +36,10 @@ _Known = dict[tuple[object, ...], _Entries]
 class DescribeConfigsApi:
     """Handles DescribeConfigs."""
 
-    def __init__(self, broker_id: int, cluster: ClusterView, configs: ConfigsInEffect) -> None:
-        self._broker_id = broker_id
-        self._cluster = cluster
-        self._configs = configs
+    def __init__(self, services: BrokerServices) -> None:
+        self._broker_id = services.broker_id
+        self._cluster = services.cluster
+        self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting. The configs of a broker are known to that broker only."""

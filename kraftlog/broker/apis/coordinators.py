@@ -13,7 +13,8 @@ from typing import Final, cast
 
 from kraftbase.errors import ErrorCode
 from kraftbase.sentinels import NO_LEADER, UNKNOWN_OFFSET
-from kraftlog.broker.metadata.cluster_view import ClusterView, Node
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.metadata.cluster_view import Node
 from kraftlog.kafka.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kraftlog.kafka.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -49,9 +50,9 @@ NO_METADATA: Final = ""
 class FindCoordinatorApi:
     """Handles FindCoordinator."""
 
-    def __init__(self, broker_id: int, cluster: ClusterView) -> None:
-        self._broker_id = broker_id
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._broker_id = services.broker_id
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer with this broker for groups, and with an error for the others."""
@@ -102,8 +103,8 @@ def _coordinator(key: str, found: Node | None, code: ErrorCode, reason: str | No
 class OffsetFetchApi:
     """Handles OffsetFetch: no group has committed an offset."""
 
-    def __init__(self, cluster: ClusterView) -> None:
-        self._cluster = cluster
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer -1 for each partition that is asked for, as a Kafka does for a group that it does not know."""

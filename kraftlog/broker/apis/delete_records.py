@@ -9,7 +9,7 @@ from typing import cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime, Timer
 from kraftbase.sentinels import UNKNOWN_OFFSET
-from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -25,9 +25,9 @@ from statemachine.words.names import INTERNAL_TOPICS
 class DeleteRecordsApi:
     """Handles DeleteRecords (DB-65)."""
 
-    def __init__(self, lookup: PartitionLookup, runtime: Runtime) -> None:
-        self._lookup = lookup
-        self._runtime = runtime
+    def __init__(self, services: RecordServices) -> None:
+        self._lookup = services.lookup
+        self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when no living replica starts below the new starts, or after the request's time.

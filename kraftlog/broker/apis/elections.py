@@ -6,7 +6,7 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import message_of, text_of
-from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -23,8 +23,8 @@ FIRST_VERSION_WITH_CODE: Final = 1
 class ElectLeadersApi:
     """Handles ElectLeaders."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A partition that is named several times is answered once."""

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftbase.runtime import Runtime
-from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.apis.lookups import TopicReference
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.broker.quotas.client_quotas import QuotaKind
-from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.kafka.codec import encode_pieces
 from kraftlog.kafka.frames import LENGTH
 from kraftlog.kafka.messages.fetch import (
@@ -27,11 +26,9 @@ from kraftlog.kafka.messages.fetch import (
 from kraftlog.network.requests import ClientRequest, Reply, Steps, let_go
 from kraftlog.replicas.partitions.delayed_fetch import FEW_PARTITIONS, DelayedFetch
 from kraftlog.replicas.partitions.fetch_contexts import FetchContext, FetchIntent, Result, Told, fetch_context
-from kraftlog.replicas.partitions.fetch_sessions import NO_SESSION, FetchPosition, FetchSessionCache, PartitionKey
+from kraftlog.replicas.partitions.fetch_sessions import NO_SESSION, FetchPosition, PartitionKey
 from kraftlog.replicas.partitions.reading import Isolation, Read, Reader, ReadFrom, sent_elsewhere
-from kraftlog.replicas.partitions.replica_choice import NO_PREFERENCE, RackAwareChoice
-from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
-from kraftlog.telemetry.observer import BrokerObserver
+from kraftlog.replicas.partitions.replica_choice import NO_PREFERENCE
 
 FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""
@@ -58,18 +55,14 @@ class _Wanted(NamedTuple):
 class FetchApi:
     """Handles Fetch."""
 
-    def __init__(
-        self, lookup: PartitionLookup, runtime: Runtime, sessions: FetchSessionCache, usage: QuotaUsage,
-        observer: BrokerObserver, choice: RackAwareChoice | None = None, throttle: SentToFollowers | None = None,
-    ) -> None:  # fmt: skip
-        """Without a `choice` consumers are sent to no other replica; without a `throttle` no replica is throttled."""
-        self._choice = choice
-        self._throttle = throttle
-        self._lookup = lookup
-        self._runtime = runtime
-        self._sessions = sessions
-        self._usage = usage
-        self._observer = observer
+    def __init__(self, services: RecordServices) -> None:
+        self._choice = services.choice
+        self._throttle = services.throttle
+        self._lookup = services.lookup
+        self._runtime = services.runtime
+        self._sessions = services.sessions
+        self._usage = services.usage
+        self._observer = services.observer
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is enough to read."""

@@ -13,7 +13,7 @@ from typing import cast
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.sentinels import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from kraftlog.broker.apis.coordinators import NO_TRANSACTIONS
-from kraftlog.broker.producer_ids import ProducerIds
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftlog.network.requests import ClientRequest, Reply
 
@@ -21,8 +21,8 @@ from kraftlog.network.requests import ClientRequest, Reply
 class InitProducerIdApi:
     """Handles InitProducerId."""
 
-    def __init__(self, producer_ids: ProducerIds) -> None:
-        self._producer_ids = producer_ids
+    def __init__(self, services: BrokerServices) -> None:
+        self._producer_ids = services.producer_ids
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when there is an id: a new one each time, with epoch 0, whatever the producer had before."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import NamedTuple, cast
+from collections.abc import Generator
+from typing import cast
 
 from kraftbase.errors import ErrorCode
 from kraftbase.partition import TopicPartition
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.describe_log_dirs import (
     FIRST_VERSION_WITH_TAGS,
     FULL,
@@ -18,22 +19,14 @@ from kraftlog.kafka.messages.describe_log_dirs import (
 )
 from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftlog.storage.log_directory import LogDirectory
-from kraftlog.storage.log_manager import LogManager
-
-
-class DiskSpace(NamedTuple):
-    """The size of a disk; -1: not known."""
-
-    total_bytes: int = -1
-    usable_bytes: int = -1
 
 
 class DescribeLogDirsApi:
     """Handles DescribeLogDirs (KIP-113, KIP-827, KIP-1066)."""
 
-    def __init__(self, logs: LogManager, disk_space: Callable[[str], DiskSpace]) -> None:
-        self._logs = logs
-        self._disk_space = disk_space
+    def __init__(self, services: BrokerServices) -> None:
+        self._logs = services.logs
+        self._disk_space = services.disk_space
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from itertools import islice
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.sentinels import NO_LEADER
 from kraftlog.broker.apis.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from kraftlog.broker.apis.old_metadata import as_before_version_6
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.broker.metadata.cluster_view import ClusterView, TopicView
 from kraftlog.kafka.messages.metadata import (
     MetadataRequest,
@@ -41,21 +42,12 @@ Answered = Generator[None, None, MetadataResponseTopic]
 """Makes a part of an answer in slices."""
 
 
-class AutoCreate(Protocol):
-    """Makes topics because a client has asked for them (`auto.create.topics.enable`)."""
-
-    def create(self, name: str) -> None:
-        """Make a topic with the defaults of the cluster, some time later."""
-        ...
-
-
 class MetadataApi:
     """Handles Metadata."""
 
-    def __init__(self, cluster: ClusterView, auto_create: AutoCreate | None = None) -> None:
-        """`auto_create` makes topics that a client asks for; None: they are not made."""
-        self._cluster = cluster
-        self._auto_create = auto_create
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
+        self._auto_create = services.auto_create
         self._made: dict[tuple[str, str], MetadataResponseTopic] = {}
         self._made_of_version = -1
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.describe_metrics import DescribedBucket, DescribedMetric, DescribeMetricsResponse
 from kraftlog.network.requests import ClientRequest, Reply, Steps
-from kraftlog.telemetry.registry import Histogram, Registry, Series
+from kraftlog.telemetry.registry import Histogram, Series
 
 
 class DescribeMetricsApi:
     """Handles DescribeMetrics."""
 
-    def __init__(self, registry: Registry, count: Callable[[], Steps]) -> None:
+    def __init__(self, services: BrokerServices) -> None:
         """`count` brings what is shown of all partitions up to date."""
-        self._registry = registry
-        self._count = count
+        self._registry = services.registry
+        self._count = services.count_metrics
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting."""

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, cast
 
 from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftbase.sentinels import NO_TIMESTAMP, UNKNOWN_EPOCH, UNKNOWN_OFFSET
-from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.kafka.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -58,8 +58,8 @@ class FoundOffset(NamedTuple):
 class ListOffsetsApi:
     """Handles ListOffsets (DB-50, DB-51)."""
 
-    def __init__(self, lookup: PartitionLookup) -> None:
-        self._lookup = lookup
+    def __init__(self, services: RecordServices) -> None:
+        self._lookup = services.lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer in slices: a search by time may read many records."""
@@ -175,8 +175,8 @@ def _check_known(log: PartitionLog, leader_epoch: int, isolation: Isolation | No
 class OffsetForLeaderEpochApi:
     """Handles OffsetForLeaderEpoch (DB-41)."""
 
-    def __init__(self, lookup: PartitionLookup) -> None:
-        self._lookup = lookup
+    def __init__(self, services: RecordServices) -> None:
+        self._lookup = services.lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting."""

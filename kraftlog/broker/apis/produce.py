@@ -16,12 +16,12 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.runtime import Runtime, Timer
-from kraftlog.broker.apis.lookups import PartitionLookup, TopicReference
+from kraftlog.broker.apis.lookups import TopicReference
 from kraftlog.broker.apis.produce_results import ProducedPart, ProducedTopic, partition_response
 from kraftlog.broker.apis.produced_batches import check_attributes
 from kraftlog.broker.apis.refused_records import RefusedRecords
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.broker.quotas.client_quotas import QuotaKind
-from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.kafka.messages.produce import (
     NodeEndpoint,
     PartitionProduceData,
@@ -44,11 +44,11 @@ _DONE: Final = object()
 class ProduceApi:
     """Handles Produce."""
 
-    def __init__(self, lookup: PartitionLookup, runtime: Runtime, usage: QuotaUsage) -> None:
-        self._lookup = lookup
-        self._runtime = runtime
-        self._usage = usage
-        self._refused = RefusedRecords(runtime.now_ms)
+    def __init__(self, services: RecordServices) -> None:
+        self._lookup = services.lookup
+        self._runtime = services.runtime
+        self._usage = services.usage
+        self._refused = RefusedRecords(services.runtime.now_ms)
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0.

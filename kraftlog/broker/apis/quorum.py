@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftlog.broker.apis.refusals import text_of
-from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -32,8 +32,8 @@ LISTENER_NAME: Final = "CONTROLLER"
 class DescribeQuorumApi:
     """Handles DescribeQuorum."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the leader has; at once about other partitions than the metadata log."""

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, cast
 
 from kraftbase.errors import ApiError, ErrorCode
-from kraftbase.runtime import Runtime
 from kraftlog.broker.apis.refusals import message_of, text_of
-from kraftlog.broker.controller_channel import ControllerChannel
-from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -39,9 +37,9 @@ Partition = tuple[str, int]
 class AlterPartitionReassignmentsApi:
     """Handles AlterPartitionReassignments."""
 
-    def __init__(self, cluster: ClusterView, controller: ControllerChannel) -> None:
-        self._cluster = cluster
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A partition that is named several times is answered once."""
@@ -132,9 +130,9 @@ def _by_topic(answers: dict[Partition, ReassignablePartitionResponse]) -> Iterat
 class ListPartitionReassignmentsApi:
     """Handles ListPartitionReassignments, from what this broker has applied."""
 
-    def __init__(self, cluster: ClusterView, runtime: Runtime) -> None:
-        self._cluster = cluster
-        self._runtime = runtime
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
+        self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer at once about partitions that are named. To find all, in parts: others are served in between."""

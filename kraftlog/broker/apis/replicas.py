@@ -7,8 +7,7 @@ from itertools import groupby
 from typing import Final, cast
 
 from kraftbase.errors import ApiError
-from kraftlog.broker.apis.lookups import PartitionLookup
-from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.describe_replicas import (
     DescribedPartition,
     DescribedReplica,
@@ -19,7 +18,6 @@ from kraftlog.kafka.messages.describe_replicas import (
 )
 from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftlog.replicas.partitions.partition import Partition
-from kraftlog.replicas.partitions.partitions import Partitions
 
 
 def _named(topics: Iterable[DescribeReplicasTopic]) -> Iterator[tuple[str, Iterable[int]]]:
@@ -33,10 +31,10 @@ DISK_FULL: Final = "disk-full"
 class DescribeReplicasApi:
     """Handles DescribeReplicas. Only the leader of a partition knows."""
 
-    def __init__(self, lookup: PartitionLookup, partitions: Partitions, cluster: ClusterView) -> None:
-        self._cluster = cluster
-        self._lookup = lookup
-        self._partitions = partitions
+    def __init__(self, services: BrokerServices) -> None:
+        self._cluster = services.cluster
+        self._lookup = services.lookup
+        self._partitions = services.partitions
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer without waiting. Without topics, all that this broker leads."""

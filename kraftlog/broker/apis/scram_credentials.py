@@ -9,6 +9,7 @@ from collections import Counter
 from typing import cast
 
 from kraftbase.errors import ErrorCode
+from kraftlog.broker.apis.services import BrokerServices
 from kraftlog.kafka.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
     DescribeUserScramCredentialsResponse,
@@ -19,6 +20,9 @@ from kraftlog.network.requests import ClientRequest, Reply, Steps
 
 class DescribeUserScramCredentialsApi:
     """Handles DescribeUserScramCredentials."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        """There is nothing to look up."""
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer with no user if all are asked for, with an error for each that is named, as a Kafka without any."""

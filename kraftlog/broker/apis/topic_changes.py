@@ -10,9 +10,9 @@ from kraftbase.errors import ApiError, ErrorCode, invalid_request
 from kraftbase.runtime import Runtime, Timer
 from kraftlog.broker.apis.guards import check_not_internal
 from kraftlog.broker.apis.refusals import message_of, reply_within_quota, text_of
-from kraftlog.broker.controller_channel import TIMEOUT_MS_MAX, ControllerChannel
+from kraftlog.broker.apis.services import BrokerServices
+from kraftlog.broker.controller_channel import TIMEOUT_MS_MAX
 from kraftlog.broker.metadata.cluster_view import ClusterView, Departures
-from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
 from kraftlog.kafka.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -62,9 +62,9 @@ Named = TypeVar("Named", bound=_Named)
 class CreateTopicsApi:
     """Handles CreateTopics."""
 
-    def __init__(self, controller: ControllerChannel, configs: ConfigsInEffect) -> None:
-        self._controller = controller
-        self._configs = configs
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
+        self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A name that is given several times is answered once."""
@@ -132,10 +132,10 @@ class CreateTopicsApi:
 class DeleteTopicsApi:
     """Handles DeleteTopics."""
 
-    def __init__(self, controller: ControllerChannel, cluster: ClusterView, runtime: Runtime) -> None:
-        self._controller = controller
-        self._cluster = cluster
-        self._runtime = runtime
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
+        self._cluster = services.cluster
+        self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has, and this broker shows no topic of it any more (DB-113).
@@ -247,8 +247,8 @@ class _DelayedAnswer:
 class CreatePartitionsApi:
     """Handles CreatePartitions."""
 
-    def __init__(self, controller: ControllerChannel) -> None:
-        self._controller = controller
+    def __init__(self, services: BrokerServices) -> None:
+        self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Answer when the controller has. A name that is given several times is answered once."""

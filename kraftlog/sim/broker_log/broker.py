@@ -10,13 +10,14 @@ from uuid import UUID
 from kraftbase.files.files import join
 from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
+from kraftlog.broker.api_table import RECORD_APIS, handlers
 from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSettings
 from kraftlog.broker.shell.directory_assignments import AssignmentsPace
 from kraftlog.broker.shell.maintenance import MaintenanceIntervals
@@ -215,11 +216,12 @@ class Broker:
     def opened(self, parts: Parts) -> None:
         """Its logs are open."""
         self._parts = parts
-        handlers = record_handlers(
-            PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
+        services = RecordServices(
+            lookup=PartitionLookup(parts.partitions, self.cluster), runtime=self.process,
+            usage=QuotaUsage(parts.quotas),
             sessions=FetchSessionCache(self._metadata.new_number), observer=parts.observer, choice=None, throttle=None,
         )  # fmt: skip
-        self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
+        self._handlers = {KEYS[name]: handler for name, handler in handlers(RECORD_APIS, services).items()}
 
     def serving(self) -> None:
         """It has taken its partitions over."""

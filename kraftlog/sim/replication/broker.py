@@ -10,13 +10,14 @@ from uuid import UUID
 
 from kraftbase.errors import ApiError, ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
+from kraftlog.broker.api_table import RECORD_APIS, handlers
 from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.apis.services import RecordServices
 from kraftlog.broker.directory import BrokerDirectory
 from kraftlog.broker.dispatch import KEYS
 from kraftlog.broker.metadata.cluster_view import ClusterView
 from kraftlog.broker.metadata.topic_configs import TopicConfigs
 from kraftlog.broker.quotas.quota_usage import QuotaUsage
-from kraftlog.broker.record_handlers import record_handlers
 from kraftlog.broker.shell.broker_shell import BrokerShell, ShellPorts, ShellSettings
 from kraftlog.broker.shell.broker_states import ControlledShutdown
 from kraftlog.broker.shell.directory_assignments import AssignmentsPace
@@ -299,13 +300,14 @@ class Broker:
     def opened(self, parts: Parts) -> None:
         """Its logs are open."""
         self._parts = parts
-        handlers = record_handlers(
-            PartitionLookup(parts.partitions, self.cluster), self.process, QuotaUsage(parts.quotas),
+        services = RecordServices(
+            lookup=PartitionLookup(parts.partitions, self.cluster), runtime=self.process,
+            usage=QuotaUsage(parts.quotas),
             sessions=FetchSessionCache(self._machine.new_number), observer=parts.observer,
             choice=RackAwareChoice(self._machine.broker_id, self.cluster),
             throttle=SentToFollowers(self.configs, self.process.now_ms),
         )  # fmt: skip
-        self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
+        self._handlers = {KEYS[name]: handler for name, handler in handlers(RECORD_APIS, services).items()}
         self._machine.opened(self)
 
     def serving(self) -> None:

@@ -54,6 +54,7 @@ from kraftpb.v1.metadata_pb2 import (
 )
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
+from tests.kraftlog.broker.services import services
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime
 from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id
@@ -162,20 +163,24 @@ class BrokerWorld:
         )  # fmt: skip
         self.begin_anew()
         self.lookup = PartitionLookup(self.partitions, self.cluster)
-        usage = QuotaUsage(ClientQuotas())
-        self.produce = ProduceApi(self.lookup, self.runtime, usage)
-        self.fetch = FetchApi(
-            self.lookup,
-            self.runtime,
-            FetchSessionCache(itertools.count(1).__next__),
-            usage,
-            self.observer,
+        self.services = services(
+            lookup=self.lookup,
+            runtime=self.runtime,
+            usage=QuotaUsage(ClientQuotas()),
+            sessions=FetchSessionCache(itertools.count(1).__next__),
+            observer=self.observer,
+            broker_id=ME,
+            cluster=self.cluster,
+            partitions=self.partitions,
+            logs=self.logs,
         )
-        self.list_offsets = ListOffsetsApi(self.lookup)
-        self.epoch_ends = OffsetForLeaderEpochApi(self.lookup)
-        self.metadata = MetadataApi(self.cluster)
-        self.describe_topics = DescribeTopicPartitionsApi(self.cluster)
-        self.describe_cluster = DescribeClusterApi(self.cluster)
+        self.produce = ProduceApi(self.services)
+        self.fetch = FetchApi(self.services)
+        self.list_offsets = ListOffsetsApi(self.services)
+        self.epoch_ends = OffsetForLeaderEpochApi(self.services)
+        self.metadata = MetadataApi(self.services)
+        self.describe_topics = DescribeTopicPartitionsApi(self.services)
+        self.describe_cluster = DescribeClusterApi(self.services)
         self.answers: list[Message | None] = []
         self.on_client_done: list[Callable[[], None]] = []
         self.client_id = ""

@@ -15,6 +15,7 @@ from kraftlog.kafka.messages.describe_metrics import DescribedMetric, DescribeMe
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.telemetry.registry import TIME_BOUNDS_MS, Kind, Registry
 from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.services import services
 from tests.kraftlog.storage.builders import batch
 
 
@@ -42,7 +43,7 @@ class Metrics:
 
     def ask(self) -> dict[tuple[str, str], DescribedMetric]:
         """What the broker answers, by name and label."""
-        handle = DescribeMetricsApi(self.registry, self.replicas.count).handle
+        handle = DescribeMetricsApi(services(registry=self.registry, count_metrics=self.replicas.count)).handle
         answer = self.world.answer_to(handle, DescribeMetricsRequest(), 0, DescribeMetricsResponse)
         return {(of.name, of.label): of for of in answer.metrics}
 

@@ -11,6 +11,7 @@ from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
 from kraftlog.broker.producer_ids import FEW_IDS, WAITING_MAX, Block, ProducerIds
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tests.kraftlog.broker.broker_world import BrokerWorld
+from tests.kraftlog.broker.services import services
 
 UNREACHABLE = ApiError(ErrorCode.REQUEST_TIMED_OUT, "there is no controller")
 
@@ -115,7 +116,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 @pytest.mark.parametrize("version", range(7))
 def test_a_producer_gets_a_new_id_with_epoch_0_when_there_is_one(world: BrokerWorld, version: int) -> None:
     controller = Controller()
-    api = InitProducerIdApi(controller.ids)
+    api = InitProducerIdApi(services(producer_ids=controller.ids))
     world.ask(api.handle, InitProducerIdRequest(transactional_id=None), version)
     assert world.answers == []
     controller.ids.allocated(Block(7_000, 1_000))
@@ -130,7 +131,9 @@ def test_a_producer_gets_a_new_id_with_epoch_0_when_there_is_one(world: BrokerWo
 
 def test_a_producer_tries_again_when_there_is_none(world: BrokerWorld) -> None:
     controller = Controller()
-    world.ask(InitProducerIdApi(controller.ids).handle, InitProducerIdRequest(transactional_id=None), 4)
+    world.ask(
+        InitProducerIdApi(services(producer_ids=controller.ids)).handle, InitProducerIdRequest(transactional_id=None), 4
+    )
     controller.ids.refused(UNREACHABLE)
     answer = world.last(InitProducerIdResponse)
     refusal = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1, -1)
@@ -150,6 +153,8 @@ def test_what_cannot_be_is_refused_and_takes_no_id(
     world: BrokerWorld, body: InitProducerIdRequest, code: ErrorCode
 ) -> None:
     controller = Controller()
-    answer = world.answer_to(InitProducerIdApi(controller.ids).handle, body, 4, InitProducerIdResponse)
+    answer = world.answer_to(
+        InitProducerIdApi(services(producer_ids=controller.ids)).handle, body, 4, InitProducerIdResponse
+    )
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
     assert controller.asked == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_what_may_be_a_password_is_never_shown(tmp_path: Path, asked: str, sourc
     settings = BrokerSettings(
         broker_id=ME, directory=tmp_path, listeners=(BrokerListener("PLAINTEXT", "127.0.0.1", 0),)
     )  # fmt: skip
-    api = DescribeConfigsApi(ME, world.cluster, ConfigsInEffect(settings, world.cluster))
+    api = DescribeConfigsApi(replace(world.services, configs=ConfigsInEffect(settings, world.cluster)))
     resource = DescribeConfigsResource(resource_type=BROKER, resource_name=asked, configuration_keys=None)
     body = DescribeConfigsRequest(resources=(resource,), include_synonyms=True)
     (result,) = world.answer_to(api.handle, body, 4, DescribeConfigsResponse).results

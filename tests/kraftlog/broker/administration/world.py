@@ -12,10 +12,11 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ApiError
 from kraftbase.runtime import AsyncioRuntime, awaited
 from kraftlog.admin.client.client import AdminClient
-from kraftlog.broker.administration import administration
+from kraftlog.broker.api_table import ADMINISTRATION, handlers
 from kraftlog.broker.broker import Broker
 from kraftlog.broker.controller_channel import ControllerChannel
 from kraftlog.broker.controller_link import ChannelLink
+from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
 from kraftlog.broker.running import running
 from kraftlog.broker.settings import BrokerSettings
 from kraftlog.controller.controller_config import ControllerConfig
@@ -25,6 +26,7 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, Handler, RequestContext
 from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.admin.admin_nodes import AdminCluster, admin_cluster
+from tests.kraftlog.broker.services import services
 from tests.statemachine.waiting import until
 
 ME = 1
@@ -56,8 +58,15 @@ class AdministrationWorld:
         self.client = client
         self.broker = broker
         self.channel = channel
-        self.handlers: Mapping[str, Handler] = administration(
-            broker.settings, broker.cluster, channel, AsyncioRuntime()
+        self.handlers: Mapping[str, Handler] = handlers(
+            ADMINISTRATION,
+            services(
+                runtime=AsyncioRuntime(),
+                broker_id=broker.settings.broker_id,
+                cluster=broker.cluster,
+                configs=ConfigsInEffect(broker.settings, broker.cluster),
+                controller=channel,
+            ),
         )
         self.throttles: list[int] = []
         """Of each answer."""

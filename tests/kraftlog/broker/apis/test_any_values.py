@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi, OffsetFetchApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
 from kraftlog.broker.apis.init_producer_id import InitProducerIdApi
-from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.logs import DescribeLogDirsApi
 from kraftlog.broker.apis.metrics import DescribeMetricsApi
 from kraftlog.broker.apis.replicas import DescribeReplicasApi
 from kraftlog.broker.apis.scram_credentials import DescribeUserScramCredentialsApi
+from kraftlog.broker.apis.services import DiskSpace
 from kraftlog.broker.dispatch import Dispatch
 from kraftlog.broker.producer_ids import ProducerIds
 from kraftlog.kafka.apis import api_of
@@ -25,7 +27,8 @@ from kraftlog.kafka.notation import Struct
 from kraftlog.network.requests import ConnectionRefused
 from kraftlog.telemetry.registry import Registry
 from tests.effort import examples
-from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.services import services
 from tests.kraftlog.kafka.values import modest_values, values
 from tests.kraftlog.storage.builders import batch
 from tests.statemachine.builders import an_id
@@ -41,17 +44,17 @@ def dispatch_of(world: BrokerWorld) -> Dispatch:
             "Fetch": world.fetch.handle,
             "ListOffsets": world.list_offsets.handle,
             "Metadata": world.metadata.handle,
-            "FindCoordinator": FindCoordinatorApi(ME, world.cluster).handle,
-            "OffsetFetch": OffsetFetchApi(world.cluster).handle,
-            "DeleteRecords": DeleteRecordsApi(world.lookup, world.runtime).handle,
-            "InitProducerId": InitProducerIdApi(ProducerIds(lambda: None)).handle,
+            "FindCoordinator": FindCoordinatorApi(world.services).handle,
+            "OffsetFetch": OffsetFetchApi(world.services).handle,
+            "DeleteRecords": DeleteRecordsApi(world.services).handle,
+            "InitProducerId": InitProducerIdApi(services(producer_ids=ProducerIds(lambda: None))).handle,
             "OffsetForLeaderEpoch": world.epoch_ends.handle,
-            "DescribeLogDirs": DescribeLogDirsApi(world.logs, lambda path: DiskSpace()).handle,
+            "DescribeLogDirs": DescribeLogDirsApi(replace(world.services, disk_space=lambda path: DiskSpace())).handle,
             "DescribeCluster": world.describe_cluster.handle,
             "DescribeTopicPartitions": world.describe_topics.handle,
-            "DescribeUserScramCredentials": DescribeUserScramCredentialsApi().handle,
-            "DescribeReplicas": DescribeReplicasApi(world.lookup, world.partitions, world.cluster).handle,
-            "DescribeMetrics": DescribeMetricsApi(Registry(), lambda: iter(())).handle,
+            "DescribeUserScramCredentials": DescribeUserScramCredentialsApi(world.services).handle,
+            "DescribeReplicas": DescribeReplicasApi(world.services).handle,
+            "DescribeMetrics": DescribeMetricsApi(services(registry=Registry(), count_metrics=lambda: iter(()))).handle,
         },
         world.cluster,
     )

@@ -39,7 +39,7 @@ def find(world: BrokerWorld, version: int, key_type: int = OF_GROUPS, key: str =
         body = FindCoordinatorRequest(key=key, key_type=key_type)
     else:
         body = FindCoordinatorRequest(key_type=key_type, coordinator_keys=(key, "h"))
-    handler = FindCoordinatorApi(ME, world.cluster).handle
+    handler = FindCoordinatorApi(world.services).handle
     answer = world.answer_to(handler, body, version, FindCoordinatorResponse)
     if version < 4:
         return [(answer.error_code, answer.node_id, answer.host, answer.port)]
@@ -86,7 +86,7 @@ def test_db110_no_group_has_committed_an_offset(world: BrokerWorld, version: int
         OffsetFetchRequestTopic(name="missing", partition_indexes=(0,)),
     )
     body = OffsetFetchRequest(group_id="g", topics=topics)
-    answer = world.answer_to(OffsetFetchApi(world.cluster).handle, body, version, OffsetFetchResponse)
+    answer = world.answer_to(OffsetFetchApi(world.services).handle, body, version, OffsetFetchResponse)
     assert answer.error_code == ErrorCode.NONE
     assert [(of.name, [part.partition_index for part in of.partitions]) for of in answer.topics] == [
         ("clicks", [0, 7]),
@@ -102,7 +102,7 @@ def test_db110_nor_has_any_of_several(world: BrokerWorld, version: int) -> None:
     asked = (OffsetFetchRequestTopics(name="clicks", topic_id=an_id(1), partition_indexes=(0, 7)),)
     groups = tuple(OffsetFetchRequestGroup(group_id=of, topics=asked) for of in ("g", "h"))
     body = OffsetFetchRequest(groups=groups)
-    answer = world.answer_to(OffsetFetchApi(world.cluster).handle, body, version, OffsetFetchResponse)
+    answer = world.answer_to(OffsetFetchApi(world.services).handle, body, version, OffsetFetchResponse)
     assert [(of.group_id, of.error_code) for of in answer.groups] == [("g", 0), ("h", 0)]
     for group in answer.groups:
         (found,) = group.topics
@@ -117,7 +117,7 @@ def test_db110_nor_has_any_of_several(world: BrokerWorld, version: int) -> None:
 def test_db110_an_id_that_no_topic_has_is_said_to_be_unknown(world: BrokerWorld) -> None:
     asked = (OffsetFetchRequestTopics(topic_id=an_id(8), partition_indexes=(0,)),)
     body = OffsetFetchRequest(groups=(OffsetFetchRequestGroup(group_id="g", topics=asked),))
-    answer = world.answer_to(OffsetFetchApi(world.cluster).handle, body, 10, OffsetFetchResponse)
+    answer = world.answer_to(OffsetFetchApi(world.services).handle, body, 10, OffsetFetchResponse)
     (part,) = answer.groups[0].topics[0].partitions
     assert (part.error_code, part.committed_offset) == (ErrorCode.UNKNOWN_TOPIC_ID, -1)
 
@@ -126,6 +126,6 @@ def test_db110_an_id_that_no_topic_has_is_said_to_be_unknown(world: BrokerWorld)
 def test_db110_a_group_has_nothing_of_any_topic(world: BrokerWorld, version: int) -> None:
     groups = (OffsetFetchRequestGroup(group_id="g", topics=None),)
     body = OffsetFetchRequest(groups=groups) if version >= 8 else OffsetFetchRequest(group_id="g", topics=None)
-    answer = world.answer_to(OffsetFetchApi(world.cluster).handle, body, version, OffsetFetchResponse)
+    answer = world.answer_to(OffsetFetchApi(world.services).handle, body, version, OffsetFetchResponse)
     assert [of.topics for of in answer.groups] == ([()] if version >= 8 else [])
     assert answer.topics == ()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kraftlog.broker.apis.coordinators import FindCoordinatorApi
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.logs import DescribeLogDirsApi
+from kraftlog.broker.apis.services import DiskSpace
 from kraftlog.kafka.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kraftlog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from kraftlog.kafka.messages.find_coordinator import FindCoordinatorRequest
@@ -21,7 +23,7 @@ from kraftlog.kafka.messages.offset_for_leader_epoch import (
 )
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Handler
-from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.broker_world import BrokerWorld, registration, replicas, topic
 from tests.kraftlog.storage.builders import batch
 
 LED, FOLLOWED, UNKNOWN = range(3)
@@ -43,17 +45,17 @@ def world(tmp_path: Path) -> BrokerWorld:
 def delete_records(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
     part = DeleteRecordsPartition(partition_index=index, offset=0)
     topics = (DeleteRecordsTopic(name="clicks", partitions=(part,)),)
-    return DeleteRecordsApi(world.lookup, world.runtime).handle, DeleteRecordsRequest(topics=topics, timeout_ms=1)
+    return DeleteRecordsApi(world.services).handle, DeleteRecordsRequest(topics=topics, timeout_ms=1)
 
 
 def describe_log_dirs(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
-    handler = DescribeLogDirsApi(world.logs, lambda path: DiskSpace(2, 1)).handle
+    handler = DescribeLogDirsApi(replace(world.services, disk_space=lambda path: DiskSpace(2, 1))).handle
     return handler, DescribeLogDirsRequest(topics=None)
 
 
 def find_coordinator(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:
     body = FindCoordinatorRequest(key="g") if version < 4 else FindCoordinatorRequest(coordinator_keys=("g", "h"))
-    return FindCoordinatorApi(ME, world.cluster).handle, body
+    return FindCoordinatorApi(world.services).handle, body
 
 
 def list_offsets(world: BrokerWorld, index: int, version: int) -> tuple[Handler, Message]:

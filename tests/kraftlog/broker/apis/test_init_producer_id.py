@@ -13,6 +13,7 @@ from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, RequestContext
+from tests.kraftlog.broker.services import services
 
 UNREACHABLE = ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "no controller answers")
 
@@ -24,7 +25,7 @@ class World:
         self.asked = 0
         self.answers: list[Message | None] = []
         self.ids = ProducerIds(self._ask)
-        self._api = InitProducerIdApi(self.ids)
+        self._api = InitProducerIdApi(services(producer_ids=self.ids))
 
     def _ask(self) -> None:
         self.asked += 1

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.delete_records import DeleteRecordsApi
-from kraftlog.broker.apis.logs import DescribeLogDirsApi, DiskSpace
+from kraftlog.broker.apis.logs import DescribeLogDirsApi
+from kraftlog.broker.apis.services import DiskSpace
 from kraftlog.kafka.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -45,7 +47,7 @@ def deleted(world: BrokerWorld, offset: int, name: str = "clicks", index: int = 
         DeleteRecordsTopic(name=name, partitions=(DeleteRecordsPartition(partition_index=index, offset=offset),)),
     )
     body = DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
-    response = world.answer_to(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2, DeleteRecordsResponse)
+    response = world.answer_to(DeleteRecordsApi(world.services).handle, body, 2, DeleteRecordsResponse)
     (part,) = response.topics[0].partitions
     return part.error_code, part.low_watermark
 
@@ -57,7 +59,7 @@ def test_db65_of_a_partition_that_is_named_twice_the_last_offset_counts_as_in_ka
         DeleteRecordsTopic(name="none", partitions=(DeleteRecordsPartition(partition_index=0, offset=0),)),
     )
     body = DeleteRecordsRequest(topics=topics, timeout_ms=1_000)
-    response = world.answer_to(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2, DeleteRecordsResponse)
+    response = world.answer_to(DeleteRecordsApi(world.services).handle, body, 2, DeleteRecordsResponse)
     answered = {topic.name: [(part.error_code, part.low_watermark) for part in topic.partitions]
                 for topic in response.topics}  # fmt: skip
     assert answered == {"clicks": [(ErrorCode.NONE, 1)], "none": [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]}
@@ -107,7 +109,7 @@ def test_db65_a_deletion_that_waits_for_a_follower_is_answered_when_its_client_s
     body = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name="clicks", partitions=(part,)),), timeout_ms=1_000_000_000
     )
-    world.ask(DeleteRecordsApi(world.lookup, world.runtime).handle, body, 2)
+    world.ask(DeleteRecordsApi(world.services).handle, body, 2)
     assert world.answers == []
     world.client_goes()
     (answered,) = world.last(DeleteRecordsResponse).topics[0].partitions
@@ -118,7 +120,7 @@ def test_db65_a_deletion_that_waits_for_a_follower_is_answered_when_its_client_s
 
 def described(world: BrokerWorld, *wanted: DescribableLogDirTopic) -> tuple[DescribeLogDirsResult, ...]:
     """What is said of the directories: of all topics if none is wanted."""
-    api = DescribeLogDirsApi(world.logs, lambda path: DiskSpace(100, 60))
+    api = DescribeLogDirsApi(replace(world.services, disk_space=lambda path: DiskSpace(100, 60)))
     body = DescribeLogDirsRequest(topics=wanted or None)
     return world.answer_to(api.handle, body, 5, DescribeLogDirsResponse).results
 

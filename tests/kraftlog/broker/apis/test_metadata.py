@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -190,7 +191,9 @@ def test_a_topic_is_made_for_a_client_that_allows_it_if_it_may_have_that_name(wo
     body = MetadataRequest(
         topics=tuple(MetadataRequestTopic(name=name) for name in names), allow_auto_topic_creation=allows
     )
-    response = world.answer_to(MetadataApi(world.cluster, wishes).handle, body, 13, MetadataResponse)
+    response = world.answer_to(
+        MetadataApi(replace(world.services, auto_create=wishes)).handle, body, 13, MetadataResponse
+    )
     assert [found.error_code for found in response.topics] == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.INVALID_TOPIC_EXCEPTION,

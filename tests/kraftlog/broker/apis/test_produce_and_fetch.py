@@ -37,6 +37,7 @@ from kraftpb.v1.metadata_pb2 import PartitionRecord, TopicRecord
 from statemachine.replay.deltas import Change, MetadataDelta
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import LAG_MAX_MS
+from tests.kraftlog.broker.services import services
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime, batch
 from tests.kraftlog.telemetry.recorder import Recorder
 
@@ -72,11 +73,12 @@ class World:
         self.cluster.on_snapshot(Offset(0), self.metadata)
         lookup = PartitionLookup(self.partitions, self.cluster)
         self.quotas = ClientQuotas()
-        usage = QuotaUsage(self.quotas)
-        self.produce = ProduceApi(lookup, self.runtime, usage)
         self.sessions = FetchSessionCache(iter(range(1, 1_000)).__next__)
-        self.fetch = FetchApi(lookup, self.runtime, self.sessions, usage, Recorder())
-        self.list_offsets = ListOffsetsApi(lookup)
+        has = services(
+            lookup=lookup, runtime=self.runtime, usage=QuotaUsage(self.quotas), sessions=self.sessions,
+            observer=Recorder(),
+        )  # fmt: skip
+        self.produce, self.fetch, self.list_offsets = ProduceApi(has), FetchApi(has), ListOffsetsApi(has)
         self.answers: list[Message | None] = []
         self.throttles: list[int] = []
         topic = Change(None, TopicRecord(name="clicks", topic_id=TOPIC_ID))

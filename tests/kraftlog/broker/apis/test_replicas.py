@@ -37,7 +37,7 @@ def world(tmp_path: Path) -> BrokerWorld:
 def described(world: BrokerWorld, *asked: tuple[str, int]) -> dict[tuple[str, int], DescribedPartition]:
     """By topic and number, in the order of the answer; of all that is led here if nothing is asked for."""
     topics = tuple(DescribeReplicasTopic(name=name, partition_indexes=(index,)) for name, index in asked)
-    api = DescribeReplicasApi(world.lookup, world.partitions, world.cluster)
+    api = DescribeReplicasApi(world.services)
     body = DescribeReplicasRequest(topics=topics or None)
     answer = world.answer_to(api.handle, body, 0, DescribeReplicasResponse)
     return {(of.name, partition.partition_index): partition for of in answer.topics for partition in of.partitions}

@@ -14,6 +14,7 @@ from kraftlog.kafka.messages.describe_user_scram_credentials import (
     UserName,
 )
 from tests.kraftlog.broker.broker_world import BrokerWorld
+from tests.kraftlog.broker.services import services
 
 MISSING, TWICE = ErrorCode.RESOURCE_NOT_FOUND, ErrorCode.DUPLICATE_RESOURCE
 
@@ -33,7 +34,9 @@ def test_db111_nobody_has_credentials(
     world = BrokerWorld(tmp_path)
     named = None if users is None else tuple(UserName(name=of) for of in users)
     body = DescribeUserScramCredentialsRequest(users=named)
-    answer = world.answer_to(DescribeUserScramCredentialsApi().handle, body, 0, DescribeUserScramCredentialsResponse)
+    answer = world.answer_to(
+        DescribeUserScramCredentialsApi(services()).handle, body, 0, DescribeUserScramCredentialsResponse
+    )
     assert answer.error_code == ErrorCode.NONE
     assert [(of.user, of.error_code) for of in answer.results] == found
     assert all(not of.credential_infos for of in answer.results)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from kraftlog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTop
 from kraftlog.kafka.notation import ZERO_UUID
 from kraftpb.v1 import admin_pb2
 from tests.kraftlog.broker.broker_world import ME, BrokerWorld, registration, replicas, topic
+from tests.kraftlog.broker.services import services
 from tests.statemachine.builders import an_id, remove_topic
 
 INTERNAL = "__consumer_offsets"
@@ -54,7 +56,7 @@ def controller() -> Controller:
 
 
 def delete(world: BrokerWorld, controller: Controller, *states: DeleteTopicState, version: int = 6) -> None:
-    handler = DeleteTopicsApi(controller, world.cluster, world.runtime).handle  # type: ignore[arg-type]
+    handler = DeleteTopicsApi(replace(world.services, controller=controller)).handle  # type: ignore[arg-type]
     if version < 6:
         body = DeleteTopicsRequest(topic_names=tuple(of.name or "" for of in states), timeout_ms=1_000)
     else:
@@ -136,7 +138,7 @@ def test_db115_no_topic_has_an_empty_name(world: BrokerWorld, controller: Contro
 
 
 def test_db114_no_client_makes_an_internal_topic_larger(world: BrokerWorld, controller: Controller) -> None:
-    handler = CreatePartitionsApi(controller).handle  # type: ignore[arg-type]
+    handler = CreatePartitionsApi(services(controller=controller)).handle
     growing = tuple(CreatePartitionsTopic(name=of, count=3, assignments=None) for of in (INTERNAL, "clicks"))
     body = CreatePartitionsRequest(topics=growing[:1], timeout_ms=1_000)
     answer = world.answer_to(handler, body, 3, CreatePartitionsResponse)

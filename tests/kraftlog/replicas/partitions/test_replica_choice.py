@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kraftbase.errors import ErrorCode
 from kraftlog.broker.apis.fetch import FetchApi
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
-from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.kafka.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 from tests.kraftlog.broker.broker_world import ME, registration
 from tests.kraftlog.replicas.partitions.test_followed import LeaderWorld
 from tests.kraftlog.storage.builders import batch
-from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id, config
 
 SIZE = len(batch(1))
@@ -38,12 +34,8 @@ class RackWorld(LeaderWorld):
     def __init__(self, directory: Path, isr: tuple[int, ...] = (1, 2)) -> None:
         super().__init__(directory, isr, flushes=False)
         self.commit(in_rack(1, "a"), in_rack(2, "b"), in_rack(3, "b"))
-        usage = QuotaUsage(ClientQuotas())
-        self.fetch = FetchApi(
-            self.lookup, self.runtime, FetchSessionCache(itertools.count(1).__next__), usage,
-            Recorder(),
-            RackAwareChoice(ME, self.cluster), SentToFollowers(self.configs, self.runtime.now_ms),
-        )  # fmt: skip
+        choice, throttle = RackAwareChoice(ME, self.cluster), SentToFollowers(self.configs, self.runtime.now_ms)
+        self.fetch = FetchApi(replace(self.services, choice=choice, throttle=throttle))
 
     def consume(self, offset: int, rack: str, leader_epoch: int = -1) -> PartitionData:
         """The answer to a consumer in a rack; one that would wait has waited."""

@@ -42,6 +42,7 @@ from kraftpb.v1.metadata_pb2 import MetadataRecord
 from statemachine.store.metadata_tables import MetadataTables
 from statemachine.tables.database import open_database
 from tests.kraftlog.broker.broker_world import registration, replicas, topic
+from tests.kraftlog.broker.services import services
 from tests.kraftlog.storage.builders import CLUSTER_ID, StepRuntime, all_batches, batch
 from tests.kraftlog.telemetry.recorder import Recorder
 from tests.statemachine.builders import an_id
@@ -224,8 +225,11 @@ class Member:
         )  # fmt: skip
         lookup = PartitionLookup(self.partitions, self.view)
         self.sessions = FetchSessionCache(itertools.count(1 + 1_000 * self.incarnation).__next__)
-        self.fetch = FetchApi(lookup, runtime, self.sessions, QuotaUsage(ClientQuotas()), self.observer)
-        self.list_offsets = ListOffsetsApi(lookup)
+        has = services(
+            lookup=lookup, runtime=runtime, usage=QuotaUsage(ClientQuotas()), sessions=self.sessions,
+            observer=self.observer,
+        )  # fmt: skip
+        self.fetch, self.list_offsets = FetchApi(has), ListOffsetsApi(has)
         for records in self.cluster.metadata:
             self._apply(records)
         self.tables.take_deltas()

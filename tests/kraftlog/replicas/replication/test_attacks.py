@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,7 @@ import pytest
 from kraftbase.errors import ErrorCode
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.broker.apis.fetch import FetchApi
-from kraftlog.broker.quotas.client_quotas import ClientQuotas
-from kraftlog.broker.quotas.quota_usage import QuotaUsage
 from kraftlog.kafka.messages.fetch import PartitionData
-from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
 from kraftlog.replicas.replication.throttle import ThrottledReplicas
 from kraftlog.storage.config import PartitionLogConfig
@@ -21,7 +19,6 @@ from tests.kraftlog.replicas.partitions.test_followed import LeaderWorld
 from tests.kraftlog.replicas.replication.cluster_world import A, B, two_brokers
 from tests.kraftlog.replicas.replication.test_leading import Leader, record
 from tests.kraftlog.storage.builders import NOW_MS, batch, log_in, open_directory, open_log
-from tests.kraftlog.telemetry.recorder import Recorder
 
 # --- leaders ----------------------------------------------------------------------------------------------------------
 
@@ -88,15 +85,7 @@ def test_a_throttled_follower_that_claims_more_than_there_is_is_refused_and_does
     world = LeaderWorld(tmp_path, (1, 2), flushes=False)
     throttle = SentToFollowers(AllThrottled(), world.runtime.now_ms)
     throttle.sent(world.replica(), 1_000_000)
-    world.fetch = FetchApi(
-        world.lookup,
-        world.runtime,
-        FetchSessionCache(lambda: 1),
-        QuotaUsage(ClientQuotas()),
-        Recorder(),
-        None,
-        throttle,
-    )
+    world.fetch = FetchApi(replace(world.services, throttle=throttle))
     world.send((0, batch(1)))
     world.follow(2, 1)
     world.answers.clear()

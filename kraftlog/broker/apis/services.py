@@ -1,0 +1,74 @@
+"""What handlers work with. Each handler is made of it, and takes what it needs: so all have one constructor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from kraftbase.runtime import Runtime
+from kraftlog.broker.apis.lookups import PartitionLookup
+from kraftlog.broker.controller_channel import ControllerChannel
+from kraftlog.broker.metadata.cluster_view import ClusterView
+from kraftlog.broker.metadata.configs_in_effect import ConfigsInEffect
+from kraftlog.broker.producer_ids import ProducerIds
+from kraftlog.broker.quotas.quota_usage import QuotaUsage
+from kraftlog.network.requests import Steps
+from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
+from kraftlog.replicas.partitions.partitions import Partitions
+from kraftlog.replicas.partitions.replica_choice import RackAwareChoice
+from kraftlog.replicas.partitions.sent_to_followers import SentToFollowers
+from kraftlog.storage.log_manager import LogManager
+from kraftlog.telemetry.observer import BrokerObserver
+from kraftlog.telemetry.registry import Registry
+
+
+class DiskSpace(NamedTuple):
+    """The size of a disk; -1: not known."""
+
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
+class AutoCreate(Protocol):
+    """Makes topics because a client has asked for them (`auto.create.topics.enable`)."""
+
+    def create(self, name: str) -> None:
+        """Make a topic with the defaults of the cluster, some time later."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordServices:
+    """What reading and writing records takes: every broker has it, also in the simulator."""
+
+    lookup: PartitionLookup
+    runtime: Runtime
+    usage: QuotaUsage
+    sessions: FetchSessionCache
+    observer: BrokerObserver
+    choice: RackAwareChoice | None
+    """Sends consumers to replicas in their racks; None: to leaders."""
+    throttle: SentToFollowers | None
+    """Limits what followers fetch; None: they fetch as fast as they can."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerServices(RecordServices):
+    """What all handlers of a broker take."""
+
+    broker_id: int
+    cluster: ClusterView
+    configs: ConfigsInEffect
+    controller: ControllerChannel
+    """Carries out what clients ask the controller for."""
+    partitions: Partitions
+    logs: LogManager
+    disk_space: Callable[[str], DiskSpace]
+    """Of the disk that a directory is on."""
+    producer_ids: ProducerIds
+    auto_create: AutoCreate | None
+    """Makes topics that clients ask for; None: they are not made."""
+    registry: Registry
+    count_metrics: Callable[[], Steps]
+    """Brings the gauges of `registry` up to date."""
