@@ -73,7 +73,7 @@ class BrokerStatus:
             return ""
         if self.is_old:
             return f"broker {self.broker_id} does not report: it is of an older version"
-        return f"broker {self.broker_id} does not answer: {self.error.args[0]}"
+        return f"broker {self.broker_id}: {self.error.args[0]}"
 
     @property
     def state(self) -> str:

@@ -75,6 +75,6 @@ class OwnRegistration:
         elif self._was_unfenced and not self._is_leaving and not registration.in_controlled_shutdown:
             self._was_unfenced, self._was_fenced = False, True
             logger.warning(
-                f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session. Its"
-                " partitions are led by other replicas in sync; those without one are offline."
+                f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session, or was"
+                " asked to fence it. Its partitions are led by other replicas in sync; those without one are offline."
             )

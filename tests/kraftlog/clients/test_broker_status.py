@@ -126,7 +126,7 @@ def test_a_broker_that_does_not_answer_is_named_beside_the_others_and_the_exit_c
     finished = run("brokers", "status", *AT)
     assert finished.code == 1
     assert [line.split()[:5] for line in finished.output.splitlines()[2:]][1] == ["2", "True", "does", "not", "answer"]
-    assert finished.errors.startswith(f"broker 2 does not answer: the broker at {cluster.brokers[2]} does not answer")
+    assert finished.errors.startswith(f"broker 2: the broker at {cluster.brokers[2]} does not answer")
     run_again = run("brokers", "status", *AT, "--output", "json")
     assert run_again.code == 1
     assert '"Error": "BROKER_NOT_AVAILABLE' in run_again.output
