@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final
 
 import pytest
@@ -25,7 +26,9 @@ def documented(command: str) -> dict[str, str]:
     return {option: default for options, default in rows for option in re.findall(r"`(--[a-z-]+)`", options)}
 
 
+@cache
 def options(command: str) -> dict[str, Any]:
+    """Of the command. To make all of them takes 0.1 s."""
     group: Any = with_timeout(typer.main.get_command(app))
     found = [of for of in group.commands[command].params if of.param_type_name == "option"]
     return {name: of for of in found for name in (*of.opts, *of.secondary_opts) if name.startswith("--")}

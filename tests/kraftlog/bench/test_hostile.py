@@ -24,6 +24,9 @@ from kraftlog.kafka.record_batch import Compression, read_batch
 from tests.kraftlog.broker.broker_world import registration
 from tests.kraftlog.broker.largest_requests import elements_in
 
+LONG_TO_COUNT = "fetch-1m"
+"""A million elements, some seconds. `metadata-1m` has as many, which are smaller."""
+
 LABELS = {OWN: "kraftlog", KAFKA: "Kafka 4.3.0"}
 
 
@@ -34,7 +37,9 @@ def figures(**changed: float) -> dict[str, float]:
 # --- what is sent -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == LONG_TO_COUNT else ()) for name in HOSTILE]
+)
 def test_each_request_has_as_many_elements_as_are_taken_or_more(name: str) -> None:
     request = HOSTILE[name].make(TOPIC)
     version = VERSIONS[type(request)]

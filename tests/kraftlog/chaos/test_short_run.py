@@ -13,6 +13,7 @@ from kraftlog.chaos.partitions import IsolateLeader, OneWayCut
 from kraftlog.chaos.report import write_json
 from kraftlog.chaos.run import Plan, Run
 from kraftlog.chaos.schedule import Kind
+from tests.effort import all_cases
 
 pytestmark = pytest.mark.process
 
@@ -28,7 +29,7 @@ OTHER_KINDS = (
 async def test_nothing_acknowledged_is_lost(network: str, tmp_path: Path) -> None:
     """Each kind of fault comes at least once, however slow the machine is."""
     plan = Plan(
-        seconds=5,
+        seconds=5 if all_cases() else 3,
         seed=1,
         directory=tmp_path,
         voters=3,

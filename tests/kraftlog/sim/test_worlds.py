@@ -89,10 +89,13 @@ def test_two_seeds_give_two_traces_and_a_run_has_the_digest_of_its_trace(world: 
 @pytest.mark.parametrize(
     ("name", "seed", "seconds"),
     [
-        ("clusters", 3, 20),  # with brokers
+        ("clusters", 3, 8),  # with brokers
+        pytest.param("clusters", 3, 20, marks=pytest.mark.slow),
         pytest.param("clusters", 38, 20, marks=pytest.mark.slow),  # without
-        ("broker-log", 61, 30),
-        ("replication", 2, 10),
+        ("broker-log", 61, 10),
+        pytest.param("broker-log", 61, 30, marks=pytest.mark.slow),
+        ("replication", 2, 4),
+        pytest.param("replication", 2, 10, marks=pytest.mark.slow),
     ],
 )
 def test_a_seed_gives_the_same_trace_whatever_the_hash_seed(name: str, seed: int, seconds: int) -> None:

@@ -15,7 +15,7 @@ from kraftpb.v1.admin_pb2 import AclFilter, CreateAclsRequest, DeleteAclsRequest
 from kraftpb.v1.metadata_pb2 import AccessControlEntryRecord, MetadataRecord
 from statemachine.query.acls import content_prefix, describe_acls
 from statemachine.words.limits import RECORDS_PER_BATCH_MAX
-from tests.effort import examples
+from tests.effort import all_cases, examples
 from tests.kraftlog.controller.lives import pages_held
 from tests.kraftlog.controller.operations.test_acls import (
     ALL,
@@ -224,13 +224,17 @@ async def test_ct63_a_deletion_of_too_many_is_refused_in_the_end_and_removes_not
     assert len(entries_of(bench.controller.state)) == len(ids)
 
 
-async def test_ct12_a_batch_of_removals_is_appended_whole(bench: Bench) -> None:
+async def test_ct12_a_batch_of_removals_is_appended_whole(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """More comparisons than one turn has, and as many records as one batch."""
-    for number in range(0, RECORDS_PER_BATCH_MAX, 5_000):
-        entries = [an_entry(resource_name=f"t{number + index}") for index in range(5_000)]
+    count = RECORDS_PER_BATCH_MAX if all_cases() else 400
+    monkeypatch.setattr("statemachine.words.limits.RECORDS_PER_BATCH_MAX", count)
+    if not all_cases():
+        monkeypatch.setattr(acl_deletion, "COMPARISONS_PER_TURN", 50)
+    for number in range(0, count, count // 2):
+        entries = [an_entry(resource_name=f"t{number + index}") for index in range(count // 2)]
         await bench.done(Operation(create_acls=CreateAclsRequest(entries=entries)))
     batches = len(bench.log.batches)
     result = await bench.done(deleting(AclFilter(pattern_type=LITERAL), AclFilter(pattern_type=PREFIXED)))
-    assert [len(answer.deleted) for answer in result.delete_acls.filters] == [RECORDS_PER_BATCH_MAX, 0]
+    assert [len(answer.deleted) for answer in result.delete_acls.filters] == [count, 0]
     assert len(bench.log.batches) == batches + 1
     assert not list(describe_acls(bench.store.reader, AclFilter()))

@@ -14,8 +14,8 @@ from kraftlog.sim.engine.parameters import Overrides
 from kraftlog.sim.engine.report import replay_command
 from kraftlog.sim.engine.shrink import shrink
 
-SEEDS: Final = (6, 7, 11, 19, 26, 36, 42, 46, 58, 62, 77, 378)
-"""In these everything happens that must, most of it in two of them at least, and they are short."""
+SEEDS: Final = (7, 19, 36, 62, 378)
+"""In these everything happens that must, and they are short."""
 BUG: Final = "an append is acknowledged before its group commit"
 
 
