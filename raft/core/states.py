@@ -1,6 +1,6 @@
 """The states of a replica: one class per state, each with its own timers and counters.
 
-Leaving a state drops the object, so no timer of a state that was left can fire. Which state may follow which is data in
+Leaving a state drops the object, so no timer of an earlier state can fire. Which state may follow which is data in
 `raft.core.transitions`. All times are monotonic milliseconds.
 """
 
@@ -22,7 +22,7 @@ from raft.core.types import CommittedGap, OffsetAndEpoch, ReplicaKey, StateDiges
 
 
 class Role(StrEnum):
-    """The states' names, as operators see them."""
+    """The names of the states, as operators see them."""
 
     UNATTACHED = "unattached"
     PROSPECTIVE = "prospective"

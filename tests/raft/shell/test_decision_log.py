@@ -81,7 +81,7 @@ def following(lines: Lines) -> VoterShell:
         (asks(THREE, 4, log=(9, 3), cluster_id="x"), f"INCONSISTENT_CLUSTER_ID: it is of x, this node of {CLUSTER_ID}"),
         (asks(THREE, 4, log=(9, 3), voter_key=TWO), f"INVALID_VOTER_KEY: it means {TWO}, this is {ONE}"),
         (asks(THREE, 4, log=(-1, 3)), "INVALID_REQUEST"),
-        (asks(OBSERVER, 4, log=(9, 3)), "the candidate is no voter"),
+        (asks(OBSERVER, 4, log=(9, 3)), "the candidate is not a voter"),
         (asks(THREE, 3, log=(9, 2)), "2 leads epoch 3"),
     ],
 )
@@ -119,7 +119,7 @@ def test_who_lacks_what_is_committed_is_refused_with_the_offset(following: Voter
 def test_a_leader_that_is_silent_is_named_with_the_time(following: VoterShell, lines: Lines) -> None:
     following.runtime.advance(TIMEOUT_MS + 10)
     begun = told(lines, "election begun")
-    assert begun == [{"epoch": 3, "reason": f"leader 2 has answered nothing for {TIMEOUT_MS} ms"}]
+    assert begun == [{"epoch": 3, "reason": f"leader 2 has not answered for {TIMEOUT_MS} ms"}]
     entered = told(lines, "state entered")
     assert entered == [{"left": "follower", "entered": "prospective", "epoch": 3}]
 
