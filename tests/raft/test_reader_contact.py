@@ -19,8 +19,8 @@ from raft.rpc.log_service import LogService
 from tests.raft.nodes import Cluster, Recorder, running_cluster
 from tests.raft.test_observe import following
 
-NONE_LEVEL = "no node is level with a leader: what is read may be old"
-FOLLOWS_ANOTHER = "the reader follows another node"
+NONE_LEVEL = "no node is level with a leader: reads may be stale"
+FOLLOWS_ANOTHER = "reader follows another node"
 
 
 @contextlib.contextmanager

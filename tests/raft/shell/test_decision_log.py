@@ -78,8 +78,11 @@ def following(lines: Lines) -> VoterShell:
     [
         (asks(THREE, 4, log=(1, 2)), "its log ends at 1 in epoch 2, that of this node at 3 in epoch 3"),
         (asks(THREE, 2, log=(9, 1)), "FENCED_LEADER_EPOCH: this node is in epoch 3"),
-        (asks(THREE, 4, log=(9, 3), cluster_id="x"), f"INCONSISTENT_CLUSTER_ID: it is of x, this node of {CLUSTER_ID}"),
-        (asks(THREE, 4, log=(9, 3), voter_key=TWO), f"INVALID_VOTER_KEY: it means {TWO}, this is {ONE}"),
+        (
+            asks(THREE, 4, log=(9, 3), cluster_id="x"),
+            f"INCONSISTENT_CLUSTER_ID: its cluster is x, this node's {CLUSTER_ID}",
+        ),
+        (asks(THREE, 4, log=(9, 3), voter_key=TWO), f"INVALID_VOTER_KEY: it is addressed to {TWO}, this is {ONE}"),
         (asks(THREE, 4, log=(-1, 3)), "INVALID_REQUEST"),
         (asks(OBSERVER, 4, log=(9, 3)), "the candidate is not a voter"),
         (asks(THREE, 3, log=(9, 2)), "2 leads epoch 3"),
@@ -112,7 +115,7 @@ def test_who_lacks_what_is_committed_is_refused_with_the_offset(following: Voter
     following.runtime.advance(10)
     answer_fetch(following, high_watermark=Offset(3))
     deliver(following, asks(THREE, 4, log=(2, 3)))
-    reason = "its log ends at 2 in epoch 3, and all below 3 is committed"
+    reason = "its log ends at 2 in epoch 3, and everything below 3 is committed"
     assert [line["reason"] for line in told(lines, "vote refused")] == [reason]
 
 
