@@ -122,7 +122,7 @@ class LogState:
     def truncate_fully_and_start_at(self, snapshot_id: OffsetAndEpoch) -> None:
         """Record that a snapshot replaced the whole log (SN-14)."""
         is_past = snapshot_id.offset > self.start_offset and self.is_replaced_by(snapshot_id)
-        check(is_past, "a snapshot that takes a log's place is past it", id=snapshot_id)
+        check(is_past, "a snapshot that replaces a log is past it", id=snapshot_id)
         self.epochs = EpochCache(start=snapshot_id)
         self.end_offset = self.flushed_end_offset = snapshot_id.offset
         self.latest_snapshot = snapshot_id

@@ -73,9 +73,9 @@ async def test_sn07_create_snapshot_keeps_the_rules(tmp_path: Path) -> None:
             (5, epoch + 1, "not of epoch"),
             (5, epoch - 1, "not of epoch"),
             (4, epoch, "within a batch"),
-            (0, 0, "would hold nothing"),
-            (0, epoch, "would hold nothing"),
-            (-1, epoch, "would hold nothing"),
+            (0, 0, "would be empty"),
+            (0, epoch, "would be empty"),
+            (-1, epoch, "would be empty"),
         ):
             with pytest.raises(ValueError, match=reason):
                 create(offset, given)

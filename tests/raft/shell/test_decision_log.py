@@ -170,7 +170,7 @@ def test_a_voter_that_may_not_be_elected_says_once_that_its_leader_is_silent(
 ) -> None:
     following.shell.step(StateMachineFenced())
     following.runtime.advance(4 * TIMEOUT_MS)
-    reason = "leader 2 is silent, but this voter is not elected: its state machine is fenced"
+    reason = "leader 2 is silent, but this voter cannot be elected: its state machine is fenced"
     assert told(lines, "election put off") == [{"epoch": 3, "reason": reason}]
     assert told(lines, "election begun") == []
 
@@ -186,7 +186,7 @@ def test_why_a_fetch_is_parked(lines: Lines) -> None:
             "wait_ms": QuorumConfig().fetch_max_wait_ms,
             "log_end_offset": end_offset,
             "high_watermark": end_offset,
-            "reason": f"its sender has everything up to {end_offset}, and knows what is committed",
+            "reason": f"its sender has everything up to {end_offset}, and knows the high watermark",
         }
     ]
 
