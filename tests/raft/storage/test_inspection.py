@@ -246,7 +246,7 @@ def test_nothing_can_be_changed_through_the_files_of_a_rehearsal(tmp_path: Path)
     file.reserve(100)
     file.fsync()
     for change in (lambda: files.rename(str(path), str(path) + "2"), lambda: files.try_lock(str(path))):
-        with pytest.raises(InvariantViolation, match="looked at only"):
+        with pytest.raises(InvariantViolation, match="open for inspection only"):
             change()
     with pytest.raises(StorageError, match="it exists"):
         files.open(str(path), create=True)

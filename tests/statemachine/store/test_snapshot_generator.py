@@ -177,7 +177,7 @@ async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataSto
             advance(store, generator)
             await until(lambda: bool(logs))
         said = [(line["log_level"], line["event"]) for line in logs]
-        assert said == [("error", "no snapshot was taken; it is tried again")]
+        assert said == [("error", "snapshot was not taken; it is tried again")]
         assert snapshots.directory in logs[0]["reason"]
         with pytest.raises(StorageError, match="could not be taken"):
             await take(generator)
@@ -298,7 +298,7 @@ async def test_a_damaged_one_that_cannot_be_replaced_is_logged(store: MetadataSt
             generator.replace_damaged()
             await until(lambda: bool(logs))
         assert [(line["event"], line["reason"]) for line in logs] == [
-            ("no snapshot was taken; it is tried again", "the snapshot could not be taken: no room")
+            ("snapshot was not taken; it is tried again", "the snapshot could not be taken: no room")
         ]
         generator.replace_damaged()  # it waits, as after any failure
         assert generator._taking is None

@@ -240,7 +240,7 @@ def test_it_reads_within_the_transaction_that_is_open(reader: sqlite3.Connection
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("SELECT 1; DELETE FROM topics", "one statement at a time"),
         ("SELECT ?", "bindings"),
-        ("SELECT \0", "character 0"),
+        ("SELECT \0", "NUL character"),
         ("SELECT '\ud800'", "surrogates"),
         ("SELECT CAST(x'ff' AS TEXT)", "UTF-8"),
         ("SELECT abs(-9223372036854775808)", "integer overflow"),
