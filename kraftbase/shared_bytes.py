@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class Waiter(Protocol):
-    """Who waits for room."""
+    """A waiter for room."""
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
         """Called when there is room: the requested `size_bytes` are already held for the waiter."""
@@ -69,7 +69,7 @@ class SharedBytes:
         self._serve_waiting()
 
     def forget(self, waiter: Waiter) -> None:
-        """It waits no more."""
+        """Remove a waiter, which no longer wants room."""
         if self._waiting.pop(waiter, None) is not None or self._waiting_small.pop(waiter, None) is not None:
             self._serve_waiting()
 

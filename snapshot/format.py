@@ -106,7 +106,7 @@ def decode_footer(batch: Batch) -> bytes:
 class SnapshotChecks:
     """Checks a snapshot's batches, given in order, from a file or from another node (SN-04).
 
-    Do not trust batches before `finish` has returned. After an error, no more batches are accepted.
+    Do not trust batches before `finish` has returned. After an error, no further batch is accepted.
     """
 
     def __init__(self, snapshot_id: OffsetAndEpoch, described: str, cluster_id: str | None = None) -> None:
@@ -174,7 +174,7 @@ class SnapshotChecks:
             batch = decode_batch(data)
         except ApiError as error:
             reason = error.args[0].partition(" is refused: ")[2]  # the reason starts with a position in these bytes
-            raise self._corrupt(f"there is no batch at byte {self.position}: {reason}") from None
+            raise self._corrupt(f"at byte {self.position} there is no batch: {reason}") from None
         epoch = batch_epoch(self._snapshot_id)
         if batch.base_offset != self._end_offset or batch.epoch != epoch:
             raise self._corrupt(

@@ -138,7 +138,7 @@ def on_refused(replica: ReplicaState, fetch_id: int) -> None:
 
 
 def abandon(replica: ReplicaState, output: Output) -> None:
-    """Give up the transfer."""
+    """Abandon the transfer."""
     if replica.snapshot_fetch is not None:
         output.order(DropSnapshot(replica.snapshot_fetch.fetch_id))
         replica.snapshot_fetch = None

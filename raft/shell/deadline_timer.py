@@ -34,7 +34,7 @@ class DeadlineTimer:
         self._timer = self._runtime.call_later(delay_ms, self._fired)
 
     def cancel(self) -> None:
-        """Fire no more."""
+        """Stop the timer for good."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -23,7 +23,7 @@ class Subscriber(Protocol):
         ...
 
     def shut_down(self) -> None:
-        """No more calls will come."""
+        """The last call: no others follow."""
         ...
 
 

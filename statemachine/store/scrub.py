@@ -1,7 +1,7 @@
 """Reads all rows of a metadata database and compares them with the sums that each transaction keeps (`row_sums`).
 
 One table's structure, or one slice of its rows, is read in one transaction, so none lasts long; each sees rows and sums
-as of the same offset, so the writer continues meanwhile.
+as of the same offset, so the writer continues at the same time.
 
 `python -m statemachine.store.scrub DATABASE` runs in its own process. It reads the file and not the node's memory, and
 shares no interpreter with the node. It prints the result as a line of JSON.

@@ -117,7 +117,7 @@ class SnapshotGenerator:
         """Every node takes its own snapshots, whichever node leads."""
 
     def shut_down(self) -> None:
-        """Take no more."""
+        """Stop taking snapshots."""
         self._is_shut_down = True
         if self._timer is not None:
             self._timer.cancel()
