@@ -23,7 +23,7 @@ class LibraryLogger:
         self._log("debug", event, known)
 
     def info(self, event: str, **known: object) -> None:
-        """Log what is usual."""
+        """Log a usual event."""
         self._log("info", event, known)
 
     def warning(self, event: str, **known: object) -> None:

@@ -81,7 +81,7 @@ class CommitFeed:
             self._wake()
 
     def set_leader(self, leader: LeaderAndEpoch, endpoint: Endpoint | None, epoch_start_offset: Offset | None) -> None:
-        """Note who leads."""
+        """Record the leader."""
         self.leader = leader
         self.leader_endpoint = endpoint
         self.epoch_start_offset = epoch_start_offset

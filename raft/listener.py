@@ -211,7 +211,7 @@ class Listener:
         reader.close()
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Note the new leader."""
+        """Handle a new leader."""
 
     async def begin_shutdown(self) -> None:
         """Prepare to stop: no further calls follow."""

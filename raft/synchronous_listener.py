@@ -38,7 +38,7 @@ class SynchronousListener(Protocol):
         ...
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
-        """Note the new leader."""
+        """Handle a new leader."""
         ...
 
     def begin_shutdown(self, on_done: OnDone) -> None:

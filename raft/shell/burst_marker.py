@@ -27,7 +27,7 @@ class BurstMarker:
             self._timer = self._runtime.call_later(MARKER_IDLE_MS, self._end_burst)
 
     def cancel(self) -> None:
-        """Write none."""
+        """Write no marker."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -96,7 +96,7 @@ class DeferredReplies:
             self._send_deferred()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._closed = True
 
     def _release_after_listeners(self) -> None:

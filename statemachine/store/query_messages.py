@@ -26,7 +26,7 @@ _LENGTH_BYTES: Final = 4
 
 
 class Statement(NamedTuple):
-    """What is to be run."""
+    """A statement to run."""
 
     sql: str
     timeout_seconds: float

@@ -33,7 +33,7 @@ from statemachine.words.limits import STATEMENT_START_SECONDS_MAX
 
 MODULE: Final = "statemachine.store.query_server"
 COMPLAINT_BYTES_MAX: Final = 64 * 1024
-"""What a pipe holds."""
+"""The capacity of a pipe."""
 
 logger = structlog.get_logger(__name__)
 

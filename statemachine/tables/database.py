@@ -107,7 +107,7 @@ def add_records_of_a_kafka(database: Database) -> None:
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[3])
 def add_log_directories(database: Database) -> None:
-    """A view more."""
+    """Add a view."""
     if not database["log_directories"].exists():
         database.execute(LOG_DIRECTORIES_VIEW)
 

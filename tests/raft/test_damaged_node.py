@@ -29,7 +29,7 @@ async def append_all(cluster: Cluster) -> None:
 
 
 def flip_a_byte(cluster: Cluster, node_id: int) -> Path:
-    """A byte of a record in the middle of the log rots; returns the log's directory."""
+    """Flip a byte of a record in the middle of the log; return the log's directory."""
     directory = cluster.base / f"node-{node_id}" / "log"
     (segment,) = directory.glob("*.log")
     data = bytearray(segment.read_bytes())

@@ -107,7 +107,7 @@ def errors(result: OperationResult) -> list[ErrorCode]:
 
 
 TIERING = ControllerConfig(remote_log_storage_system_enable=True)
-"""Of tests that say nothing else: the metadata of tiering is tried with the rest."""
+"""The default of tests: the metadata of tiering is tried with the rest."""
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""State machines on the test's event loop, and waiting for what their calls come to."""
+"""State machines on the test's event loop, and waiting for the results of their calls."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from statemachine.tables.table import Table
 
 @contextmanager
 def rows_read() -> Iterator[Counter[str]]:
-    """How many rows of each table are read meanwhile."""
+    """How many rows of each table are read at the same time."""
     counted: Counter[str] = Counter()
     find, get = Table.find, Table.get
 

@@ -202,7 +202,7 @@ class Harness:
         return self.step(RequestFailed(send.correlation_id, connection_refused))
 
     def flush(self) -> list[Action]:
-        """Finish the flush that is under way, if one is, and those that it leads to."""
+        """Finish the flush in progress, if any, and the flushes that follow from it."""
         actions: list[Action] = []
         while self._flushing:
             actions += self.step(LogFlushed(self._flushing.pop(0).end_offset))

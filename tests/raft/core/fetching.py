@@ -32,7 +32,7 @@ def committed_leader(**settings: Any) -> Harness:
 
 
 def follower(epoch: int = 1, **settings: Any) -> Harness:
-    """Follows voter 2, which leads `epoch`; its first fetch is under way."""
+    """Follows voter 2, which leads `epoch`; its first fetch is in progress."""
     made = replica(**settings)
     made.sent.clear()  # its requests before it knew the leader
     return made.make_follower(2, epoch)

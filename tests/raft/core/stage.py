@@ -131,7 +131,7 @@ class Stage(Cluster):
         return self._clocks[node_id]
 
     def deliver(self, chosen: Callable[[Pending], bool] = lambda one: True, *, until_quiet: bool = True) -> None:
-        """Deliver everything under way in its order; with `until_quiet` also everything that results."""
+        """Deliver everything in transit, in order; with `until_quiet` also everything that results."""
         present = [one for one in self.pending if chosen(one)]
         for _ in range(STEPS_MAX):
             found = next((one for one in self.pending if chosen(one) and (until_quiet or one in present)), None)
@@ -143,7 +143,7 @@ class Stage(Cluster):
         raise AssertionError("it does not become quiet")
 
     def drop(self, chosen: Callable[[Pending], bool]) -> None:
-        """Lose messages that are under way."""
+        """Lose messages that are in transit."""
         lost = [one for one in self.pending if one.is_message and chosen(one)]
         self.pending = [one for one in self.pending if one not in lost]
         self.lines += [f"{one.text} (lost)" for one in lost]
@@ -247,7 +247,7 @@ class Stage(Cluster):
             case actions.DropSnapshot(fetch_id):
                 self._partial.pop(fetch_id, None)
             case actions.TruncateFullyAndStartAt(snapshot_id):
-                # The batches stand for what the snapshot holds: the checks of safety look at whole logs.
+                # The batches stand for what the snapshot holds: the safety checks read whole logs.
                 below = [batch for batch in self.safety.committed if batch.end_offset <= snapshot_id.offset]
                 server.disk.log, server.disk.start = below, snapshot_id
                 server.disk.flushed_end_offset = snapshot_id.offset

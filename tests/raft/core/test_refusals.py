@@ -1,4 +1,4 @@
-"""A leader whose address refuses connections is given up before the fetch timeout (RF-30)."""
+"""A leader whose address refuses connections is abandoned before the fetch timeout (RF-30)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Follower3:
         return self.harness.state
 
     def next_fetch(self, node_id: int) -> Send | None:
-        """The next fetch that goes there; others fail, and back-offs are waited for. None if it follows no more."""
+        """The next fetch to that endpoint; others fail, and back-offs expire. None if the replica no longer follows."""
         for _ in range(500):
             self.sent += self.harness.sent
             if not self.follows:

@@ -59,7 +59,7 @@ def content(snapshot_id: OffsetAndEpoch) -> bytes:
 
 @dataclass
 class Partial:
-    """A snapshot of which some bytes are there."""
+    """A snapshot of which some bytes have arrived."""
 
     fetch_id: int
     data: bytes
@@ -103,7 +103,7 @@ class Conversation:
     # --- the leader's side ------------------------------------------------------------------------------------------
 
     def change_leader_log(self) -> None:
-        """One of what a leader does meanwhile: append, take a snapshot, forget an old one, start its log later."""
+        """Something that a leader does during a transfer: append, take or delete a snapshot, move its log's start."""
         what = self.random.choice(["append", "snapshot", "start"])
         if what == "append":
             end_offset = self.leader.replica.log_end_offset
@@ -226,7 +226,7 @@ class Conversation:
         return True
 
     def converge(self, turns_max: int) -> None:
-        """No faults any more, and the leader is quiet."""
+        """No further faults, and the leader is quiet."""
         for _ in range(turns_max):
             if not self.turn(0.0):
                 return
@@ -259,7 +259,7 @@ def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
         if not conversation.turn(0.3):
             conversation.carry_out(conversation.follower.advance(3000))
             conversation.follow()
-    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests are given up
+    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests time out
     conversation.follow()
     conversation.converge(turns_max=200)
     check_equal(conversation)

@@ -151,7 +151,7 @@ def test_sn14_a_log_that_goes_another_way_is_replaced_although_it_is_longer() ->
 
 def test_sn14_a_flush_that_was_under_way_does_not_make_the_new_log_longer() -> None:
     harness = behind(observer=True)
-    harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(3, 20, 1)))  # its flush is under way
+    harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(3, 20, 1)))  # its flush is in progress
     offer(harness)
     gives(harness, b"0123456789")
     harness.step(SnapshotAppended(1, 10))

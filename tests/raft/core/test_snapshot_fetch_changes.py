@@ -344,7 +344,7 @@ def test_sn12_an_offer_of_a_snapshot_of_nothing_is_none(offset: int) -> None:
     assert is_backing_off(harness)
 
 
-# --- a snapshot that is there already ---------------------------------------------------------------------------------
+# --- a snapshot that exists already ---------------------------------------------------------------------------------
 
 
 def test_sn12_a_snapshot_that_this_replica_has_is_taken_without_fetching_it() -> None:
@@ -378,7 +378,7 @@ def test_sn12_another_one_that_is_there_is_not_what_was_offered(latest: OffsetAn
 def test_sn14_a_snapshot_that_the_log_is_past_is_kept_and_the_log_too(
     latest: OffsetAndEpoch | None, expected: OffsetAndEpoch
 ) -> None:
-    """No event leads there, since no records are fetched meanwhile."""
+    """No event leads there, since no records are fetched during the transfer."""
     harness = written()
     harness.replica_state.log = log_state([(2, 12)])
     harness.step(SnapshotsChanged(latest))

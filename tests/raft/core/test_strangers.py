@@ -1,4 +1,4 @@
-"""Messages of strangers: no member of the cluster, a member's id with a wrong directory id, another cluster's node.
+"""Messages of unknown senders: no member of the cluster, a member's id with a wrong directory id, a foreign node.
 
 The voter set has directory ids here. Each attack ended processes or lost records before `may_be_voter` decided.
 """
@@ -85,7 +85,7 @@ def stranger(request: pytest.FixtureRequest) -> ReplicaKey:
 
 
 def say(harness: Harness, request: Request) -> ErrorCode:
-    """Deliver a stranger's message: the replica's state does not change, and the claim is reported."""
+    """Deliver an unknown sender's message: the replica's state does not change, and the claim is reported."""
     state, epoch = harness.state, harness.epoch
     actions = harness.deliver(request)
     assert (harness.state, harness.epoch) == (state, epoch)

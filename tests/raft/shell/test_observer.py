@@ -1,4 +1,4 @@
-"""Whoever watches a shell is told of every event that the replica takes, before anything that it ordered happens."""
+"""An observer of a shell is notified of every event of the replica before the actions are carried out."""
 
 from __future__ import annotations
 

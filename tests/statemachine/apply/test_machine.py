@@ -331,7 +331,7 @@ async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: Meta
 
 
 async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:
-    """In no more than one turn of the loop: another thread would cost more than the rows."""
+    """In at most one turn of the loop: another thread would cost more than the rows."""
     few = [added(with_epochs(number, 20)) for number in range(10)]
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [topic("tiered", 1), partition(1), *few])))

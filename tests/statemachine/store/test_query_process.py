@@ -220,7 +220,7 @@ def test_a_process_that_ends_before_it_is_ready_is_told(store: MetadataStore, mo
 def test_a_statement_that_is_ended_leaves_the_process_for_the_next(
     store: MetadataStore, process: QueryProcess, started: list[Started]
 ) -> None:
-    """Its memory is free again, and what it was told at random is not told again."""
+    """Its memory is free again, and its random numbers are not repeated."""
     assert "took longer" in refusal(process, f"{ENDLESS} count(*) FROM n", 0.1)
     assert "of memory" in refusal(process, doubling(), HOUR)
     for number in (signal.SIGXCPU, signal.SIGKILL):

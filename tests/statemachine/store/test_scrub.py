@@ -1,4 +1,4 @@
-"""Rot in a metadata database: whatever byte changes, it is found before it is served from a snapshot or spread."""
+"""Bit rot in a metadata database: a change of any byte is detected before a snapshot serves or spreads it."""
 
 from __future__ import annotations
 
@@ -244,7 +244,8 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
 def test_a_database_without_records_of_a_kafka_gets_column_tables_and_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As 0005_row_sums made it: nothing is applied again, and sums of the other layout are found anew."""
+    """A database as 0005_row_sums made it: no record is applied again, and sums of the other layout are computed again.
+    """
     path = tmp_path / "metadata.db"
     with monkeypatch.context() as before, closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         before.setattr(row_sums, "LAYOUT", 1)
