@@ -13,7 +13,7 @@ BYTES_MAX = 100
 
 
 class Holder:
-    """One that asks, and remembers what it was given."""
+    """A waiter that remembers what it received."""
 
     def __init__(self, told: list[Holder]) -> None:
         self.held_bytes = 0

@@ -85,7 +85,7 @@ def _leads(nodes: dict[int, Node], client: object) -> bool:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[KnownCluster]:
-    """A cluster that has acknowledged some writes; the end of the test checks what must hold after every attack."""
+    """A cluster that has acknowledged some writes; the end of the test checks the invariants of every attack."""
     cluster = KnownCluster(tmp_path, **{"has_directory_ids": True, "config": CALM} | getattr(request, "param", {}))
     try:
         for node_id in VOTER_IDS:

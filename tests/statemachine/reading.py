@@ -1,4 +1,4 @@
-"""Counts what is read from the database, for tests of what a decision costs."""
+"""Counts the rows read from the database, for tests of the cost of a decision."""
 
 from __future__ import annotations
 

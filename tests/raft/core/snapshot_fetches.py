@@ -55,13 +55,13 @@ def told(actions: list[Action]) -> list[Told]:
 def asks(
     position: int = 0, snapshot_id: OffsetAndEpoch = SNAPSHOT, epoch: int = LEADS, max_bytes: int | None = None
 ) -> FetchSnapshotRequest:
-    """What voter 1 asks the leader of that epoch for."""
+    """The request of voter 1 to the leader of that epoch."""
     wanted = CONFIG.fetch_snapshot_max_bytes if max_bytes is None else max_bytes
     return fetch_snapshot(1, epoch, snapshot_id, position, wanted)
 
 
 def the_request(harness: Harness) -> Send:
-    """The one request that was sent since the last look, of whatever kind."""
+    """The only request that was sent since the last call, of any kind."""
     (send,) = harness.sent
     return send
 

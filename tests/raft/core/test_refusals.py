@@ -14,7 +14,7 @@ LEADER_ID = 3
 
 
 class Follower3:
-    """A replica that follows 3 in epoch 5, has fetched from it once, and whose fetches a test lets fail."""
+    """A replica that follows 3 in epoch 5, has fetched from it once, and whose fetches a test can fail."""
 
     def __init__(self, own_id: int = 1, **settings: Any) -> None:
         self.harness: Harness = replica(own_id, log=[(3, 4)], **settings).make_follower(LEADER_ID, 5)

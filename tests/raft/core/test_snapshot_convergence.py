@@ -120,7 +120,7 @@ class Conversation:
                 self.leader.step(LogStartAdvanced(start))
 
     def take_snapshot(self) -> None:
-        """One that is newer than all, or none."""
+        """A snapshot that is newer than all, or none."""
         known = self.snapshots[-1] if self.snapshots else LOG_BEGINNING
         ends = [one for one in ends_of(self.leader_log) if one > known]
         if ends:
@@ -128,7 +128,7 @@ class Conversation:
             self.leader.step(SnapshotsChanged(self.snapshots[-1]))
 
     def filled(self, response: Response) -> Response:
-        """What arrives: the bytes where the leader named a range of them."""
+        """The answer that arrives: the bytes where the leader named a range of them."""
         match response, self.leader.reads:
             case FetchResponse(), LogRange(start_offset=start_offset):
                 assert start_offset >= self.leader.replica_state.log.start_offset, (
@@ -202,7 +202,7 @@ class Conversation:
         return last
 
     def turn(self, fault_rate: float) -> bool:
-        """Carry one request and its answer. False: the leader does not answer it."""
+        """Carry one request and its answer. Return False if the leader does not answer it."""
         send = self.request()
         if send is None:
             self.carry_out(self.follower.advance(20))
@@ -266,7 +266,7 @@ def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
 
 
 def test_sn22_every_way_of_getting_there_is_taken() -> None:
-    """That the test above is about something. These follow one that led epoch 3 alone, in place of the epochs after."""
+    """Checks that the test above is not vacuous. These follow a leader of epoch 3 alone, not of the epochs after."""
     taken: set[type] = set()
     for seed in range(100):
         random = Random(seed)

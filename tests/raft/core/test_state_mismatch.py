@@ -1,4 +1,4 @@
-"""State machines that differ: which is right, which replica is notified, what a fenced one still does (RF-113)."""
+"""State machines that differ: which is right, which replica is notified, what a fenced replica still does (RF-113)."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_a_non_voter_that_is_named_as_leader_is_not_asked_for_records(error: Err
 
 
 def test_a_request_for_another_replica_moves_nobody(receiver: Harness) -> None:
-    """Consider an old node whose address another one has now: requests for the old node do not affect the new one."""
+    """Consider an old node whose address another node has now: requests for the old node do not affect the new one."""
     state = receiver.state
     wrong = (receiver.environment.key or key(1))._replace(directory_id=ANOTHER_DIRECTORY)
     for request in (

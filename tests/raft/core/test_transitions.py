@@ -175,7 +175,7 @@ def test_the_table_above_is_the_automaton() -> None:
     assert set(REACHED) == edges
 
 
-# --- what must never happen (RF-07) -----------------------------------------------------------------------------------
+# --- forbidden transitions (RF-07) ------------------------------------------------------------------------------------
 
 
 def a_state(role: Role, epoch: int, *, leader_id: int = 3, voted_key: ReplicaKey | None = None) -> State:

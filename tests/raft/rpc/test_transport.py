@@ -71,7 +71,7 @@ class Answering(quorum_pb2_grpc.QuorumServiceServicer):
 
 
 class Names:
-    """What PEER's name stands for; a channel asks once, as gRPC does not ask again for a long time."""
+    """The addresses of PEER's name; a channel resolves it once, as gRPC does not resolve it again for a long time."""
 
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_port()}"

@@ -34,7 +34,7 @@ def lines() -> Iterator[Lines]:
 
 
 def told(lines: Lines, event: str) -> list[dict[str, Any]]:
-    """The lines of level debug with that event, without what all of them have."""
+    """The lines of level debug with that event, without the fields that all lines have."""
     return [
         {name: value for name, value in line.items() if name not in ("event", "log_level")}
         for line in lines

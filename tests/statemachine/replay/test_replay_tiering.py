@@ -232,7 +232,7 @@ class EpochIndex:
 
 
 class Model:
-    """The remote segments of one partition, kept as naively as can be."""
+    """The remote segments of one partition, kept in the simplest possible way."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, EpochIndex] = {}

@@ -1,4 +1,4 @@
-"""Applying committed batches: what the tables hold, exactly once, and what is refused."""
+"""Applying committed batches: the content of the tables, exactly once, and what is refused."""
 
 from __future__ import annotations
 
