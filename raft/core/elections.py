@@ -88,7 +88,7 @@ def on_vote_response(
         return True
     if response.error is not ErrorCode.NONE:
         return False
-    # A voter that did not enter this epoch does not take this replica for a voter: that is a rejection.
+    # A voter that did not enter this epoch does not count this replica as a voter: that is a rejection.
     granted = response.vote_granted and response.leader.epoch == state.epoch
     state.votes.record(voter_key.node_id, granted)
     if isinstance(state, Prospective):

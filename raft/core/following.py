@@ -21,7 +21,7 @@ from raft.core.types import Batch, CommittedGap, OffsetAndEpoch
 
 
 def poll(environment: Environment, replica: ReplicaState, output: Output, state: Follower | Unattached) -> None:
-    """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
+    """Start an election when the leader is silent, else keep one fetch in progress (RF-30, RF-63, RF-64)."""
     if (
         isinstance(state, Follower)
         and state.fetch_deadline_ms <= environment.now_ms

@@ -231,7 +231,7 @@ class ReplicaView:
         state = self._replica_state.state
         return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
 
-    # --- what is under way ----------------------------------------------------------------------------------------
+    # --- what is in progress ------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:

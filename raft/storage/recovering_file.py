@@ -94,8 +94,8 @@ def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog)
 def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> bool:
     """Whether the log in `directory` recovers.
 
-    If both copies are damaged, the log must recover everything that a leader has, and the file is written again with
-    that. `epoch`, the replica's durable one, is no lower than the lost one, and so requires no less. It is None if
+    If both copies are damaged, the log must recover everything that a leader has, and this is recorded
+    again. `epoch`, the replica's durable one, is no lower than the lost one, and so requires no less. It is None if
     there is no other voter to fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an
     unknown version, FlushFailed.
     """

@@ -2,7 +2,7 @@
 
 What is durable, and when:
 
-- `append` writes; only a flush makes it durable. At most one flush is under way; it may run in another thread while
+- `append` writes; only a flush makes it durable. At most one flush is in progress; it may run in another thread while
   this one appends and reads. Everything else is for one thread.
 - A full segment is flushed before the next one is made, and the next one's file and name are synced before anything is
   written to it. So data that is not flushed is in the last segment only, and a segment's existence proves that

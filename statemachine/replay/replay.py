@@ -219,7 +219,7 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     broker.CopyFrom(_registered(view, record.broker_id, record.broker_epoch, "changes"))
     if record.HasField("fenced"):
         broker.fenced = record.fenced
-        broker.unclean_shutdown &= record.fenced  # its ISRs and ELRs are cleared before it is unfenced
+        broker.unclean_shutdown &= record.fenced  # by then it has left every ISR and ELR
         if not record.fenced and broker.HasField("last_unfenced_epoch"):
             broker.last_unfenced_epoch = broker.broker_epoch
     if record.HasField("in_controlled_shutdown"):

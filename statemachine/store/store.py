@@ -146,7 +146,7 @@ class MetadataStore:
 
     @property
     def applied(self) -> Applied:
-        """The part of the log that was applied after the last transaction."""
+        """How much of the log was applied as of the last transaction."""
         return self._tables.applied
 
     @property

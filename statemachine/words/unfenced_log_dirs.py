@@ -12,7 +12,7 @@ REMEMBERED_MAX: Final = 1_000
 
 
 def used_unfenced(broker: RegisterBrokerRecord, log_dirs: Iterable[bytes]) -> list[LogDirEpoch]:
-    """The registrations of all directories after `log_dirs` were in use in this registration, the latest ones first."""
+    """The last unfenced registration of each directory, with the current one for `log_dirs`; the latest first."""
     found = {of.id: of.broker_epoch for of in broker.unfenced_log_dirs}
     found |= dict.fromkeys(log_dirs, broker.broker_epoch)
     latest = sorted(found.items(), key=lambda item: (-item[1], item[0]))
