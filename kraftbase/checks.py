@@ -1,6 +1,6 @@
 """Invariants that are checked in production, too. A violated one ends the process: see `InvariantViolation`.
 
-Where requests go by in tens of thousands a second a call is dear: there it is `if bad: check(False, ...)`.
+Where requests arrive in tens of thousands a second a call is too expensive; use `if bad: check(False, ...)` there.
 """
 
 from __future__ import annotations

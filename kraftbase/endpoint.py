@@ -1,4 +1,4 @@
-"""Where a node or a broker listens, and what a connection to it finds."""
+"""The address at which a node or a broker listens, and the reply to a connection to it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class Reply(Enum):
 
     ACCEPTED = auto()
     REFUSED = auto()
-    """No process listens there, by the word of the kernel."""
+    """No process listens there, as the kernel reports."""
     UNKNOWN = auto()
-    """Anything else: no reply in time, no way there, an unknown name. It says nothing of the process."""
+    """Anything else: no reply in time, no route to it, an unknown name. It proves nothing about the process."""

@@ -194,5 +194,5 @@ class InvariantViolation(BaseException):
 class FlushFailed(BaseException):
     """fsync failed: the page cache can no longer be trusted. It is never caught, and the process ends.
 
-    There is one exception: a log directory of a broker, of which nothing is used any more, while others go on.
+    There is one exception: a log directory of a broker, which is no longer used, while other directories are.
     """

@@ -12,7 +12,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from kraftbase.runtime import Runtime
 
 SLOW_FLUSH_MS: Final = 2.0
-"""When recent flushes took longer than this, they move to the thread; heartbeats can wait this long."""
+"""When recent flushes took longer than this, later ones run in the thread; heartbeats can wait this long."""
 
 BUSY_TURN_MS: Final = 1.0
 """When recent iterations of the loop took longer than this, the loop is busy: it has work during a flush."""
@@ -34,7 +34,7 @@ Flushed = TypeVar("Flushed", covariant=True)
 
 
 class Flushable(Protocol[F, Flushed]):
-    """What can be flushed: a log, or several at once. What it returns says how far it is durable."""
+    """A log that can be flushed, or several at once. The result shows how far it is durable."""
 
     def flush(self) -> Flushed:
         """Make all of it durable now."""
@@ -45,15 +45,15 @@ class Flushable(Protocol[F, Flushed]):
         ...
 
     def finish_flush(self, pending: F) -> Flushed:
-        """Note that `pending.run()` has returned."""
+        """Record that `pending.run()` has returned."""
         ...
 
 
 class Flusher(Generic[F, Flushed]):
     """Flushes one log, or several together, one flush at a time, and reports the end of each.
 
-    `on_flushed` is called on the loop with what the flush returns: for a log the offset up to which it is durable;
-    `on_fatal` with an exception after which nothing of it may be flushed again.
+    `on_flushed` is called on the loop with the flush's result, for a log the offset up to which it is durable;
+    `on_fatal` with an exception after which it must not be flushed again.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Flusher(Generic[F, Flushed]):
         on_fatal: Callable[[BaseException], None],
         is_long: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_long` says whether the flush that begins takes long, whatever recent ones took: it is for the thread."""
+        """`is_long` returns whether the next flush will take long; then it runs in the thread."""
         self._log = log
         self._runtime = runtime
         self._on_flushed = on_flushed
@@ -79,7 +79,7 @@ class Flusher(Generic[F, Flushed]):
         self._requested_at_ms = 0.0
 
     def request(self) -> None:
-        """Flush soon: after everything ready to be sent has been given to the network."""
+        """Flush soon: after all ready messages were given to the network."""
         self._requested_at_ms = self._runtime.now_ms()
         self._runtime.call_soon(self._flush)
 
@@ -103,8 +103,8 @@ class Flusher(Generic[F, Flushed]):
         took_ms = 0.0
 
         def flush() -> None:
-            # Timed here, not from the request to the result: the hop and the thread's other work do not depend on the
-            # disk, and would keep flushes in the thread for good. The wait for the GIL is still included.
+            # The time is measured here, not from the request to the result: the hop and the thread's other work do not
+            # depend on the disk, and would keep flushes in the thread for good. The wait for the GIL is still included.
             nonlocal took_ms
             started_ms = self._runtime.now_ms()
             pending.run()

@@ -12,16 +12,16 @@ from kraftbase.uuids import uuid_from_text, uuid_to_text
 ID_BYTES: Final = 16
 
 RESERVED_IDS_END: Final = 100
-"""Ids below this, taken as a number, have a meaning of their own in Kafka: 0 is "none", 1 is the metadata topic."""
+"""Ids below this, read as a number, have a meaning of their own in Kafka: 0 is "none", 1 is the metadata topic."""
 
 MIGRATING_DIRECTORY: Final = (0).to_bytes(ID_BYTES, "big")
 """The directory of a replica from before directories were known; in older logs of ours also of an unassigned one."""
 UNASSIGNED_DIRECTORY: Final = (1).to_bytes(ID_BYTES, "big")
-"""The directory of a replica whose broker has more than one and has not reported which one it took."""
+"""The directory of a replica whose broker has more than one and has not reported which one it uses."""
 LOST_DIRECTORY: Final = (2).to_bytes(ID_BYTES, "big")
-"""The directory of a replica whose broker knows only that the one it was in has failed."""
+"""The directory of a replica whose broker knows only that the replica's directory has failed."""
 DAMAGED_DIRECTORY: Final = (3).to_bytes(ID_BYTES, "big")
-"""Our own: of a replica that is the only one with its records, and whose log is damaged: it leads uncleanly or not."""
+"""Our own: for the only replica with its records, when its log is damaged: it leads uncleanly or not at all."""
 
 
 @lru_cache(maxsize=16_384)

@@ -1,4 +1,4 @@
-"""How many lines the log may get because of what clients do: some for each reason in an interval."""
+"""How many lines clients may cause in the log: a number for each reason in an interval."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 LINES_MAX: Final = 10
-"""Lines for each reason in an interval; the first line of the next one says how many were left out."""
+"""Lines for each reason in an interval; the first line of the next interval has the number of lines left out."""
 
 INTERVAL_SECONDS: Final = 60.0
 TEXT_CHARACTERS_MAX: Final = 300
-"""As much is logged of a text that a client has a part in."""
+"""The logged length of a text that a client influences."""
 
 
 class LineRate:
@@ -22,7 +22,7 @@ class LineRate:
         self._lines: dict[Hashable, int] = {}
 
     def left_out(self, reason: Hashable) -> int | None:
-        """None if a line must be left out; else how many were, before this one, in the interval before."""
+        """None if a line must be left out; else the number of lines left out in the previous interval."""
         now = self._now()
         left_out = 0
         if now - self._since.get(reason, -INTERVAL_SECONDS) >= INTERVAL_SECONDS:

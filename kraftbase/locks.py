@@ -1,4 +1,4 @@
-"""A lock between the event loop and the disk's thread, for packages that know no threads."""
+"""A lock between the event loop and the disk's thread, for packages without threads of their own."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from threading import Lock
 
 
 def new_lock() -> AbstractContextManager[object]:
-    """One that is free; whoever enters it waits until it is. It is to be held for a moment only, never over a sync."""
+    """A lock that is free; entering it waits until it is. Hold it for a moment only, never over a sync."""
     return Lock()

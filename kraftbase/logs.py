@@ -13,17 +13,17 @@ import structlog
 
 
 class LibraryLogger:
-    """A logger with structlog's way of calling: an event, and what is known of it."""
+    """A logger called like structlog's: with an event and its fields."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def debug(self, event: str, **known: object) -> None:
-        """Log it for who looks into a fault."""
+        """Log it for an engineer who investigates a fault."""
         self._log("debug", event, known)
 
     def info(self, event: str, **known: object) -> None:
-        """Log what is usual."""
+        """Log a usual event."""
         self._log("info", event, known)
 
     def warning(self, event: str, **known: object) -> None:

@@ -1,11 +1,11 @@
 """A rate over the last seconds, as Kafka measures what has a quota (DB-92).
 
-Amounts are summed up in samples, each of which takes what comes within one window of time. The rate is the sum of all
-samples by the time since the oldest one began, yet at least all windows but one: who begins with a burst is not taken
-for somebody who goes on like that. One sample more than there are windows is kept: the oldest may have begun before
-the time that is looked at.
+Amounts are summed up in samples, one for each window of time. The rate is the sum of all samples divided by the time
+since the oldest one began, but at least by the length of all windows but one: a client that begins with a burst is not
+assumed to continue at that rate. One sample more than the number of windows is kept: the oldest may have begun before
+the time that counts.
 
-Time is an argument, in milliseconds that never go back.
+Time is an argument, in milliseconds that never decrease.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WINDOW_MS: Final = 1_000
 """Kafka's default of `quota.window.size.seconds`."""
 
 THROTTLE_MAX_MS: Final = 2**31 - 1
-"""The longest that fits an answer's field: 24 days."""
+"""The longest time that fits the response's field: 24 days."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class WindowedRate:
         return self._samples[self._at]
 
     def span_ms(self, now_ms: float) -> float:
-        """The time that the rate is of; samples that are too old are emptied first."""
+        """The time over which the rate is computed; samples that are too old are emptied first."""
         for sample in self._samples:
             if now_ms - sample.last_ms >= self._window_count * self._window_ms:
                 sample.restart(now_ms)
@@ -77,7 +77,7 @@ class WindowedRate:
         return sum(sample.total for sample in self._samples) * 1_000 / span_ms
 
     def throttle_ms(self, limit_per_second: float, now_ms: float) -> int:
-        """How long nothing must come until the rate is within a limit; 0 if it is now.
+        """How long no amount may be added until the rate is within a limit; 0 if it is now.
 
         Consider 6,300 bytes in 10.5 s and a limit of 500 bytes per second. The rate is 600, a fifth too high, and is
         500 when the time is a fifth longer: after 2.1 s.

@@ -1,8 +1,8 @@
 """The runtime that the shells need: the time, timers, and a thread for the disk.
 
 The production runtime is an asyncio event loop; the simulator has its own, in virtual time. The promises: every
-callback runs on the shell's own thread (or loop), never within the call that requested it; the work given to
-`run_on_disk` runs in the order given, one at a time.
+callback runs on the shell's own thread (or loop), never within the call that requested it; work passed to `run_on_disk`
+runs in order, one piece at a time.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from concurrent.futures import Executor
 from typing import Final, Protocol, TypeAlias, runtime_checkable
 
 OnDone: TypeAlias = Callable[[BaseException | None], None]
-"""Called once, with what went wrong; None if it went well."""
+"""Called once, with the error; None on success."""
 
 TURNS_FOR_ANSWERS: Final = 2
-"""How many turns of an asyncio loop it takes until ready answers are with the network: one for the callers that
-wait for them, one for fetches of what is committed now, which are answered meanwhile."""
+"""How many turns of an asyncio loop it takes until ready answers are with the network: one for the callers that wait
+for them, one for fetches of newly committed records, which are answered in that turn.
+"""
 
 TURNS_FOR_REQUESTS: Final = 5
-"""The same until requests that have arrived are taken, too: about what it takes to receive a follower's fetch and to
-answer it."""
+"""The same until requests that have arrived are read, too: the turns to receive a follower's fetch and to answer it."""
 
 
 @runtime_checkable
@@ -30,7 +30,7 @@ class Timer(Protocol):
     """A timer that can be cancelled."""
 
     def cancel(self) -> object:
-        """Cancel it; nothing happens if it has fired. Returns nothing of use."""
+        """Cancel it; nothing happens if it has fired. The return value has no meaning."""
         ...
 
 
@@ -38,7 +38,7 @@ class Runtime(Protocol):
     """See the module for the promises."""
 
     def now_ms(self) -> float:
-        """Monotonic time, in milliseconds from some point on; in any thread."""
+        """Monotonic time, in milliseconds from an arbitrary point; callable in any thread."""
         ...
 
     def wall_clock_ms(self) -> int:
@@ -50,13 +50,13 @@ class Runtime(Protocol):
         ...
 
     def call_after_answers(self, callback: Callable[[], None]) -> None:
-        """Call back when the answers that are ready are with the network."""
+        """Call back when the ready answers are with the network."""
         ...
 
     def call_after_requests(self, callback: Callable[[], None]) -> None:
-        """Call back when the answers that are ready are with the network, and requests that have arrived are taken.
+        """Call back when the ready answers are with the network, and requests that have arrived are read.
 
-        For long work in parts: between two of them everybody else is served.
+        For long work in steps: between two steps all other clients are served.
         """
         ...
 
@@ -65,16 +65,16 @@ class Runtime(Protocol):
         ...
 
     def run_on_disk(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """Run `work` where it may block, then call `on_done` with what it raised."""
+        """Run `work` where it may block, then call `on_done` with the exception that it raised, if any."""
         ...
 
     def run_aside(self, work: Callable[[], None], on_done: OnDone) -> None:
-        """As `run_on_disk`, for long work: it delays nothing else, and has no order with other work."""
+        """As `run_on_disk`, for long work: it delays no other work, and has no order with it."""
         ...
 
 
 class AsyncioRuntime:
-    """The event loop that runs when it is made, and an executor with one thread."""
+    """The event loop that runs at creation, and an executor with one thread."""
 
     def __init__(self, executor: Executor | None = None) -> None:
         """`executor` is the thread for the disk; None: one of the loop's own threads, if it is never used."""
@@ -127,15 +127,15 @@ class AsyncioRuntime:
 
 
 async def awaited(begin: Callable[[OnDone], object]) -> None:
-    """Wait until what `begin` begins calls its `on_done`; raises what that is called with.
+    """Wait until `begin` calls its `on_done`; raise the error that it is called with.
 
-    If `begin` returns a `Timer`, it is cancelled when this is.
+    If `begin` returns a `Timer`, it is cancelled when this call is.
     """
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def on_done(error: BaseException | None) -> None:
         if done.done():
-            return  # nobody waits any more
+            return  # the caller no longer waits
         if error is None:
             done.set_result(None)
         else:

@@ -1,21 +1,21 @@
-"""Something that goes on, such as a full disk, is logged when it begins, and not again before it is over."""
+"""A lasting condition, such as a full disk, which is logged when it begins, and not again until it has ended."""
 
 from __future__ import annotations
 
 
 class SaidOnce:
-    """Whether it goes on. `begins` and `ends` tell if that is news."""
+    """Whether the condition lasts. `begins` and `ends` return whether this is new."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How often it has happened since it began; 0 if it does not go on."""
+        """How often it has happened since it began; 0 if it does not last."""
 
     def begins(self) -> bool:
-        """It happens, maybe again: whether that is to be logged."""
+        """Record that it happens, maybe again; return whether this must be logged."""
         self.count += 1
         return self.count == 1
 
     def ends(self) -> bool:
-        """It no longer happens: whether it did before."""
+        """Record that it no longer happens; return whether it did before."""
         went_on, self.count = self.count > 0, 0
         return went_on

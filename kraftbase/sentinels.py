@@ -1,6 +1,6 @@
 """Kafka's numbers for what is unknown or does not exist, which is -1 nearly everywhere.
 
-A name says what is missing, so that a reader of a comparison need not know the number.
+A name says which value is missing, so that a reader of a comparison need not know the number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from uuid import UUID
 from kraftbase.types import Offset
 
 NO_LEADER: Final = -1
-"""Of a quorum: its leader is not known. Of a partition: it has no leader."""
+"""For a quorum: its leader is not known. For a partition: it has no leader."""
 
 UNKNOWN_OFFSET: Final = Offset(-1)
 """An offset that is not known, or that does not exist."""
@@ -28,7 +28,7 @@ UNKNOWN_EPOCH: Final = -1
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_COORDINATOR_EPOCH: Final = -1
-"""The epoch of a transaction's coordinator, where none has written an end marker."""
+"""The epoch of a transaction's coordinator if none has written an end marker."""
 
 NO_SEQUENCE: Final = -1
 NO_TIMESTAMP: Final = -1

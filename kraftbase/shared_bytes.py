@@ -1,4 +1,4 @@
-"""The bytes that all connections hold together, and who waits until there are fewer."""
+"""The bytes that all connections hold together, and the queue of waiters for room."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from typing import Final, Protocol
 
 
 class Waiter(Protocol):
-    """Who waits for room."""
+    """A waiter for room."""
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
-        """There is room, and `size_bytes` of it, as many as were asked for, are already held for the waiter."""
+        """Called when there is room: the requested `size_bytes` are already held for the waiter."""
         ...
 
 
 class SharedBytes:
-    """Bytes held, up to a bound. Those that wait get room in the order in which they asked.
+    """Bytes held, up to a bound. Waiters get room in the order in which they asked.
 
-    With `reserved_bytes` those that ask for few, `small_bytes_max` at most, wait in a queue of their own, and that part
-    of the bound is theirs: who asks for much and keeps it holds them up no longer than others of their size do.
+    With `reserved_bytes`, waiters for `small_bytes_max` at most have a queue of their own, and that part of the bound
+    is theirs: a waiter for many bytes that keeps them delays them no more than others of their size do.
     """
 
     def __init__(self, bytes_max: int, *, reserved_bytes: int = 0, small_bytes_max: int = -1) -> None:
         self.held_bytes = 0
         self.bytes_max = bytes_max
         self.unreserved_bytes: Final = bytes_max - reserved_bytes
-        """What one that asks for much fits into: more it gets only if nothing is held."""
+        """The bound for a large request: it gets more only if no bytes are held."""
         self._reserved_bytes = reserved_bytes
         self._small_bytes_max = small_bytes_max
         self._waiting: dict[Waiter, int] = {}
@@ -32,7 +32,7 @@ class SharedBytes:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether anyone waits for room."""
+        """Whether any waiter waits for room."""
         return bool(self._waiting or self._waiting_small)
 
     @property
@@ -41,13 +41,13 @@ class SharedBytes:
         return self.held_bytes - self.bytes_max // 2
 
     def hold(self, size_bytes: int) -> None:
-        """Hold bytes that are there already, room or not."""
+        """Hold bytes that exist already, with or without room."""
         self.held_bytes += size_bytes
 
     def try_hold(self, waiter: Waiter, size_bytes: int) -> bool:
-        """Hold more for `waiter` if there is room and nobody in its queue asked before it; else it waits.
+        """Hold more for `waiter` if there is room and no waiter in its queue asked before; else it waits.
 
-        If nothing is held, any size fits. Asking again changes how much is waited for, not the place in the queue.
+        If no bytes are held, any size fits. Asking again changes the requested size, not the place in the queue.
         """
         queue, other = self._waiting, self._waiting_small
         if size_bytes <= self._small_bytes_max:
@@ -64,12 +64,12 @@ class SharedBytes:
         return is_held
 
     def give_back(self, size_bytes: int) -> None:
-        """Hold so many fewer, and tell those for whom there is room now."""
+        """Release so many bytes, and call the waiters for whom there is room now."""
         self.held_bytes -= size_bytes
         self._serve_waiting()
 
     def forget(self, waiter: Waiter) -> None:
-        """It waits no more."""
+        """Remove a waiter, which no longer wants room."""
         if self._waiting.pop(waiter, None) is not None or self._waiting_small.pop(waiter, None) is not None:
             self._serve_waiting()
 

@@ -11,7 +11,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def on_stop_signals(stop: Callable[[], object]) -> None:
-    """Have each of them call `stop` in the running event loop; SIGHUP stays ignored where it is, as under nohup."""
+    """Let each of them call `stop` in the running event loop; SIGHUP stays ignored where it is, as under nohup."""
     loop = asyncio.get_running_loop()
     for number in STOP_SIGNALS:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:

@@ -1,4 +1,4 @@
-"""The numbers that every room speaks of, as types of their own: ids of nodes and directories, epochs and offsets.
+"""The numbers that every package uses, as types of their own: ids of nodes and directories, epochs and offsets.
 
 Offsets are end-exclusive everywhere: a log end offset is the offset that the next record will get, and a high
 watermark is the first offset that is not committed. A variable that holds an inclusive offset says so in its

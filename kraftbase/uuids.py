@@ -24,7 +24,7 @@ def uuid_from_text(text: str) -> UUID:
         value = None
     if value is None or uuid_to_text(value) != text:
         raise ConfigurationError(
-            f"{text!r} is no id: it must be a uuid as {TEXT_LENGTH} characters of URL-safe base64,"
+            f"{text!r} is not an id: it must be a uuid as {TEXT_LENGTH} characters of URL-safe base64,"
             f" for example {uuid_to_text(UUID(int=2**127))}"
         )
     return value

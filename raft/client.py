@@ -25,19 +25,19 @@ logger = structlog.get_logger(__name__)
 
 
 def resolving(committed: asyncio.Future[None]) -> OnSettled:
-    """An `on_settled` for a program that waits for its prepared append: it ends `committed`, with ApiError on failure.
+    """An `on_settled` for a program that waits for its prepared append: completes or fails `committed`.
 
     `client.prepare_append(epoch, body, count, resolving(committed))`, `client.schedule_appends()`, `await committed`.
     """
 
     def settle(error: ApiError | None) -> None:
         if committed.done():
-            return  # its caller has given up
+            return  # the caller no longer waits
         if error is None:
             committed.set_result(None)
         else:
             committed.set_exception(error)
-            committed.exception()  # its caller may be gone: asyncio must not log that
+            committed.exception()  # the caller may be gone: asyncio must not log that
 
     return settle
 
@@ -50,11 +50,11 @@ class ClientSnapshotWriter:
         self._on_frozen = on_frozen
 
     def append(self, records: Sequence[bytes]) -> None:
-        """Add one batch of the state machine's records. Raises StorageError, such as OutOfSpace: then close it."""
+        """Add one batch of the state machine's records. After a StorageError, such as OutOfSpace, close it."""
         self._writer.append(encode_body(records), len(records))
 
     def freeze(self) -> None:
-        """Make it a durable snapshot, which other nodes may fetch and new listeners may load."""
+        """Make the snapshot durable; other nodes may then fetch it, and new listeners load it."""
         self._writer.freeze()
         self._on_frozen()
 
@@ -72,7 +72,7 @@ class ClientSnapshotWriter:
 
 
 class RaftClient:
-    """A handle on one node. All of it must be used on the node's event loop."""
+    """The interface to one node. Call it only on the node's event loop."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -94,17 +94,17 @@ class RaftClient:
 
     @property
     def leader_and_epoch(self) -> LeaderAndEpoch:
-        """The leader as this node knows it."""
+        """The leader, as far as this node knows."""
         return self._node.replica.leader_and_epoch
 
     @property
     def leader_endpoint(self) -> Endpoint | None:
-        """Where the leader listens; None while that is not known."""
+        """The address at which the leader listens; None while it is not known."""
         return self._node.leader_endpoint_for_clients
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed; -1 while this node does not know it."""
+        """The offset below which everything is committed; -1 while this node does not know it."""
         return self._node.replica.high_watermark
 
     @property
@@ -123,21 +123,22 @@ class RaftClient:
         return self._node.replica.next_append_offset
 
     def register(self, listener: AnyListener, *, start_offset: Offset | None = None) -> None:
-        """Feed `listener` every committed batch from the one that holds `start_offset` (LI-06).
+        """Call `listener` with every committed batch from the one that holds `start_offset` (LI-06).
 
-        A listener that keeps its position gives the offset after the last record that it took. Without an offset it is
-        new: it starts with the newest snapshot, if there is one and it can load it, else with the log's first record
-        (SN-60, SN-61). Registering twice is logged and changes nothing. Raises ValueError for a negative offset.
+        A listener that keeps its position gives the offset after the last record that it has applied. A listener
+        without an offset is new: it starts with the newest snapshot, if one exists and the listener can load it, else
+        with the log's first record (SN-60, SN-61). A second registration is logged and changes nothing. Raises
+        ValueError for a negative offset.
         """
         if start_offset is not None and start_offset < 0:
             raise ValueError(f"start_offset is {start_offset}; offsets start at 0")
         if not self._node.delivery.register(listener, start_offset):
-            logger.warning("the listener is registered already", listener=repr(listener))
+            logger.warning("listener is already registered", listener=repr(listener))
 
     def unregister(self, listener: AnyListener) -> None:
-        """Stop feeding `listener`. If it is registered again, it starts from the offset given then (LI-06)."""
+        """Stop calling `listener`. If it is registered again, it starts from the offset given then (LI-06)."""
         if not self._node.delivery.unregister(listener):
-            logger.warning("the listener is not registered", listener=repr(listener))
+            logger.warning("listener is not registered", listener=repr(listener))
 
     @property
     def latest_snapshot_id(self) -> OffsetAndEpoch | None:
@@ -150,9 +151,9 @@ class RaftClient:
         """Begin a snapshot of a state machine that has applied everything below `snapshot_id.offset` (KIP-630, SN-07).
 
         The id's epoch is that of the last record applied, and the timestamp is that of its batch. Append the state
-        machine's records, freeze, close. None if the snapshot is not needed: the log starts further on, or there is one
-        already. Raises ValueError for an id that is not committed, not in the log, or not at the end of a batch;
-        StorageError, such as OutOfSpace.
+        machine's records, freeze the writer, close it. Returns None if the snapshot is not needed: the log starts above
+        it, or it exists. Raises ValueError for an id that is not committed, not in the log, or not at the end of a
+        batch; StorageError, such as OutOfSpace.
         """
         writer = self._node.create_snapshot(snapshot_id, last_contained_log_timestamp_ms)
         return None if writer is None else ClientSnapshotWriter(writer, self._node.snapshot_taken)
@@ -166,7 +167,7 @@ class RaftClient:
         controller appends (`HostedState.is_sole_writer`); then nothing is written.
         """
         if not self._node.takes_records:
-            message = "only the controller appends to this log, which looks whether a record can be applied: ask it"
+            message = "only the controller appends to this log, which checks that each record can be applied: ask it"
             raise ApiError(ErrorCode.POLICY_VIOLATION, message)
         body = encode_body(records)
         committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -188,7 +189,7 @@ class RaftClient:
         if record_count < 1:
             raise ValueError(f"an append of {record_count} records; give at least one")
         if epoch > self.leader_and_epoch.epoch:
-            raise ValueError(f"epoch {epoch} is above the present one, {self.leader_and_epoch.epoch}")
+            raise ValueError(f"epoch {epoch} is above the current one, {self.leader_and_epoch.epoch}")
         return self._node.prepare_append(epoch, body, record_count, on_settled)
 
     def schedule_appends(self) -> None:
@@ -203,43 +204,43 @@ class RaftClient:
         """
         if digest.end_offset < 0 or len(digest.digest) != STATE_DIGEST_BYTES:
             raise ValueError(
-                f"a state digest has {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
+                f"invalid state digest: it must have {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
                 f" not {len(digest.digest)} bytes at {digest.end_offset}"
             )
         self._node.step(StateDigestReported(digest))
 
     def state_machine_fenced(self) -> None:
-        """Report to the quorum that this node's state machine has stopped, because its data is not what it applied.
+        """Report to the quorum that this node's state machine has stopped: its data is not what it applied.
 
         The node is no longer elected, and asks to rebuild its state machine: see `HostedState.on_may_rebuild`.
         """
         self._node.step(StateMachineFenced())
 
     def allow_fetch_version(self, version: int) -> None:
-        """Set the highest version of Fetch that this node sends: the one that the cluster has finalized (PK-05).
+        """Set the highest version of Fetch that this node sends: the version that the cluster has finalized (PK-05).
 
         It applies from the next fetch on. Raises ValueError for an unknown version.
         """
         if version not in FETCH_VERSIONS:
-            raise ValueError(f"there is no version {version} of Fetch; there are {FETCH_VERSIONS}")
+            raise ValueError(f"Fetch version {version} is unknown; known are {FETCH_VERSIONS}")
         self._node.step(FetchVersionAllowed(version))
 
     def fatal(self, error: BaseException) -> None:
         """End the process, or call the node's own handler: the state in memory cannot be trusted.
 
-        For places where a raised `error` would only be logged, such as an RPC or a timer.
+        For code in which a raised `error` would only be logged, such as an RPC handler or a timer.
         """
         self._node.fatal(error)
 
     def resign(self, epoch: Epoch) -> None:
         """Stop leading `epoch` (RF-102).
 
-        An older epoch is ignored. Raises ValueError for a negative epoch, for one above the present epoch, and for the
-        present one if this node does not lead it.
+        An older epoch is ignored. Raises ValueError for a negative epoch, for one above the current epoch, and for the
+        current epoch if this node does not lead it.
         """
         present = self.leader_and_epoch
         if epoch < 0 or epoch > present.epoch:
-            raise ValueError(f"cannot resign from epoch {epoch}; the present one is {present.epoch}")
+            raise ValueError(f"cannot resign from epoch {epoch}; the current one is {present.epoch}")
         if epoch == present.epoch:
             if not self._node.replica.is_leader:
                 raise ValueError(

@@ -21,18 +21,18 @@ class Snapshots(Protocol):
         ...
 
     def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
-        """Open the newest one that is whole, None if there is none; the caller closes it."""
+        """Open the newest whole snapshot; None if none exists. The caller closes it."""
         ...
 
 
 async def opened_latest(snapshots: Snapshots) -> SnapshotReader | None:
-    """The newest one that is whole, for the caller to close; None if there is none."""
+    """The newest whole snapshot, which the caller closes; None if none exists."""
     opened: asyncio.Future[SnapshotReader | None] = asyncio.get_running_loop().create_future()
 
     def on_opened(snapshot: SnapshotReader | None) -> None:
         if not opened.done():
             opened.set_result(snapshot)
-        elif snapshot is not None:  # the caller was cancelled meanwhile
+        elif snapshot is not None:  # the caller was cancelled while the file was opened
             snapshot.close()
 
     snapshots.open_latest(on_opened)
@@ -58,7 +58,7 @@ class CommitFeed:
 
     def __init__(self, leader: LeaderAndEpoch) -> None:
         self.committed_end_offset = Offset(0)
-        """Everything below is committed and on this node's disk."""
+        """The offset below which everything is committed and on this node's disk."""
         self.leader = leader
         self.leader_endpoint: Endpoint | None = None
         self.epoch_start_offset: Offset | None = None
@@ -71,28 +71,28 @@ class CommitFeed:
 
     @property
     def version(self) -> int:
-        """Counts the changes; pass it to `wait`."""
+        """The number of changes so far; pass it to `wait`."""
         return self._version
 
     def advance(self, committed_end_offset: Offset) -> None:
-        """Note that the log is committed up to there; a lower offset changes nothing."""
+        """Record that the log is committed up to `end_offset`; a lower offset changes nothing."""
         if committed_end_offset > self.committed_end_offset:
             self.committed_end_offset = committed_end_offset
             self._wake()
 
     def set_leader(self, leader: LeaderAndEpoch, endpoint: Endpoint | None, epoch_start_offset: Offset | None) -> None:
-        """Note who leads."""
+        """Record the leader."""
         self.leader = leader
         self.leader_endpoint = endpoint
         self.epoch_start_offset = epoch_start_offset
         self._wake()
 
     def wake(self) -> None:
-        """Wake the readers: something else changed that they may wait for, such as the snapshots."""
+        """Wake the readers: something other than the committed end has changed, such as the snapshots."""
         self._wake()
 
     def close(self) -> None:
-        """Nothing more will come: wake every reader, which then sees `is_closed`."""
+        """Close the feed: wake every reader, which then sees `is_closed`."""
         self.is_closed = True
         self._wake()
 
@@ -101,7 +101,7 @@ class CommitFeed:
         self._on_change = on_change
 
     async def wait(self, version: int, seconds: float) -> None:
-        """Return when something has changed since `version` was read, or after some seconds."""
+        """Return when something has changed since `version` was read, or when the time-out has passed."""
         if version == self._version:
             loop = asyncio.get_running_loop()
             waiter = loop.create_future()

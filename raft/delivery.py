@@ -1,7 +1,7 @@
 """Feeds listeners from the committed log, by the contract in `raft.listener`; on a node and in the simulator.
 
-Everything happens in callbacks of the runtime: each listener has at most one call under way, and what it is given next
-is decided in a callback of its own, so that one that catches up lets others run (LI-07).
+Everything happens in callbacks of the runtime: each listener has at most one call in progress, and its next call is
+chosen in a callback of its own, so that a listener that catches up does not block the others (LI-07).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from raft.synchronous_listener import SynchronousListener, TaskListener
 from snapshot.reader import SnapshotReader
 
 READER_BYTES_MAX: Final = 1024 * 1024
-"""A reader holds about this many bytes, and at least one batch."""
+"""The size of a reader: about this many bytes, and at least one batch."""
 
 FAULTS_KEPT_MAX: Final = 16
-"""How many failed listeners are remembered by name; a program may register new ones without end."""
+"""How many failed listeners are remembered by name; a program may register any number of listeners."""
 
 FAULT_LETTERS_MAX: Final = 200
 
@@ -37,20 +37,20 @@ class CommittedLog(Protocol):
 
     @property
     def log_start_offset(self) -> Offset:
-        """Everything below is in a snapshot only."""
+        """The offset below which records exist only in a snapshot."""
         ...
 
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
-        """Batches from the one that holds `start_offset`, at least one, never past `end_offset`."""
+        """Batches from the one that holds `start_offset`: at least one, none past `end_offset`."""
         ...
 
 
 class CommitState(Protocol):
-    """How far the log is committed, and who leads. `raft.commits.CommitFeed` is one."""
+    """The committed end of the log, and the leader. `raft.commits.CommitFeed` is one implementation."""
 
     @property
     def committed_end_offset(self) -> Offset:
-        """Everything below is committed and on this node's disk."""
+        """The offset below which everything is committed and on this node's disk."""
         ...
 
     @property
@@ -64,12 +64,12 @@ class CommitState(Protocol):
         ...
 
     def set_change_callback(self, on_change: Callable[[], None]) -> None:
-        """Call `on_change` after each change from now on, and when there is another snapshot."""
+        """Call `on_change` after each change from now on, and after each new snapshot."""
         ...
 
 
 class Delivery:
-    """The listeners of one node. An exception out of a listener goes to `on_fault` (LI-08)."""
+    """The listeners of one node. An exception that a listener raises goes to `on_fault` (LI-08)."""
 
     def __init__(
         self,
@@ -80,9 +80,10 @@ class Delivery:
         on_fault: Callable[[Any, Exception], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_fault` gets the listener and what it raised.
+        """`on_fault` is called with the listener and its exception.
 
-        `on_fatal` gets errors that must end the process: a violated invariant, wherever raised, or a failed read.
+        `on_fatal` is called with errors that must end the process: a violated invariant, wherever raised, or a failed
+        read.
         """
         self._log = log
         self._snapshots = snapshots
@@ -91,16 +92,16 @@ class Delivery:
         self._on_fault = on_fault
         self._on_fatal = on_fatal
         self._feedings: dict[int, _Feeding] = {}
-        """By the identity of the listener that was registered."""
+        """The feedings, by the identity of the registered listener."""
         self.faults: dict[str, str] = {}
         """The exceptions of failed listeners, by listener name; for operators."""
         feed.set_change_callback(self._wake)
 
     def register(self, listener: AnyListener, start_offset: Offset | None) -> bool:
-        """Start to feed `listener` from the batch that holds `start_offset`; False if it is registered (LI-06).
+        """Start to feed `listener` from the batch that holds `start_offset`; return False if it is registered (LI-06).
 
-        None: it is new. It begins with the newest snapshot, if there is one and it can load it, else where the log
-        starts.
+        None: the listener is new. It begins with the newest snapshot, if one exists and it can load it, else where the
+        log starts.
         """
         if id(listener) in self._feedings:
             return False
@@ -112,7 +113,7 @@ class Delivery:
         return True
 
     def unregister(self, listener: AnyListener) -> bool:
-        """Stop feeding `listener`, even in the middle of a call; False if it was not registered."""
+        """Stop feeding `listener`, even in the middle of a call; return False if it was not registered."""
         feeding = self._feedings.pop(id(listener), None)
         if feeding is not None:
             feeding.abandon()
@@ -145,9 +146,9 @@ class Delivery:
             feeding.wake()
 
     def _failed(self, listener: AnyListener, error: BaseException) -> None:
-        """A call of `listener`, or what was to be given to it, has failed: it gets nothing more."""
+        """A call of `listener`, or the preparation of one, has failed: stop feeding it."""
         self._feedings.pop(id(listener), None)
-        if isinstance(error, _LogUnreadable):  # no fault of the listener's
+        if isinstance(error, _LogUnreadable):  # not the listener's fault
             self._on_fatal(error.reason)
         elif isinstance(error, Exception):
             if listener.name in self.faults or len(self.faults) < FAULTS_KEPT_MAX:
@@ -158,7 +159,7 @@ class Delivery:
 
 
 class ListenerCursor:
-    """The position of one listener, and what it gets next. Synchronous, so that any loop can drive it."""
+    """The position of one listener, and its next input. Synchronous, so that any loop can drive it."""
 
     __slots__ = ("_announced", "_can_load_snapshots", "_log", "next_offset")
 
@@ -166,11 +167,11 @@ class ListenerCursor:
         self._log = log
         self._can_load_snapshots = can_load_snapshots
         self.next_offset = UNKNOWN_OFFSET if start_offset is None else start_offset
-        """The listener has taken everything below; -1: it is new, and has taken nothing (SN-60)."""
+        """The listener has processed everything below; -1: it is new, and has processed nothing (SN-60)."""
         self._announced: LeaderAndEpoch | None = None
 
     def needs_snapshot(self, committed_end_offset: Offset, latest: OffsetAndEpoch | None) -> bool:
-        """Whether it must be given the newest snapshot now (SN-60).
+        """Whether the listener must get the newest snapshot now (SN-60).
 
         Raises ApiError(OFFSET_OUT_OF_RANGE) if its next offset was deleted and it cannot load a snapshot.
         """
@@ -180,7 +181,7 @@ class ListenerCursor:
         if is_behind and not self._can_load_snapshots:
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"the listener needs offset {self.next_offset} next, the log starts at"
+                f"the listener's next offset is {self.next_offset}, but the log starts at"
                 f" {self._log.log_start_offset}; override its handle_load_snapshot",
             )
         return self._can_load_snapshots and latest is not None and (is_behind or self.next_offset == UNKNOWN_OFFSET)
@@ -197,7 +198,7 @@ class ListenerCursor:
         return self._log.read_batches(self.next_offset, READER_BYTES_MAX, committed_end_offset)
 
     def may_have_more(self, committed_end_offset: Offset, leader: LeaderAndEpoch) -> bool:
-        """Whether there may be something for the listener: most times it is level, and has heard of the leader."""
+        """Whether the listener may need a call: mostly it is level with the log, and knows the leader."""
         return self.next_offset < committed_end_offset or leader != self._announced
 
     def next_leader(self, leader: LeaderAndEpoch, epoch_start_offset: Offset | None) -> LeaderAndEpoch | None:
@@ -205,7 +206,7 @@ class ListenerCursor:
         if leader == self._announced:
             return None
         if epoch_start_offset is not None and self.next_offset <= epoch_start_offset:
-            return None  # it leads, but this listener has not read up to its epoch yet (LI-05)
+            return None  # this node leads, but this listener has not read up to its epoch yet (LI-05)
         self._announced = leader
         return leader
 
@@ -219,7 +220,7 @@ class _LogUnreadable(Exception):
 
 
 class _Feeding:
-    """One listener that is fed, as its cursor directs."""
+    """The feeding of one listener, as its cursor directs."""
 
     def __init__(
         self,
@@ -238,27 +239,27 @@ class _Feeding:
         self.on_error = on_error
         self._is_scheduled = False
         self._is_busy = False
-        """Whether a call of the listener is under way, or a snapshot is being opened for it."""
+        """Whether a call of the listener is in progress, or a snapshot is being opened for it."""
         self._has_given = False
-        """Whether it was given something since it was last told of a leader."""
+        """Whether it has received records or a snapshot since it was last notified of a leader."""
         self._loading: SnapshotReader | None = None
         """The snapshot that it is loading."""
         self._has_ended = False
 
     def wake(self) -> None:
-        """Look, in a callback of its own, whether there is anything for the listener."""
+        """Check, in a callback of its own, whether there is input for the listener."""
         if not self._is_scheduled and not self._is_busy and not self._has_ended:
             self._is_scheduled = True
             self._runtime.call_soon(self._look)
 
     def abandon(self) -> None:
-        """Give it nothing more, while the node continues."""
+        """Stop feeding it, while the node continues."""
         self._has_ended = True
         self.listener.abandon()
         self._close_snapshot()
 
     def shut_down(self, on_done: OnDone) -> None:
-        """Give it nothing more, and have it stop."""
+        """Stop feeding it, and let it shut down."""
         self._has_ended = True
 
         def stopped(error: BaseException | None) -> None:
@@ -275,8 +276,8 @@ class _Feeding:
         if self._has_ended or self._is_busy:
             return
         try:
-            # Of a leader it is told between two readers, too: a listener that is far behind learns that this node
-            # leads as soon as it has read past the start of the epoch (LI-05).
+            # The listener is notified of a leader between two readers, too: a listener that is far behind learns that
+            # this node leads as soon as it has read past the start of the epoch (LI-05).
             if self._has_given:
                 self._has_given = False
                 if self._announce_leader():
@@ -287,7 +288,7 @@ class _Feeding:
             self._done(error)
 
     def _give_next(self) -> bool:
-        """Give it a snapshot or some batches; False if there is nothing for it."""
+        """Pass it a snapshot or some batches; return False if there is nothing for it."""
         committed_end_offset = self._feed.committed_end_offset
         if self.cursor.needs_snapshot(committed_end_offset, self._snapshots.latest):
             self._is_busy = True
@@ -303,7 +304,7 @@ class _Feeding:
         return bool(batches)
 
     def _load(self, snapshot: SnapshotReader | None) -> None:
-        if snapshot is None:  # damaged ones were deleted: look again
+        if snapshot is None:  # damaged snapshots were deleted: check again
             self._done(None)
             return
         self._loading = snapshot
@@ -325,15 +326,15 @@ class _Feeding:
         return True
 
     def _taken(self, end_offset: Offset, error: BaseException | None) -> None:
-        """The listener has taken everything below `end_offset`."""
+        """The listener has processed everything below `end_offset`."""
         if error is None and not self._has_ended:
             self.cursor.next_offset = end_offset
         self._done(error)
 
     def _done(self, error: BaseException | None) -> None:
-        """A call has ended: look what comes next."""
+        """A call has ended: choose the next one."""
         if self._has_ended:
-            return  # it stops, and may still need the snapshot
+            return  # the listener is stopping, and may still need the snapshot
         self._close_snapshot()
         self._is_busy = False
         if error is not None:

@@ -64,8 +64,10 @@ class HostedState:
     """The interface between a program's state machine and the node that feeds it."""
 
     applied: OffsetAndEpoch = LOG_BEGINNING
-    """What the state machine had applied when it was opened. That was committed: a log that lacks it recovers, and a
-    leader that lacks it is not followed. The rest must be in the log, or in a snapshot."""
+    """The end of what the state machine had applied when it was opened. Applied records were committed: a log that
+    lacks them recovers, and a leader that lacks them is not followed. The later records must be in the log, or in a
+    snapshot.
+    """
     applied_end_offset: Callable[[], Offset] | None = None
     """Returns the applied offset, for clients of the node; None: the committed end."""
     fetch_version_allowed: Callable[[], int] = lambda: FETCH_VERSION_LATEST
@@ -77,7 +79,7 @@ class HostedState:
     snapshots: SnapshotStore | None = None
     """The node's snapshots, if the program has opened them itself."""
     on_snapshot_damaged: Callable[[], None] = lambda: None
-    """Called when a damaged snapshot was deleted: take another one."""
+    """Called when a damaged snapshot was deleted, so that another one is taken."""
     on_diverged: Callable[[StateDigest, StateDigest], None] = log_state_divergence
     """Called once, with the quorum's state digest and this node's, when the two differ."""
     on_may_rebuild: Callable[[], None] = lambda: None
@@ -104,16 +106,16 @@ async def hosted_node(
     on_listener_fault: OnListenerFault = end_by_listener_fault,
     observer: ShellObserver | None = None,
 ) -> AsyncIterator[Node]:
-    """A node that serves at `endpoint` while the context lasts; then it resigns, stops serving and closes.
+    """Host a node that serves at `endpoint` while the context lasts; then it resigns, stops serving and closes.
 
-    `endpoint` is what it advertises; `listen_on` is where it listens if that differs, such as 0.0.0.0. With
-    `replicas_listen_on`, other replicas are served only there; then `endpoint` and `voters` are those addresses, and
-    `client_endpoints` are the addresses at which clients reach the voters.
+    `endpoint` is the address that the node advertises; `listen_on` is where it listens if that differs, such as
+    0.0.0.0. With `replicas_listen_on`, other replicas are served only there; then `endpoint` and `voters` are those
+    addresses, and `client_endpoints` are the addresses at which clients reach the voters.
 
-    It is a voter if its id is in `voters`, else an observer. `state` is for a state machine that outlives the process,
-    or takes snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error that
-    names it, unless another `on_listener_fault` is given, such as `raft.node.log_listener_fault` (LI-08). `observer`
-    watches the replica, such as `raft.shell.decision_log.DecisionLog`. Raises StorageError, CorruptLog or
+    The node is a voter if its id is in `voters`, else an observer. `state` is for a state machine that outlives the
+    process, or takes snapshots. A damaged log is fetched again. A listener that raises ends the process, with an error
+    that names it, unless another `on_listener_fault` is given, such as `raft.node.log_listener_fault` (LI-08).
+    `observer` watches the replica, such as `raft.shell.decision_log.DecisionLog`. Raises StorageError, CorruptLog or
     ConfigurationError.
     """
     with contextlib.closing(QuorumStateStore(directory.files, directory.path)) as quorum_state:
@@ -183,13 +185,13 @@ def _say_opened(node_id: NodeId, log: SegmentedLog) -> None:
     logger.info("log opened", node=node_id, recovery=str(log.recovery))
     if log.new_directory is not None:
         logger.warning(
-            "this directory is new: until its voter is level with a leader it votes only with voters that have nothing",
+            "directory is new: until its voter has caught up with a leader, it votes only with voters of empty logs",
             node=node_id,
             reason=log.new_directory.reason,
         )
     if log.recovering is not None:
         logger.error(
-            "durable records were damaged; this replica neither votes nor counts until they are fetched again",
+            "durable records were damaged: this replica neither votes nor counts until it has fetched them again",
             node=node_id,
             reason=log.recovering.reason,
             from_offset=log.log_end_offset,
@@ -205,7 +207,7 @@ async def _serving(
     applied_end_offset: Callable[[], Offset] | None,
     limits: ServiceLimits,
 ) -> AsyncIterator[None]:
-    """The node serves while the context lasts; then it hands over, and every call ends.
+    """Let the node serve while the context lasts; then hand over, and end every call.
 
     `listeners` are the one for clients and, if they have one of their own, the one for replicas.
     """

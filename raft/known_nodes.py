@@ -20,9 +20,9 @@ LOOK_TIMEOUT_SECONDS: Final = 1.0
 
 
 class KnownNodes:
-    """The nodes to try, in turn: those that were given, which stay, and those learned from a node.
+    """The nodes to try, in turn: the given ones, which stay, and those learned from a node.
 
-    The first one is chosen by chance, so that many programs with the same addresses spread over the nodes.
+    The first one is chosen at random, so that many programs with the same addresses spread over the nodes.
     """
 
     def __init__(self, endpoints: Iterable[Endpoint], *, in_order: bool = False) -> None:
@@ -46,14 +46,13 @@ class KnownNodes:
         return endpoint
 
     def prefer(self, endpoint: Endpoint) -> None:
-        """Try a node that is known next."""
+        """Try a known node next."""
         self._turn = self._endpoints.index(endpoint)
 
     def learn(self, endpoint: Endpoint, node: log_pb2.DescribeNodeResponse, cluster_id: str) -> bool:
-        """Add the voters that a node knows; returns whether it is of the cluster, whose voters alone are added.
+        """Add the voters that a node knows if it is of the cluster; return whether it is.
 
-        Raises ApiError(INCONSISTENT_CLUSTER_ID) if none of the known nodes is: the addresses are wrong. Of one that is
-        not, the others are right.
+        Raises ApiError(INCONSISTENT_CLUSTER_ID) if none of the known nodes is of the cluster: the addresses are wrong.
         """
         if node.cluster_id != cluster_id:
             self._foreign.add(endpoint)
@@ -71,7 +70,7 @@ class KnownNodes:
         return True
 
     async def level_node(self, but: Endpoint, cluster_id: str) -> Endpoint | None:
-        """Some other node of the cluster that is level with a leader; None if none says so within a second."""
+        """Another node of the cluster that is level with a leader; None if no node reports that within a second."""
         others = [endpoint for endpoint in self._endpoints if endpoint != but]
         random.shuffle(others)
         answers = await asyncio.gather(*(_describe(endpoint) for endpoint in others))
@@ -82,12 +81,12 @@ class KnownNodes:
 
 
 def is_behind(contact: log_pb2.LeaderContact) -> bool:
-    """Whether readers should leave the node that says so. One of an older version says nothing: it is not left."""
+    """Whether readers should leave the node that reports this contact; one of an older version reports none."""
     return contact.behind_ms > contact.behind_max_ms
 
 
 def _is_level(node: log_pb2.DescribeNodeResponse) -> bool:
-    """Whether readers that leave another node should follow this one. Of an older version it must know a leader."""
+    """Whether readers that leave another node should follow this one. A node of an older version must know a leader."""
     leader, _ = codec.leader_from_proto(node.current_leader)
     has_leader = node.HasField("leader_contact") or leader.leader_id is not None
     return has_leader and not is_behind(node.leader_contact)

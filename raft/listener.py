@@ -2,24 +2,24 @@
 
 The contract, for a listener registered with a node, and for one outside it that `raft.observe.observe` feeds:
 
-- `handle_load_snapshot` gets a snapshot that replaces everything before it: when the listener is new and there is one,
-  or when its next offset is below the log's start. A listener that keeps up never sees it (SN-60 to SN-63). The next
-  batch begins where the snapshot ends. The listener must close this reader, too. A listener that does not override it
-  begins with the first record that the log still has: what came before is in snapshots only, so it must not keep a
-  state. It fails with OFFSET_OUT_OF_RANGE if it asks for a deleted offset, or falls behind the start.
+- `handle_load_snapshot` gets a snapshot that replaces everything before it: when the listener is new and a snapshot
+  exists, or when its next offset is below the log's start. A listener that keeps up never sees it (SN-60 to SN-63). The
+  next batch begins where the snapshot ends. The listener must close this reader, too. A listener that does not override
+  it begins with the first record that the log still has: earlier records are in snapshots only, so it must not keep a
+  state. It fails with OFFSET_OUT_OF_RANGE if its next offset was deleted, or if it falls behind the start.
 - `handle_commit` gets every committed batch from the start offset on: in order, contiguous, each once, never one that
   is not committed. Records appended together arrive in one batch (LI-02); control batches arrive with no records, so
   that offsets stay contiguous (LI-03).
-- The listener must close the reader (`with reader:`). The next one comes only then (LI-04). Until then the start of its
-  node's log does not move past what it has not read, for at most `metadata.start.offset.lag.time.max.ms`. A named
+- The listener must close the reader (`with reader:`). The next reader comes only then (LI-04). Until then the start of
+  its node's log does not move past unread records, for at most `metadata.start.offset.lag.time.max.ms`. A named
   listener outside a node holds the leader's log start in the same way, while its lease lasts (`observe`). The log start
-  does not wait for one without a name, which gets a snapshot if it falls behind.
-- `handle_leader_change` reports leaders; epochs never go back. The leader's own listener is notified that it leads only
-  after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). The listener of a
-  leader that resigns is notified that its epoch has no leader any more.
+  does not wait for a listener without a name, which gets a snapshot if it falls behind.
+- `handle_leader_change` reports leaders; epochs never decrease. The leader's own listener is notified that it leads
+  only after it has closed a reader past the start of its epoch, so it has seen everything before (LI-05). The listener
+  of a leader that resigns is notified that its epoch no longer has a leader.
 - Listeners are independent: each has its own task, and a slow one does not delay the others (LI-07).
-- An exception out of a listener is the application's bug. It ends that listener and, by default, the node's process,
-  with an error that names the listener (LI-08). To continue without that listener, a program passes
+- An exception that a listener raises is the application's bug. It ends that listener and, by default, the node's
+  process, with an error that names the listener (LI-08). To continue without that listener, a program passes
   `on_listener_fault=raft.node.log_listener_fault`, or its own handler, to `raft.host.hosted_node` or
   `kraftlog.process.server.serve`; `kraftlog node status` and `kraftlog quorum describe --replication` then show that it
   failed. `raft.observe.observe` raises the exception unchanged.
@@ -132,7 +132,7 @@ class BatchReader:
         return map(CommittedBatch, self._batches)
 
     def close(self) -> None:
-        """Report that everything in it was taken; closing twice changes nothing."""
+        """Report that all batches were processed; closing twice changes nothing."""
         if not self.closed:
             self.closed = True
             self._on_close()
@@ -178,7 +178,7 @@ class LoadSnapshotReader:
         return map(CommittedBatch, self.snapshot.batches())
 
     def close(self) -> None:
-        """Report that all of it was taken; closing twice changes nothing."""
+        """Report that the whole snapshot was read; closing twice changes nothing."""
         if not self.closed:
             self.closed = True
             self.snapshot.close()
@@ -203,18 +203,18 @@ class Listener:
         return type(self).__name__
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
-        """Replace everything taken so far by the snapshot in `reader`, and close it."""
+        """Replace everything read so far by the snapshot in `reader`, and close it."""
         raise NotImplementedError(f"{self.name} cannot load a snapshot; override handle_load_snapshot")
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Take the committed batches in `reader` and close it."""
+        """Process the committed batches in `reader` and close it."""
         reader.close()
 
     async def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Note the new leader."""
+        """Handle a new leader."""
 
     async def begin_shutdown(self) -> None:
-        """Prepare to stop: nothing more will come."""
+        """Prepare to stop: no further calls follow."""
 
 
 def can_load_snapshots(listener: Listener) -> bool:

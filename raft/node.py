@@ -1,7 +1,8 @@
 """A node: the shell around one replica on an asyncio loop, with its peers over gRPC and its listeners.
 
 Everything that touches the replica or the log runs on that loop, except fsyncs of a slow disk and writes of the
-election state. Those run in a thread of their own and come back as events (`raft.shell.shell` has the rules).
+election state. These run in a thread of their own, and their results return as events (`raft.shell.shell` has the
+rules).
 """
 
 from __future__ import annotations
@@ -50,15 +51,15 @@ STOPPED: Final = "this node was stopped; ask another"
 EXIT_CANNOT_GO_ON: Final = 70
 
 LAST_WORDS_SECONDS: Final = 5.0
-"""How long a process that must end may take to log why."""
+"""How long a process that must end may take to log the reason."""
 
 logger = structlog.get_logger(__name__)
 
 
 def end_process(error: BaseException) -> None:
-    """Log why and end the process at once, without flushing or unwinding: nothing in memory can be trusted.
+    """Log the reason and end the process at once, without flushing or unwinding: nothing in memory can be trusted.
 
-    It ends even if the message cannot be logged: an output that blocks must not keep the process alive.
+    The process ends even if the message cannot be logged: an output that blocks must not keep it alive.
     """
     try:
         last_words = threading.Thread(target=_say_last_words, args=(error,), daemon=True)
@@ -70,8 +71,8 @@ def end_process(error: BaseException) -> None:
 
 def _say_last_words(error: BaseException) -> None:
     logger.critical("the node cannot continue", error=repr(error))
-    logger.critical("so it ends here", exc_info=error)  # some programs' loggers take seconds over a traceback
-    logging.shutdown()  # handlers that write in the background are waited for
+    logger.critical("the process ends because of this error", exc_info=error)  # may take seconds
+    logging.shutdown()  # waits for handlers that write in the background
 
 
 class ListenerFault(Exception):
@@ -87,7 +88,7 @@ class ListenerFault(Exception):
 
 
 OnListenerFault = Callable[[AnyListener, Exception], None]
-"""Called with a listener that raised, and the exception; the listener gets nothing more."""
+"""Called with a listener that raised, and the exception; the listener gets no further calls."""
 
 
 def end_by_listener_fault(listener: AnyListener, error: Exception) -> None:
@@ -99,8 +100,8 @@ def end_by_listener_fault(listener: AnyListener, error: Exception) -> None:
 
 
 def log_listener_fault(listener: AnyListener, error: Exception) -> None:
-    """An `on_listener_fault` that only logs: the node continues, and the listener gets nothing more (LI-08)."""
-    logger.error("a listener failed and gets nothing more", listener=listener.name, exc_info=error)
+    """An `on_listener_fault` that only logs: the node continues, without calls of the listener (LI-08)."""
+    logger.error("listener failed and gets no further calls", listener=listener.name, exc_info=error)
 
 
 def log_state_divergence(expected: StateDigest, own: StateDigest) -> None:
@@ -137,16 +138,16 @@ class Node:
         on_may_rebuild: Callable[[], None] = lambda: None,
         observer: ShellObserver | None = None,
     ) -> None:
-        """Wire it up; `start` starts it. The caller closes `log`.
+        """Connect its parts; `start` starts it. The caller closes `log`.
 
         `election_state` is what `quorum_state` holds, `applied` is the end of what the state machine has applied;
         `snapshots` fit `log` (`raft.shell.reconcile`). `on_snapshot_damaged` is called when a damaged snapshot was
-        deleted: the state machine's owner takes another one. `on_listener_fault` is called for a listener that raised,
-        which gets nothing more (LI-08). One that raises while the node stops is logged, whatever the handler is.
-        `on_state_diverged` is called once, with the quorum's state digest and this node's: from then on this node's
+        deleted, so that the state machine's owner takes another one. `on_listener_fault` is called for a listener that
+        raised, which gets no further calls (LI-08). An exception while the node stops is logged, whatever the handler
+        is. `on_state_diverged` is called once, with the quorum's state digest and this node's: from then on this node's
         state machine must not be trusted. `on_may_rebuild` is called once, when it may be rebuilt.
         `fetch_version_allowed` is the highest version of Fetch that the cluster is known to have finalized;
-        `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append` takes a program's
+        `RaftClient.allow_fetch_version` changes it. `takes_records`: whether `RaftClient.append` accepts a program's
         records, or only the node's own controller appends. `observer` watches the shell.
         """
         self.identity = identity
@@ -190,7 +191,7 @@ class Node:
     # --- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Enter the state that follows from what is on disk."""
+        """Enter the state that follows from the state on disk."""
         self._shell.start()
 
     async def shutdown(self, timeout_ms: int) -> None:
@@ -218,7 +219,7 @@ class Node:
 
     @property
     def replica(self) -> ReplicaView:
-        """What may be read of the replica."""
+        """The readable state of the replica."""
         return self._shell.replica
 
     @property
@@ -257,9 +258,9 @@ class Node:
     # --- requests of peers and clients --------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> tuple[Response, bytes]:
-        """The replica's answer to a request, and the encoded batches or the snapshot's bytes that go with it.
+        """Return the replica's answer to a request, and the encoded batches or the snapshot's bytes that go with it.
 
-        The call waits for as long as a fetch is parked; if it is cancelled meanwhile the fetch is forgotten.
+        The call waits while its fetch is parked; if the call is cancelled, the fetch is dropped.
         """
         self._refuse_if_closed()
         request_id = self._shell.new_id()
@@ -295,7 +296,7 @@ class Node:
         return self._shell.create_snapshot(snapshot_id, timestamp_ms)
 
     def snapshot_taken(self) -> None:
-        """Note that a snapshot of this node's state machine was put into the store."""
+        """Record that a snapshot of this node's state machine was put into the store."""
         self._shell.snapshot_taken()
 
     def resign(self, epoch: Epoch) -> None:
@@ -323,7 +324,7 @@ class Node:
             waiting.set_result((response, records))
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """Call back whoever prepared the append."""
+        """Call the `on_settled` of the append."""
         self._appends.settle(append_id, error)
 
     def committed(self, committed_end_offset: Offset) -> None:
@@ -355,14 +356,14 @@ class Node:
         self._on_state_diverged(expected, own)
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
-        """Log it, and signal that readiness has changed."""
+        """Log the refused leader, and signal that readiness has changed."""
         if refused is None:
             logger.info("ready again: a leader has all committed records")
         else:
             logger.critical(
                 "LEADER_LACKS_COMMITTED: this node is not ready. It keeps what it has and does not follow the leader."
                 " Format no directory and delete nothing: this node may be the only one that has the missing records."
-                " Find out which voter's disk was changed or restored from an older copy",
+                " Determine which voter's disk was changed or restored from an older copy",
                 leader=refused.leader.leader_id,
                 epoch=refused.leader.epoch,
                 leader_agrees_to_offset=refused.gap.agreed_offset,
@@ -380,7 +381,7 @@ class Node:
 
     def _listener_failed(self, listener: AnyListener, error: Exception) -> None:
         if self._closed:
-            log_listener_fault(listener, error)  # it raised while the node stopped
+            log_listener_fault(listener, error)  # the listener raised while the node stopped
         else:
             self._on_listener_fault(listener, error)
 

@@ -1,9 +1,9 @@
 """Follow the committed log of a cluster from any program: `await observe("host:port", MyListener())`.
 
-An observer here is a reader, no replica: it keeps no log and does not count, except that the log's start waits for it
-if it has a name (`observe`). It asks any node that it was given or has learned of. When that node fails, is silent, or
-is behind while another one is level, it continues with that one, from the offset that its listener has taken. When its
-listener is new or behind the log's start, the node sends it the newest snapshot first.
+An observer here is a reader, not a replica: it keeps no log and does not count, except that the log's start waits for
+it if it has a name (`observe`). It reads from any node that it was given or has learned of. When that node fails, is
+silent, or is behind while another node is level, it continues with the other node, from the next offset of its
+listener. When its listener is new or behind the log's start, the node sends the newest snapshot first.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ RETRY_SECONDS_MAX: Final = 2.0
 DESCRIBE_TIMEOUT_SECONDS: Final = 2.0
 
 LEASE_MS: Final = 30_000
-"""How long the log's start waits for a named reader that sends nothing more."""
+"""How long the log's start waits for a named reader that no longer sends anything."""
 
 _FOR_ANOTHER_NODE: Final = frozenset(
     {ErrorCode.THROTTLING_QUOTA_EXCEEDED, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR}
 )
-"""With these errors a node cannot serve the request now; another node may."""
+"""On these errors, the node cannot serve the request now; another node may."""
 
 logger = LibraryLogger(__name__)
 
@@ -59,14 +59,14 @@ class Watched:
     high_watermark: Offset
     leader: LeaderAndEpoch
     snapshot: SnapshotReader | None = None
-    """Replaces everything before its end; it is closed when the next message is asked for."""
+    """The snapshot replaces everything before its end; it is closed when the next message is requested."""
 
 
 def parse_endpoint(text: str) -> Endpoint:
-    """The endpoint that `host:port` or `[v6]:port` names; raises ValueError if it is none."""
+    """Return the endpoint that `host:port` or `[v6]:port` names; raises ValueError if the text is not an address."""
     host, separator, port = text.strip().rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"{text!r} is no address; give host:port, such as localhost:9092")
+        raise ValueError(f"{text!r} is not an address; give host:port, such as localhost:9092")
     return Endpoint(host.strip("[]"), int(port))
 
 
@@ -82,20 +82,20 @@ async def observe(
 ) -> Offset:
     """Feed `listener` every committed batch from the one that holds `start_offset`, by the contract in `raft.listener`.
 
-    Without a `start_offset` the listener is new: it begins with the newest snapshot, if there is one and it can load
-    it, else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
+    Without a `start_offset` the listener is new: it begins with the newest snapshot, if one exists and it can load it,
+    else where the log starts. A snapshot is kept in a temporary directory while it is loaded.
 
     With a `name` the reader counts as a listener of the leader: the log's start waits for it, for at most
-    `metadata.start.offset.lag.time.max.ms`, and `quorum describe` shows it. That is a lease, which is renewed all the
-    time; it expires after `lease_ms` when this program, or its event loop, stops. Of two readers with one name the
-    last to ask counts.
+    `metadata.start.offset.lag.time.max.ms`, and `quorum describe` shows it. The reader holds a lease, which is renewed
+    all the time; it expires after `lease_ms` when this program, or its event loop, stops. Of two readers with one name,
+    the last to renew counts.
 
     `addresses` names one node or more: `"host:port,host:port"` or endpoints. Returns the offset after the last record
-    taken once everything below `end_offset` was; without one it runs until it is cancelled. Raises ApiError
-    OFFSET_OUT_OF_RANGE if the offset was deleted and the listener cannot load snapshots, or no node sends any because
-    all are of an older version; INCONSISTENT_CLUSTER_ID if all addresses are of other clusters than `cluster_id`;
-    INVALID_REQUEST for an invalid name; StorageError if there is no room for a snapshot. Nodes that cannot be
-    reached are retried without end.
+    read once everything below `end_offset` was read; without an `end_offset` it runs until it is cancelled. Raises
+    ApiError OFFSET_OUT_OF_RANGE if the offset was deleted and the listener cannot load snapshots, or no node sends them
+    because all are of an older version; INCONSISTENT_CLUSTER_ID if all addresses are of other clusters than
+    `cluster_id`; INVALID_REQUEST for an invalid name; StorageError if there is no room for a snapshot. Nodes that
+    cannot be reached are retried without end.
     """
     if isinstance(addresses, str):
         addresses = [parse_endpoint(address) for address in addresses.split(",")]
@@ -154,7 +154,7 @@ async def watch(
 ) -> AsyncGenerator[Watched, None]:
     """Committed batches and leaders, from whichever node answers; `observe` has the contract.
 
-    `in_order`: the first address is tried first, not one of them by chance.
+    `in_order`: the first address is tried first, not one chosen at random.
 
     Bounded by gRPC's flow control: at most one message is read ahead of the caller. Close it to remove the files of a
     snapshot.
@@ -171,7 +171,7 @@ async def watch(
                 node = await stub.DescribeNode(log_pb2.DescribeNodeRequest(), timeout=DESCRIBE_TIMEOUT_SECONDS)
                 cluster_id = cluster_id or node.cluster_id  # another cluster may listen there after a restart
                 if not nodes.learn(endpoint, node, cluster_id):
-                    raise LeaveNode(f"it is of another cluster, {node.cluster_id}")
+                    raise LeaveNode(f"it belongs to another cluster, {node.cluster_id}")
                 await contact.check(node.leader_contact, endpoint, cluster_id)
                 stream = stub.Watch(cursor.request(node, end_offset, cluster_id))
                 with SnapshotReceiver(cluster_id) as receiver:
@@ -182,9 +182,11 @@ async def watch(
                             yield watched
         except grpc.aio.AioRpcError as error:
             cursor.raise_if_refused(error, nodes.count)
-            logger.debug("cannot follow the log here, trying the next node", node=str(endpoint), reason=error.details())
+            logger.debug(
+                "cannot follow the log on this node, trying another", node=str(endpoint), reason=error.details()
+            )
         except LeaveNode as reason:
-            logger.info("the reader follows another node", left=str(endpoint), reason=str(reason))
+            logger.info("reader follows another node", left=str(endpoint), reason=str(reason))
             continue
         except CorruptSnapshot as error:
             logger.warning("a node sent no whole snapshot, trying the next one", node=str(endpoint), reason=str(error))
@@ -195,19 +197,19 @@ async def watch(
 
 
 class _Cursor:
-    """The position of a reader: what it asks for next."""
+    """The position of a reader: its next request."""
 
     def __init__(self, start_offset: Offset | None, takes_snapshots: bool) -> None:
         self.next_offset = start_offset
         """None: the reader is new."""
         self._takes_snapshots = takes_snapshots
         self._refused_count = 0
-        """How many nodes in a row answered that the offset was deleted, though the reader takes snapshots."""
+        """How many nodes in a row answered that the offset was deleted, though the reader accepts snapshots."""
 
     def request(
         self, node: log_pb2.DescribeNodeResponse, end_offset: Offset | None, cluster_id: str
     ) -> log_pb2.WatchRequest:
-        """The request to `node`. A new reader that takes no snapshots begins where that node's log starts."""
+        """The request to `node`. A new reader that accepts no snapshots begins where that node's log starts."""
         start_offset = self.next_offset
         if start_offset is None:
             start_offset = Offset(0) if self._takes_snapshots else Offset(node.log_start_offset)
@@ -260,10 +262,10 @@ class _Cursor:
                     raise ApiError(code, error.details() or "") from None
 
     def _may_get(self, node_count: int) -> bool:
-        """Whether another node may have what this one does not.
+        """Whether another node may have the offset that this one does not have.
 
-        A new reader that takes no snapshots asks for the log's start, which may have moved at that moment. A node that
-        sends no snapshots is of an older version; another node may send them.
+        A new reader that accepts no snapshots requests the log's start, which may just have moved. A node that sends no
+        snapshots is of an older version; another node may send them.
         """
         if not self._takes_snapshots:
             return self.next_offset is None

@@ -1,7 +1,7 @@
-"""Whether a reader stays with the node that it follows, or another node serves it better.
+"""Whether a reader stays with the node that it follows, or leaves it for a better one.
 
-A node that is cut off from the leader, that has no room, or that is stopped still holds its readers' connections. They
-would miss elections and records without a sign of it.
+A node that is cut off from the leader, that has no room, or that is stopped still holds its readers' connections. The
+readers would miss elections and records without noticing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kraftpb.v1 import log_pb2
 from raft.known_nodes import KnownNodes, is_behind
 
 SILENCE_SECONDS: Final = 3.0
-"""A node that says nothing for so long is stopped or cannot be reached: it has something to say every second."""
+"""A node that sends nothing for this long is stopped or unreachable: it sends a message at least every second."""
 
 LOOK_SECONDS: Final = 2.0
-"""How often a reader of a node that is behind looks for a better one."""
+"""How often a reader of a node that is behind checks for a better one."""
 
 logger = LibraryLogger(__name__)
 
@@ -31,7 +31,7 @@ class LeaveNode(Exception):
 
 
 class ReaderContact:
-    """Watches over the contact of one reader with its nodes."""
+    """Watches the contact of one reader with its nodes."""
 
     def __init__(self, nodes: KnownNodes) -> None:
         self._nodes = nodes
@@ -42,13 +42,13 @@ class ReaderContact:
         self, stream: grpc.aio.UnaryStreamCall[log_pb2.WatchRequest, log_pb2.WatchResponse], node: Endpoint,
         cluster_id: str,
     ) -> AsyncGenerator[log_pb2.WatchResponse, None]:  # fmt: skip
-        """The messages of a node's stream. Raises LeaveNode, also in the middle of it, and AioRpcError."""
-        silence_seconds: float | None = None  # a node of an older version may have nothing to say for hours
+        """The messages of a node's stream. Raises LeaveNode, also in the middle of the stream, and AioRpcError."""
+        silence_seconds: float | None = None  # a node of an older version may send nothing for hours
         while True:
             reading = asyncio.ensure_future(stream.read())
             try:
                 while not (await asyncio.wait({reading}, timeout=silence_seconds))[0]:
-                    await self._look_elsewhere(node, cluster_id, f"it has said nothing for {SILENCE_SECONDS:g} s")
+                    await self._look_elsewhere(node, cluster_id, f"it has sent nothing for {SILENCE_SECONDS:g} s")
                 message = reading.result()
             finally:
                 reading.cancel()
@@ -72,11 +72,11 @@ class ReaderContact:
             self._look_from_seconds = now_seconds + LOOK_SECONDS
 
     async def _look_elsewhere(self, node: Endpoint, cluster_id: str, reason: str) -> None:
-        """Raise LeaveNode if another node is level. Else the reader stays, and says so once."""
+        """Raise LeaveNode if another node is level. Else the reader stays, which is logged once."""
         better = await self._nodes.level_node(node, cluster_id)
         if better is not None:
             self._nodes.prefer(better)
-            raise LeaveNode(f"{reason}, and {better} is level with one")
+            raise LeaveNode(f"{reason}, and {better} is level with a leader")
         if not self._has_warned:
             self._has_warned = True
-            logger.warning("no node is level with a leader: what is read may be old", node=str(node), reason=reason)
+            logger.warning("no node is level with a leader: reads may be stale", node=str(node), reason=reason)

@@ -1,4 +1,4 @@
-"""Keeps the lease of a named reader: asks the present leader for it again and again."""
+"""Keeps the lease of a named reader: renews it at the current leader again and again."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ RENEWAL_SECONDS_MIN: Final = 0.1
 RETRY_SECONDS: Final = 0.2
 
 _UNREACHABLE: Final = "unreachable"
-"""A cause, for which gRPC has many words: nodes are asked in turn, and each fails in its own way."""
+"""A cause of failure, named once although gRPC has many words for it: each node fails in its own way."""
 
 logger = LibraryLogger(__name__)
 
@@ -44,10 +44,10 @@ async def reader_lease(
     next_offset: Callable[[], Offset],
     cluster_id: str | None,
 ) -> AsyncGenerator[None, None]:
-    """The leader's log start waits for the reader while the context lasts; then the lease is ended.
+    """Make the leader's log start wait for the reader while the context lasts; then end the lease.
 
-    If the leader refuses the lease, such as for too many readers, that is logged and tried again. Raises ApiError
-    INVALID_REQUEST for an invalid name.
+    If the leader refuses the lease, for example because of too many readers, the refusal is logged and the lease
+    requested again. Raises ApiError INVALID_REQUEST for an invalid name.
     """
     check_reader(name, lease_ms)
     keeper = _LeaseKeeper(KnownNodes(endpoints), name, lease_ms, next_offset, cluster_id)
@@ -77,9 +77,9 @@ class _LeaseKeeper:
         self._next_offset = next_offset
         self._cluster_id = cluster_id
         self._leader: Endpoint | None = None
-        """The node that has given the lease."""
+        """The node that granted the lease."""
         self._told: set[str] = set()
-        """The causes that were logged since the last lease was given."""
+        """The causes that were logged since the last lease was granted."""
 
     async def run(self) -> None:
         """Renew the lease until cancelled."""
@@ -93,7 +93,7 @@ class _LeaseKeeper:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def release(self) -> None:
-        """End the lease, if that can be done at once."""
+        """End the lease, if that is possible at once."""
         if self._leader is None:
             return
         try:
@@ -102,7 +102,7 @@ class _LeaseKeeper:
                     self._request(lease_ms=0), timeout=RELEASE_TIMEOUT_SECONDS
                 )
         except grpc.aio.AioRpcError as error:
-            logger.debug("the lease was not ended and will expire", reader=self._name, reason=error.details())
+            logger.debug("lease was not ended and will expire", reader=self._name, reason=error.details())
 
     async def _find_leader(self) -> Endpoint | None:
         asked = self._nodes.next()
@@ -116,7 +116,7 @@ class _LeaseKeeper:
         return endpoint
 
     async def _keep_at(self, leader: Endpoint) -> None:
-        """Return when that node does not lead any more."""
+        """Return when that node no longer leads."""
         async with channel_to(leader) as channel:
             stub = log_pb2_grpc.LogServiceStub(channel)
             while True:
@@ -133,11 +133,11 @@ class _LeaseKeeper:
         )
 
     def _tell(self, error: grpc.aio.AioRpcError) -> None:
-        """Log why the log's start does not wait, once for each cause, whichever node is asked."""
+        """Log why the log's start does not wait, once for each cause, whichever node answered."""
         code = error.code()
         is_old = code is grpc.StatusCode.UNIMPLEMENTED
         cause = _UNREACHABLE if code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED) else code.name
         if cause not in self._told:
             self._told.add(cause)
-            reason = "the leader is of a version that waits for no reader" if is_old else str(error.details())
-            logger.warning("the log's start does not wait for this reader now", reader=self._name, reason=reason)
+            reason = "the leader's version does not support leases of readers" if is_old else str(error.details())
+            logger.warning("log start does not wait for this reader", reader=self._name, reason=reason)

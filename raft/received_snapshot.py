@@ -18,7 +18,7 @@ Piece = log_pb2.WatchResponse.SnapshotPiece
 
 
 class SnapshotReceiver:
-    """Takes the snapshots of one stream, one after the other. Closing it deletes its files."""
+    """Receives the snapshots of one stream, one after the other. Closing it deletes its files."""
 
     def __init__(self, cluster_id: str) -> None:
         """Snapshots of any other cluster are refused."""
@@ -28,9 +28,9 @@ class SnapshotReceiver:
         self._incoming: IncomingSnapshot | None = None
 
     async def take(self, piece: Piece) -> SnapshotReader | None:
-        """Take the next piece. The last one returns the whole snapshot, for the caller to close before the next.
+        """Add the next piece. The last piece returns the whole snapshot, which the caller closes before the next one.
 
-        Raises CorruptSnapshot if the pieces are no snapshot of this cluster, StorageError if the temporary directory
+        Raises CorruptSnapshot if the pieces form no snapshot of this cluster, StorageError if the temporary directory
         has no room for it.
         """
         return await asyncio.to_thread(self._take, piece)
@@ -41,15 +41,15 @@ class SnapshotReceiver:
         incoming = self._incoming
         snapshot_id = codec.point_from_proto(piece.snapshot_id)
         if incoming is None or (piece.position, snapshot_id) != (incoming.size_bytes, incoming.snapshot_id):
-            raise CorruptSnapshot(f"a piece of snapshot {snapshot_id} from byte {piece.position} on is out of turn")
+            raise CorruptSnapshot(f"a piece of snapshot {snapshot_id} from byte {piece.position} on is out of order")
         if not piece.data or piece.position + len(piece.data) > piece.size_bytes:
-            raise CorruptSnapshot(f"a piece of {len(piece.data)} bytes, of {piece.size_bytes}, cannot be")
+            raise CorruptSnapshot(f"invalid piece of {len(piece.data)} bytes; the snapshot has {piece.size_bytes}")
         try:
             incoming.append(piece.data)
             if incoming.size_bytes < piece.size_bytes:
                 return None
             incoming.freeze()
-        except FlushFailed as error:  # of a copy that is deleted again: no promise was given that it is durable
+        except FlushFailed as error:  # the copy is temporary: it need not be durable
             raise StorageError(f"{error}; check the disk of temporary files") from None
         self._incoming = None
         return SnapshotReader(self._files, incoming.path)

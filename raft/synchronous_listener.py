@@ -1,7 +1,7 @@
-"""A listener whose calls return at once: what `raft.delivery` feeds, on a node and in the simulator.
+"""A listener whose calls return at once, which `raft.delivery` feeds on a node and in the simulator.
 
-A program's own listeners are `raft.listener.Listener`s, with coroutines; `TaskListener` makes one of these of such a
-listener. The contract is the same one, in `raft.listener`.
+A program's own listeners are `raft.listener.Listener`s, with coroutines; `TaskListener` adapts such a listener to this
+interface. The contract is the same, in `raft.listener`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from snapshot.reader import SnapshotReader
 
 
 class SynchronousListener(Protocol):
-    """Takes what is committed. Each call ends with its `on_done`, at once or later; only then comes the next one."""
+    """Processes committed batches. Each call ends with its `on_done`, at once or later; only then the next begins."""
 
     @property
     def name(self) -> str:
@@ -26,27 +26,27 @@ class SynchronousListener(Protocol):
 
     @property
     def can_load_snapshots(self) -> bool:
-        """Whether it takes a snapshot in the place of deleted batches."""
+        """Whether it accepts a snapshot in place of deleted batches."""
         ...
 
     def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
-        """Take committed batches, in order, contiguous, at least one."""
+        """Process committed batches, in order, contiguous, at least one."""
         ...
 
     def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
-        """Replace everything taken so far by `snapshot`, which the caller closes then."""
+        """Replace everything processed so far by `snapshot`, which the caller closes after that."""
         ...
 
     def handle_leader_change(self, leader_and_epoch: LeaderAndEpoch, on_done: OnDone) -> None:
-        """Note the new leader."""
+        """Handle a new leader."""
         ...
 
     def begin_shutdown(self, on_done: OnDone) -> None:
-        """Stop, whatever is in progress: nothing more will come, and `on_done` of another call need not be called."""
+        """Stop, whatever is in progress: no further calls follow, and `on_done` of another call need not be called."""
         ...
 
     def abandon(self) -> None:
-        """As `begin_shutdown`, for a listener that is fed no more while its node continues; it ends soon."""
+        """As `begin_shutdown`, for a listener that is no longer fed while its node continues; it ends soon."""
         ...
 
 
@@ -110,12 +110,12 @@ class TaskListener:
 
 
 async def _ended(call: Coroutine[Any, Any, None], on_done: OnDone) -> None:
-    """Run `call`, and say how it ended, unless it was cancelled: then nobody waits for it."""
+    """Run `call`, and report how it ended, unless it was cancelled: then no caller waits for it."""
     try:
         await call
     except asyncio.CancelledError:
         raise
-    except BaseException as error:  # asyncio would keep it for the awaiter of the task, and there is none
+    except BaseException as error:  # asyncio would keep the exception for the awaiter of the task, and there is none
         on_done(error)
     else:
         on_done(None)

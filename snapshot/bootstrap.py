@@ -3,10 +3,10 @@
 A file beside the snapshots, with the name and the form of a snapshot that ends at offset 0: header, voters, footer. The
 same bytes on every node.
 
-Every voter has its own, because it must know the voters before it can have a log. It is never served and never
-deleted, so a node that loads a snapshot still knows the voters. The snapshots of the log do not repeat them; such a
-batch in one is skipped. A snapshot's bytes follow from its id, and the voter set is not in the log as long as it cannot
-change. Once a set in the log replaces this one (RF-81), a snapshot must contain it.
+Every voter has its own, because it must know the voters before it can have a log. It is never served and never deleted,
+so a node that loads a snapshot still knows the voters. The snapshots of the log do not repeat the voters; a batch of
+voters in a snapshot is skipped. A snapshot's id determines its bytes, and the voter set is not in the log as long as it
+cannot change. Once a set in the log replaces this one (RF-81), a snapshot must contain it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def write_bootstrap(
 
 
 def read_bootstrap(files: FileSystem, directory: str, cluster_id: str | None = None) -> VoterSet | None:
-    """The voters in the checkpoint in `directory`; None if there is none.
+    """Return the voters in the checkpoint in `directory`; None if there is none.
 
-    Raises StorageError if it is damaged, or not of the cluster `cluster_id`. The node must not start then: by the
+    Raises StorageError if it is damaged, or not of the cluster `cluster_id`. Then the node must not start: with the
     voters of its configuration, a voter whose disk was replaced would count as the one that voted before.
     """
     path = join(directory, BOOTSTRAP_NAME)

@@ -3,10 +3,10 @@
 - The first batch is a control batch with the header, the last one a control batch with the footer (SN-04); those
   between them are data batches with the state machine's records. Every batch has the epoch of the snapshot's id, and
   the header's timestamp.
-- Behind the header there may be one more control batch, with the voters and their directory ids (KIP-853): the
-  bootstrap checkpoint has one.
-- The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file that lacks its end or
-  a batch, has a changed bit or another snapshot's name, is detected, and the snapshots of two nodes can be compared.
+- After the header there may be one more control batch, with the voters and their directory ids (KIP-853): the bootstrap
+  checkpoint has one.
+- The footer holds a SHA-256 over the snapshot's name and every byte before the footer. So a file is detected that lacks
+  its end or a batch, has a changed bit or another snapshot's name, and the snapshots of two nodes can be compared.
 - Nothing in it depends on its writer or the time: two nodes' snapshots with the same id are the same bytes.
 """
 
@@ -45,7 +45,7 @@ class SnapshotHeader(NamedTuple):
 
 
 def digest_prefix(snapshot_id: OffsetAndEpoch) -> bytes:
-    """Digested before the file's first byte: its name. The content does not show where in the log it ends."""
+    """The bytes digested before the file's first byte: its name. The content does not show where in the log it ends."""
     return snapshot_name(snapshot_id).encode()
 
 
@@ -80,7 +80,7 @@ def footer_batch(base_offset: Offset, snapshot_id: OffsetAndEpoch, header: Snaps
 
 
 def decode_header(batch: Batch) -> SnapshotHeader:
-    """The header in the first batch. Raises CorruptSnapshot if it is no header, or of an unknown version."""
+    """The header in the first batch. Raises CorruptSnapshot if the batch is no header, or of an unknown version."""
     record = _control_record(batch)
     if record is None or not record.HasField("snapshot_header"):
         raise CorruptSnapshot("it does not begin with a header")
@@ -106,11 +106,11 @@ def decode_footer(batch: Batch) -> bytes:
 class SnapshotChecks:
     """Checks a snapshot's batches, given in order, from a file or from another node (SN-04).
 
-    Batches taken before an error, or before `finish`, must not be trusted. After an error it takes no more.
+    Do not trust batches before `finish` has returned. After an error, no further batch is accepted.
     """
 
     def __init__(self, snapshot_id: OffsetAndEpoch, described: str, cluster_id: str | None = None) -> None:
-        """`described` names the snapshot in errors; with a `cluster_id`, one of another cluster is refused."""
+        """`described` names the snapshot in errors; with a `cluster_id`, a snapshot of another cluster is refused."""
         self._snapshot_id = snapshot_id
         self._described = described
         self._cluster_id = cluster_id
@@ -123,10 +123,10 @@ class SnapshotChecks:
         self.voters: VoterSet | None = None
         """Known from the second batch on, if that has the voters."""
         self.digest: bytes | None = None
-        """The digest in the footer; None before a footer with the right digest."""
+        """The digest in the footer; None until a footer with the right digest was read."""
 
     def next_batch_bytes(self, start: bytes) -> int | None:
-        """How many bytes to give to `take`, by the first `HEADER_BYTES` of them; None if `start` has fewer.
+        """How many bytes to pass to `take`, read from the first `HEADER_BYTES` of them; None if `start` has fewer.
 
         Raises CorruptSnapshot if they are more than any batch has, before the caller waits or allocates room for them.
         """
@@ -138,7 +138,7 @@ class SnapshotChecks:
         return max(HEADER_BYTES, length)  # `take` refuses less than a header
 
     def take(self, data: bytes) -> Batch:
-        """Take the next batch; a control batch must be header, voters or footer. Raises CorruptSnapshot.
+        """Check the next batch; a control batch must be header, voters or footer. Raises CorruptSnapshot.
 
         Costs a CRC and a SHA-256 of its bytes.
         """
@@ -161,7 +161,7 @@ class SnapshotChecks:
     def finish(self, size_bytes: int) -> bytes:
         """The digest of a snapshot that has ended, with `size_bytes` in total.
 
-        Raises CorruptSnapshot if it lacks its footer or has something behind it.
+        Raises CorruptSnapshot if it lacks its footer or has bytes after it.
         """
         if self.digest is None:
             raise self._corrupt(f"it ends at byte {size_bytes} without a footer")
@@ -173,8 +173,8 @@ class SnapshotChecks:
         try:
             batch = decode_batch(data)
         except ApiError as error:
-            reason = error.args[0].partition(" is refused: ")[2]  # it starts with a position in these bytes
-            raise self._corrupt(f"from byte {self.position} on no batch follows: {reason}") from None
+            reason = error.args[0].partition(" is refused: ")[2]  # the reason starts with a position in these bytes
+            raise self._corrupt(f"at byte {self.position} there is no batch: {reason}") from None
         epoch = batch_epoch(self._snapshot_id)
         if batch.base_offset != self._end_offset or batch.epoch != epoch:
             raise self._corrupt(

@@ -1,7 +1,7 @@
-"""Takes one snapshot from another node, and checks it as it arrives (rules SN-10 to SN-13).
+"""Receives one snapshot from another node, and checks it as it arrives (rules SN-10 to SN-13).
 
 The bytes come in order, in pieces that begin and end anywhere. Every whole batch is checked at once, so that damage is
-found when it arrives, and the end of a large snapshot needs no second reading.
+detected when it arrives, and a large snapshot need not be read again at the end.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class IncomingSnapshot(UnfinishedSnapshot):
     def append(self, data: bytes) -> None:
         """Add the next bytes, any number of them.
 
-        Raises CorruptSnapshot with the error and its position, or StorageError, such as OutOfSpace: then close it, and
-        start over. It is an InvariantViolation after `freeze`, `close` or an error. Costs one write, and a CRC and a
-        SHA-256 of each byte; a batch in many pieces costs no more than in one.
+        Raises CorruptSnapshot with the error and its position, or StorageError, such as OutOfSpace: then close the
+        snapshot, and start over. It is an InvariantViolation after `freeze`, `close` or an error. Costs one write, and
+        a CRC and a SHA-256 of each byte; a batch in many pieces costs no more than in one.
         """
         self._write(data)
         self._takes_more = False

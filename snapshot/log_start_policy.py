@@ -42,9 +42,10 @@ class LogStartConfig:
     Kafka (SN-41)."""
     lag_time_max_ms: int = 604_800_000
     """How long a leader waits for replicas and listeners, and a follower for its listeners;
-    `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51)."""
+    `metadata.start.offset.lag.time.max.ms` in KIP-630 (SN-51).
+    """
     replica_session_timeout_ms: int = 9_000
-    """How long a new leader gives its replicas to fetch before it advances the log start."""
+    """How long a new leader waits for its replicas to fetch before it advances the log start."""
     replica_restart_grace_ms: int = 60_000
     """How long the log start waits for a silent replica, which may be restarting; the session timeout if that is
     longer."""
@@ -90,7 +91,7 @@ class ReaderPosition:
     kind: ReaderKind
     name: str
     next_offset: Offset
-    """The next offset that it will read; it has everything below. -1 if unknown."""
+    """The next offset that it will read; it has read everything below. -1 if unknown."""
     last_seen_ms: int | None
     """A replica's last contact in this leader's epoch, in monotonic milliseconds; None: none yet, or a listener."""
 
@@ -142,7 +143,7 @@ _STAY: Final = LogStartDecision(None, ())
 
 
 def decide(config: LogStartConfig, view: LogStartView) -> LogStartDecision:
-    """The next step of the log start. Take it and decide again, with the new sizes, until the log start stays.
+    """The next step of the log start. Apply it and decide again, with the new sizes, until the log start stays.
 
     Each step advances to a stored snapshot. Under `REPLICATED` that is never the newest, so that there is one above
     the log start, too (SN-53); under `EAGER` it may be.
@@ -160,8 +161,8 @@ def surplus(ids: Sequence[OffsetAndEpoch], start_offset: Offset) -> tuple[Offset
     """The snapshots to delete, out of all `ids`, the oldest first.
 
     Those below the log start are deleted (SN-42). Of the others `SNAPSHOTS_KEPT_MAX` stay: the two oldest, because slow
-    readers pass them first and the log start may then advance there, and the two newest, so that there is another one
-    if the newest is damaged, and a replica that is fetching the one before it can finish.
+    readers pass them first and the log start may then advance there, and the two newest, so that another one exists if
+    the newest is damaged, and a replica that is fetching the one before it can finish.
     """
     below = tuple(found for found in ids if found.offset < start_offset)
     # With a log start at 2000 and snapshots at 1000, 2000, 2500, 3000, 3500, 4000 and 4500: 1000, 3000 and 3500 are
@@ -186,12 +187,13 @@ def _lead(
     # allows. Follower 2 is at 3200, follower 3 at 900, and the leader's own listener at 3100.
     #
     # The next step is 1000. 3 holds it back: from a log that starts at 1000, a replica that ends at 900 would have to
-    # fetch the snapshot at 3000 because of a hundred records that it would have had a moment later (SN-50). Soon it is
-    # at 1200, and the log start advances to 1000; the next step is 2000, which 3 holds back until it is there.
+    # fetch the snapshot at 3000 because of a hundred records that it would have fetched a moment later (SN-50). Soon 3
+    # is at 1200, and the log start advances to 1000; the next step is 2000, which 3 holds back until it is there.
     #
-    # It stops at 2000, though all are past 3000: with the log start at 3000 there would be one snapshot, and a replica
-    # at 2990 would need it. With two, the one at the start and a newer one, a replica behind the newest can still
-    # continue from the log, and if the newest is damaged the one at the start and the log have everything (SN-53).
+    # The log start stops at 2000, though all readers are past 3000: with the log start at 3000 there would be one
+    # snapshot, and a replica at 2990 would need it. With two, the one at the start and a newer one, a replica behind
+    # the newest can still continue from the log, and if the newest is damaged the one at the start and the log have
+    # everything (SN-53).
     candidate = next((found for found in stored[:-1] if _is_a_step(view, found)), None)
     if candidate is None or not _retention_wants(config, view, stored):
         return _STAY
@@ -203,13 +205,13 @@ def _lead(
         seen_ms = leading_since_ms if reader.last_seen_ms is None else reader.last_seen_ms
         return reader.kind is ReaderKind.LISTENER or view.now_ms - seen_ms < live_ms
 
-    # Consider follower 3 at 900 with its last contact ten minutes ago. The log start does not wait for it: when it is
-    # back it fetches a snapshot. A replica that only restarts is back within the minute of its grace.
+    # Consider follower 3 at 900 with its last contact ten minutes ago. The log start does not wait for it: when it
+    # returns, it fetches a snapshot. A replica that only restarts is back within the minute of its grace.
     holders = _behind(candidate, [reader for reader in view.readers if is_live(reader)])
     # A new leader has had no fetches yet. Until they had time to arrive, an observer at 900 that the previous leader
     # waited for would not even be among its readers.
     if is_new and any(reader.kind is ReaderKind.REPLICA for reader in view.readers):
-        return LogStartDecision(None, holders)  # a replica that it does not know may still fetch
+        return LogStartDecision(None, holders)  # a replica that the leader does not know may still fetch
     if holders and not _is_overdue(config, view, candidate):
         return LogStartDecision(None, holders)
     return _step(candidate)
@@ -222,10 +224,10 @@ def _follow(config: LogStartConfig, view: LogStartView, stored: tuple[StoredSnap
     follower's log would grow until its disk is full.
     """
     # Consider a leader whose log starts at 2000, and a follower with snapshots at 1000, 1900 and 2500, since it takes
-    # its own. It advances to 1900, the last that is not ahead of its leader. At 2500 it would have to send a snapshot
-    # to a replica at 2200 if it were elected, though that one can continue from the present leader's log. Without the
-    # snapshot at 2500 it would stay at 0, because only one snapshot would be left, the one at its start. With a
-    # listener at 1500 it advances to 1000, and 1900 waits for that listener.
+    # its own. The follower advances to 1900, the last that is not ahead of its leader. At 2500 it would, if elected,
+    # have to send a snapshot to a replica at 2200, though that replica can continue from the current leader's log.
+    # Without the snapshot at 2500 it would stay at 0, because only one snapshot would be left, the one at its start.
+    # With a listener at 1500 it advances to 1000, and 1900 waits for that listener.
     reached = [
         found
         for found in stored

@@ -16,10 +16,11 @@ from raft.core.types import OffsetAndEpoch
 
 SUFFIX: Final = ".checkpoint"
 PART_SUFFIX: Final = ".part"
-"""The suffix of a snapshot that is being written. Its name has a random part, too: two writers never share a file. What
-a crash leaves under such a name is ignored."""
+"""The suffix of a snapshot that is being written. Its name has a random part, too: two writers never share a file. A
+file that a crash leaves under such a name is ignored.
+"""
 DELETED_SUFFIX: Final = ".deleted"
-"""The suffix of a deleted snapshot, whose bytes are removed when no reader can be using them."""
+"""The suffix of a deleted snapshot, whose bytes are removed when no reader can still be using them."""
 
 BOOTSTRAP_ID: Final = LOG_BEGINNING
 BOOTSTRAP_NAME: Final = "00000000000000000000-0000000000.checkpoint"
@@ -48,7 +49,7 @@ def is_leftover(name: str) -> bool:
 
 
 def parse_snapshot_name(name: str) -> OffsetAndEpoch | None:
-    """The id in a file's name; None if it is not the name of a finished snapshot. The bootstrap checkpoint is none."""
+    """The id in a file's name; None if it is not a finished snapshot's. The bootstrap checkpoint counts as none."""
     match = _NAME.fullmatch(name)
     if match is None or name == BOOTSTRAP_NAME:
         return None

@@ -1,4 +1,4 @@
-"""Reads one snapshot and refuses one that is not whole (rules SN-04 to SN-06)."""
+"""Reads one snapshot and refuses a snapshot that is not whole (rules SN-04 to SN-06)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SnapshotReader:
         """The data batches in order. Raises CorruptSnapshot where one is damaged, at the end if something is missing.
 
         Batches before an error must not be trusted: use `verify` first, or keep nothing until the last batch.
-        `progress` is called after each with how many bytes are read, and how many there are.
+        `progress` is called after each batch with the number of bytes read, and of all bytes.
         """
         checks = self._checks()
         for batch in self._walk(checks):
@@ -59,7 +59,7 @@ class SnapshotReader:
             yield batch
 
     def verify(self) -> SnapshotSummary:
-        """Read all of it and return a summary. Raises CorruptSnapshot with the error and its position."""
+        """Read the whole snapshot and return a summary. Raises CorruptSnapshot with the error and its position."""
         batch_count = record_count = 0
         checks = self._checks()
         for batch in self._walk(checks):

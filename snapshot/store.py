@@ -22,7 +22,7 @@ class SnapshotStore:
     """The snapshots in a directory. Any number of processes may read them; one at a time may change them."""
 
     def __init__(self, files: FileSystem, directory: str, *, token: Callable[[], str] = lambda: token_hex(8)) -> None:
-        """The directory is made if it is missing. `token` returns random lower-case hexadecimal digits."""
+        """The directory is created if it is missing. `token` returns random lower-case hexadecimal digits."""
         self._files = files
         self._token = token
         self.directory = directory
@@ -34,11 +34,11 @@ class SnapshotStore:
         return tuple(sorted(found for name in names if (found := parse_snapshot_name(name)) is not None))
 
     def latest(self) -> OffsetAndEpoch | None:
-        """The id of the newest one, None if there is none."""
+        """The id of the newest snapshot, None if there is none."""
         return max(self.ids(), default=None)
 
     def path_of(self, snapshot_id: OffsetAndEpoch) -> str:
-        """Where the snapshot with that id is, if there is one."""
+        """The path of the snapshot with that id, if it exists."""
         return join(self.directory, snapshot_name(snapshot_id))
 
     def create(self, snapshot_id: OffsetAndEpoch, header: SnapshotHeader) -> SnapshotWriter | None:
@@ -85,18 +85,18 @@ class SnapshotStore:
             self.delete(snapshot_id)
 
     def remove_deleted(self) -> None:
-        """Remove the bytes of deleted snapshots; no reader may be using them."""
+        """Remove the bytes of deleted snapshots; no reader may still be using them."""
         self._remove(lambda name: name.endswith(DELETED_SUFFIX))
 
     def clean_up(self) -> None:
         """Remove unfinished and deleted snapshots. For the start, before anything reads or writes them (SN-44).
 
-        The names of those that stay are durable then. Raises StorageError, FlushFailed.
+        Then the names of the other files are durable. Raises StorageError, FlushFailed.
         """
         self._remove(lambda _: True)
-        # Consider a snapshot at 300 whose process was killed just after it had given it its name, and a log that is
-        # damaged at its start. This process sees the snapshot, and lets the log begin at 300. Were the power cut then,
-        # the disk might have that log, and no snapshot.
+        # Consider a process that was killed just after it had named its snapshot at 300, and a log that is damaged at
+        # its start. The next process reads the snapshot, and lets the log begin at 300. After a power cut at that
+        # moment, the disk might hold that log, and no snapshot.
         self._files.fsync_directory(self.directory)
 
     def _remove(self, wanted: Callable[[str], bool]) -> None:

@@ -26,8 +26,9 @@ from snapshot.format import (
 from snapshot.names import part_name, snapshot_name
 
 FLUSH_BYTES: Final = 4 * 1024 * 1024
-"""How many bytes are written between two syncs: a single one at the end of a large file would delay the log's syncs on
-the same disk."""
+"""How many bytes are written between two syncs: a single sync at the end of a large file would delay the log's syncs on
+the same disk.
+"""
 
 
 class UnfinishedSnapshot:
@@ -59,7 +60,7 @@ class UnfinishedSnapshot:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether it is a snapshot now."""
+        """Whether it is frozen: a snapshot of the store."""
         return self._is_frozen
 
     def close(self) -> None:
@@ -81,8 +82,8 @@ class UnfinishedSnapshot:
         self.close()
 
     def _begin_change(self) -> None:
-        """Begin a change: until it is done no other one may begin."""
-        check(self._takes_more, "a snapshot takes more until it is frozen, closed or failed", path=self.path)
+        """Begin a change: until it is done, no other change may begin."""
+        check(self._takes_more, "a snapshot accepts writes until it is frozen, closed or failed", path=self.path)
         self._takes_more = False
 
     def _write(self, data: bytes) -> None:
@@ -103,8 +104,8 @@ class UnfinishedSnapshot:
         try:
             self._files.fsync_directory(self._directory)
         except BaseException:
-            # Its name may not be durable, and a later sync that succeeds does not say that it is: nobody may count on
-            # the snapshot, neither now nor after the next start. One that was there before was durable.
+            # Its name may not be durable, and a later sync that succeeds does not prove that it is: the snapshot must
+            # not be used, neither now nor after the next start. A snapshot that existed before was durable.
             if is_first:
                 with suppress(StorageError):
                     self._files.remove(self.path)
@@ -143,7 +144,7 @@ class SnapshotWriter(UnfinishedSnapshot):
     def append(self, body: bytes, record_count: int) -> None:
         """Add one data batch: an encoded `kraftpb.v1.BatchBody` with `record_count` records, at least one.
 
-        Raises StorageError, such as OutOfSpace: then close it, the snapshot cannot be made. It is an
+        Raises StorageError, such as OutOfSpace: then close the writer, the snapshot cannot be made. It is an
         InvariantViolation after `freeze`, `close` or an error.
         """
         batch = encode_batch(
@@ -162,7 +163,7 @@ class SnapshotWriter(UnfinishedSnapshot):
 
     def _write_batch(self, batch: Batch) -> None:
         size = len(batch.data)
-        check(size <= BATCH_BYTES_MAX, "a snapshot takes batches of bounded size", path=self.path, size=size)
+        check(size <= BATCH_BYTES_MAX, "a snapshot accepts batches of bounded size", path=self.path, size=size)
         self._write(batch.data)
         self._digest.update(batch.data)
         self._end_offset = batch.end_offset

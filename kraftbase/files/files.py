@@ -1,15 +1,15 @@
-"""The file system that storage needs, and no more: the FileSystem and File protocols.
+"""The file system that storage needs: the FileSystem and File protocols.
 
 The promises are weak on purpose, so that code written against them is correct on any disk:
 
 - Written bytes are visible to readers at once, and survive a crash only after a `fdatasync` or `fsync` that was called
   after the write has returned. Until then a crash may keep any part of them. The rest reads as before the write, or as
-  zeros where nothing was: writing the same bytes again puts nothing at risk.
+  zeros where no bytes were: writing the same bytes again risks nothing.
 - A name made by `open`, changed by `rename` or removed by `remove` survives a crash only after `fsync_directory`.
 - Bytes that were never written read as zeros, whatever else a crash lost.
 
 Paths are text, their parts separated by slashes. Errors: OutOfSpace when there is no room, FlushFailed when an fsync
-failed, StorageError for everything else, naming the path.
+failed, StorageError for everything else; they name the path.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SECTOR_BYTES = 512
 """The smallest unit that a disk writes whole or not at all."""
 
 TEMPORARY_SUFFIX = ".tmp"
-"""The suffix of a file that is being made. After a crash such a file is ignored."""
+"""The suffix of a file that is being written. After a crash such a file is ignored."""
 
 
 class File(Protocol):
-    """An open file, read and written at positions. Not for more than one thread, except for `fdatasync`."""
+    """An open file, read and written at positions. For one thread only, except for `fdatasync`."""
 
     @property
     def path(self) -> str:
@@ -101,11 +101,11 @@ class FileSystem(Protocol):
         ...
 
     def open_to_read(self, path: str) -> File:
-        """Open a file, which must exist, for reading; a change through it raises StorageError."""
+        """Open an existing file for reading; a change through it raises StorageError."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether a file or directory of that name exists."""
         ...
 
     def list_directory(self, path: str) -> list[str]:
@@ -113,11 +113,11 @@ class FileSystem(Protocol):
         ...
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and its missing parents. Their names are durable when it returns."""
+        """Create the directory and its missing parents. Their names are durable when it returns."""
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        """Create a directory in an existing one. Its name is durable after `fsync_directory` of the existing one."""
         ...
 
     def rename(self, old_path: str, new_path: str) -> None:
@@ -129,7 +129,7 @@ class FileSystem(Protocol):
         ...
 
     def rename_directory(self, old_path: str, new_path: str) -> None:
-        """Rename a directory within its parent, with all that is in it; nothing may have the new name.
+        """Rename a directory within its parent, with its content; the new name must be free.
 
         The name is durable after `fsync_directory` of the parent. Open files stay usable.
         """
@@ -148,7 +148,7 @@ class FileSystem(Protocol):
         ...
 
     def try_lock(self, path: str) -> Lock | None:
-        """Take the lock of that name, exclusively over all processes; None if another holds it. Makes the file."""
+        """Take the lock of that name, exclusively over all processes; None if another holds it. Creates the file."""
         ...
 
 
@@ -162,7 +162,7 @@ def read_whole(files: FileSystem, path: str) -> bytes:
 
 
 def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
-    """Make the file with this content, atomically and durably; it replaces an existing one.
+    """Create the file with this content, atomically and durably; it replaces an existing one.
 
     Writes to a temporary name, syncs, renames, syncs the directory: a crash leaves the old file or the new one.
     """
@@ -172,7 +172,7 @@ def write_new_file(files: FileSystem, path: str, data: bytes) -> None:
 
 
 def write_temporary(files: FileSystem, path: str, data: bytes) -> None:
-    """Make a file with this content, durably, under the temporary name of `path`; it replaces one that a crash left."""
+    """Create a file with this content, durably, under the temporary name of `path`; it replaces one left by a crash."""
     temporary_path = path + TEMPORARY_SUFFIX
     if files.exists(temporary_path):
         files.remove(temporary_path)

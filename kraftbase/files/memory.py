@@ -40,7 +40,7 @@ class _Content:
     durable: bytearray = field(default_factory=bytearray)
     changes: list[_Write | _Resize] = field(default_factory=list)
     is_read_only: bool = False
-    """Whether it may be opened for reading only. A crash does not change that."""
+    """Whether it may only be opened for reading. A crash does not change that."""
     durable_changed_from: int = 0
     """The durable bytes below this have not changed since the last `take_changed_from`."""
 
@@ -139,7 +139,7 @@ class _Directory:
 
 @dataclass(slots=True, eq=False)
 class _NameChange:
-    """A directory was made (no old path), renamed, or removed (no new path), and its parent was not synced since."""
+    """A directory was created (no old path), renamed, or removed (no new path), and its parent was not synced since."""
 
     parent: str
     new_path: str | None
@@ -148,7 +148,7 @@ class _NameChange:
 
 
 class DurableFile:
-    """The durable bytes of a file, for reading only, and where they have changed since the last question."""
+    """The durable bytes of a file, for reading only, and where they have changed since the last call."""
 
     __slots__ = ("_content",)
 
@@ -161,7 +161,7 @@ class DurableFile:
         return self._content.durable
 
     def is_same(self, other: DurableFile) -> bool:
-        """Whether both are the same file, under whatever names."""
+        """Whether both are the same file, under any names."""
         return self._content is other._content
 
     def take_changed_from(self) -> int:
@@ -228,7 +228,7 @@ class MemoryFileSystem:
         self._unsynced_names.clear()
 
     def end_process(self) -> None:
-        """End the process that has files open; nothing is lost, and nothing more is durable than before."""
+        """End the process that has files open; nothing is lost, and nothing more becomes durable."""
         self._life += 1
         self._locks.clear()
 
@@ -242,7 +242,7 @@ class MemoryFileSystem:
             image[position : position + len(data)] = data
 
     def durable_files(self, path: str) -> dict[str, DurableFile]:
-        """The files of a directory as a crash would leave them that loses all unsynced data."""
+        """The files of a directory as a crash that loses all unsynced data would leave them."""
         return {name: DurableFile(content) for name, content in self._directories[path].durable.items()}
 
     def used_bytes(self) -> int:
@@ -276,7 +276,7 @@ class MemoryFileSystem:
         return directory.current[name]
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether a file or directory of that name exists."""
         if path in self._directories:
             return True
         directory = self._directories.get(parent_directory(path))
@@ -290,7 +290,7 @@ class MemoryFileSystem:
         return sorted([*self._directories[path].current, *(name for name in inner if name)])
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and its missing parents, durably."""
+        """Create the directory and its missing parents, durably."""
         if path in self._directories:
             return
         if self.exists(path):
@@ -301,7 +301,7 @@ class MemoryFileSystem:
         self._unsynced_names = [change for change in self._unsynced_names if change.parent != parent_directory(path)]
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        """Create a directory in an existing one. Its name is durable after `fsync_directory` of the existing one."""
         if self.exists(path):
             raise StorageError(f"cannot make the directory {path}: it exists")
         if parent_directory(path) not in self._directories:
@@ -362,7 +362,7 @@ class MemoryFileSystem:
     def space(self, path: str) -> Space:
         """The room below `space_limit`; a lot without one."""
         if path not in self._directories:
-            raise StorageError(f"cannot look at the room of {path}: there is no such directory")
+            raise StorageError(f"cannot read the free space of {path}: there is no such directory")
         total = _UNLIMITED_BYTES if self.space_limit is None else self.space_limit
         return Space(max(0, total - self.used_bytes()), total)
 

@@ -140,9 +140,9 @@ class PosixFileSystem:
             raise _translated(error, path, "open") from error
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether a file or directory of that name exists."""
         try:
-            os.stat(path)  # noqa: PTH116 (a start asks this thousands of times, and a Path costs more than the call)
+            os.stat(path)  # noqa: PTH116 (a start calls this thousands of times, and a Path costs more than the call)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
@@ -157,7 +157,7 @@ class PosixFileSystem:
             raise _translated(error, path, "list") from error
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and its missing parents, durably."""
+        """Create the directory and its missing parents, durably."""
         if self.exists(path):
             return
         self.make_directories(parent_directory(path))
@@ -166,7 +166,7 @@ class PosixFileSystem:
         self.fsync_directory(parent_directory(path))
 
     def make_directory(self, path: str) -> None:
-        """Make a directory in one that exists. Its name is durable after `fsync_directory` of that one."""
+        """Create a directory in an existing one. Its name is durable after `fsync_directory` of the existing one."""
         try:
             os.mkdir(path, DIRECTORY_MODE)  # noqa: PTH102 (as in `exists`)
         except OSError as error:
@@ -206,13 +206,13 @@ class PosixFileSystem:
             os.close(descriptor)
 
     def space(self, path: str) -> Space:
-        """The room on the file system that a directory is on; what is kept for root is not free."""
-        with _errors_of(path, "look at the room of"):
+        """The room on the file system that a directory is on; blocks reserved for root are not free."""
+        with _errors_of(path, "read the free space of"):
             found = os.statvfs(path)
         return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def try_lock(self, path: str) -> PosixFile | None:
-        """Take the exclusive flock of a file, which is made if it is missing; None if another process holds it.
+        """Take the exclusive flock of a file, which is created if it is missing; None if another process holds it.
 
         The kernel releases it when the process ends, however it ends.
         """

@@ -217,14 +217,14 @@ class OperationResult(_message.Message):
     """Of the operation as a whole; errors of single topics or resources are in their results."""
     error_message: _builtins.str
     end_offset: _builtins.int
-    """Wait for this applied end offset on another node to see the effect there; -1 if nothing was written. With
+    """To see the effect on another node, wait there for this applied end offset; -1 if nothing was written. With
     NOT_CONTROLLER or REQUEST_TIMED_OUT and an end offset other than -1, the records were appended to the log: they may
     still be committed.
     """
     state_end_offset: _builtins.int
-    """Without an error: the end offset of the state that the response is based on, including changes of other clients and
-    changes that were already in effect; all of it is committed. Never below end_offset; a node that has applied up to
-    this offset shows what the response states.
+    """Without an error: the end offset of the state on which the response is based, including changes of other clients
+    and changes that were already in effect; all of it is committed. Never below end_offset; a node that has applied up
+    to this offset shows what the response states.
     """
     @_builtins.property
     def current_leader(self) -> _common_pb2.CurrentLeader: ...
@@ -573,8 +573,8 @@ class RegisterBrokerRequest(_message.Message):
     incarnation_id: _builtins.bytes
     rack: _builtins.str
     previous_broker_epoch: _builtins.int
-    """The broker epoch of its last clean shutdown, from its disk; not set or different from the registered one: it may
-    have lost data (KIP-966).
+    """The broker epoch of its last clean shutdown, from its disk; not set or different from the registered one: the
+    broker may have lost data (KIP-966).
     """
     @_builtins.property
     def listeners(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]: ...
@@ -584,8 +584,8 @@ class RegisterBrokerRequest(_message.Message):
     def features(self) -> _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]: ...
     @_builtins.property
     def log_dir_epochs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """For each of log_dirs, in their order, the epoch of the last registration that the directory knows of; -1: of none.
-        Empty: the broker does not keep its epoch in its log directories.
+        """For each of log_dirs, in their order, the epoch of the last registration that the directory knows; -1: none. Empty:
+        the broker does not keep its epoch in its log directories.
         """
 
     def __init__(
@@ -629,7 +629,7 @@ class RegisterBrokerResponse(_message.Message):
     broker_epoch: _builtins.int
     @_builtins.property
     def older_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Those of log_dirs that are older copies: the broker was unfenced in a later registration than they know of."""
+        """The directories in log_dirs that are older copies: the broker was unfenced in a later registration than they know."""
 
     def __init__(
         self,
@@ -668,7 +668,7 @@ class BrokerHeartbeatRequest(_message.Message):
 
     @_builtins.property
     def log_dir_space(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirSpace]:
-        """The room in those that have not failed. A broker of an earlier version names none."""
+        """The room in the directories that have not failed. A broker of an earlier version names none."""
 
     def __init__(
         self,
@@ -700,7 +700,7 @@ class LogDirSpace(_message.Message):
     log_dir: _builtins.bytes
     free_bytes: _builtins.int
     low_water_bytes: _builtins.int
-    """Below that the directory counts as full, until it has twice as much."""
+    """Below this room the directory counts as full, until it has twice as much."""
     is_full: _builtins.bool
     """Whether it counts as full."""
     def __init__(
@@ -1193,7 +1193,7 @@ class ElectLeadersResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionResult]:
-        """With all partitions, only those for which something was done or failed."""
+        """With all partitions, only those for which an election was held or failed."""
 
     def __init__(
         self,
@@ -1999,8 +1999,8 @@ Global___AlteredResource: _TypeAlias = AlteredResource  # noqa: Y015
 @_typing.final
 class ReadConsistency(_message.Message):
     """Reads wait until the node has applied everything below min_applied_end_offset, at most wait_ms; and, whatever their
-    offset, for what the node itself has acknowledged, which it applies next. A response that does not fit in a message
-    is RECORD_LIST_TOO_LARGE, at any node: its message states what to request instead.
+    offset, for records that the node itself has acknowledged, which it applies next. A response that does not fit in a
+    message is RECORD_LIST_TOO_LARGE, at any node: its message states what to request instead.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -2251,7 +2251,7 @@ class DescribeConfigsRequest(_message.Message):
     resource_type: _builtins.int
     resource_name: _builtins.str
     include_defaults: _builtins.bool
-    """Also those that are not set, with the value that applies instead."""
+    """Also configs that are not set, with the value that applies instead."""
     @_builtins.property
     def consistency(self) -> Global___ReadConsistency: ...
     def __init__(

@@ -143,7 +143,7 @@ class SnapshotHeader(_message.Message):
     last_contained_log_timestamp: _builtins.int
     """When the leader appended the last batch below the snapshot's end, in milliseconds since 1970."""
     cluster_id: _builtins.str
-    """Of the cluster whose log it replaces."""
+    """The cluster whose log it replaces."""
     def __init__(
         self,
         *,

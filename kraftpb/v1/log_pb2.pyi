@@ -36,11 +36,9 @@ class WatchRequest(_message.Message):
     end_offset: _builtins.int
     """The stream ends when everything below this is delivered; not set: never."""
     takes_snapshots: _builtins.bool
-    """The reader takes snapshots. Nodes of versions before this field still end the call with OUT_OF_RANGE."""
+    """The reader accepts snapshots. Nodes of versions before this field still end the call with OUT_OF_RANGE."""
     is_new: _builtins.bool
-    """The reader has nothing yet: if it takes snapshots and there is one, that is sent first, and start_offset is
-    ignored.
-    """
+    """The reader is new: if it accepts snapshots and one exists, that is sent first, and start_offset is ignored."""
     def __init__(
         self,
         *,
@@ -138,16 +136,18 @@ Global___WatchResponse: _TypeAlias = WatchResponse  # noqa: Y015
 
 @_typing.final
 class LeaderContact(_message.Message):
-    """What a reader needs to know of a node to stay with it, or to choose another one."""
+    """The state of a node that decides whether a reader stays with it, or chooses another one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     BEHIND_MS_FIELD_NUMBER: _builtins.int
     BEHIND_MAX_MS_FIELD_NUMBER: _builtins.int
     behind_ms: _builtins.int
-    """For how long the node has not been level with a leader: it hears none, or has no room for what that sends."""
+    """For how long the node has not been level with a leader: it hears from none, or has no room for the leader's
+    records.
+    """
     behind_max_ms: _builtins.int
-    """A reader that finds a node which is level leaves one that is behind for longer than this."""
+    """A reader that finds a level node leaves a node that is behind for longer than this."""
     def __init__(
         self,
         *,
@@ -175,7 +175,7 @@ class HoldLogStartRequest(_message.Message):
     name: _builtins.str
     """1 to 64 printable characters. A later request with the same name replaces the lease of an earlier one."""
     next_offset: _builtins.int
-    """The reader has read everything below; -1: it has nothing yet."""
+    """The reader has read everything below; -1: it has read nothing yet."""
     lease_ms: _builtins.int
     """How long the lease lasts from now on, unless it is renewed; 0 ends it."""
     def __init__(
@@ -271,7 +271,7 @@ class DescribeNodeResponse(_message.Message):
         ERROR_FIELD_NUMBER: _builtins.int
         listener: _builtins.str
         error: _builtins.str
-        """What it raised, abbreviated."""
+        """The exception, abbreviated."""
         def __init__(
             self,
             *,
@@ -306,9 +306,9 @@ class DescribeNodeResponse(_message.Message):
     log_end_offset: _builtins.int
     log_start_offset: _builtins.int
     applied_end_offset: _builtins.int
-    """What this node's state machine has applied: the offset after the last applied record."""
+    """The end of what this node's state machine has applied: the offset after the last applied record."""
     recovering: _builtins.bool
-    """It fetches again what its disk lost: it does not vote or count towards a majority."""
+    """The node fetches again what its disk lost: it does not vote or count towards a majority."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
@@ -319,7 +319,7 @@ class DescribeNodeResponse(_message.Message):
 
     @_builtins.property
     def listener_faults(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribeNodeResponse.ListenerFault]:
-        """Listeners in its process that raised: they get nothing more until it restarts. Not all, if there are many."""
+        """Listeners in its process that raised: they get no further calls until it restarts. Not all, if there are many."""
 
     @_builtins.property
     def log_start_holders(self) -> _containers.RepeatedCompositeFieldContainer[_quorum_pb2.LogStartHolder]:

@@ -58,23 +58,23 @@ class LogServiceServicer:
 
     def Watch(self, request, context):
         """Committed batches from start_offset on, in order, for as long as the stream is open. If the offset is not committed
-        yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
-        snapshots: then the newest one is sent first, in pieces, and the batches continue at its end offset.
+        yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader accepts
+        snapshots: then the newest snapshot is sent first, in pieces, and the batches continue at its end offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def HoldLogStart(self, request, context):
-        """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
-        leader does that: no other node's log start is above the leader's (KAFKA-14932).
+        """Keeps the log's start from moving past records that a named reader has not read, as long as its lease lasts. Only
+        the leader does this: no other node's log start is above the leader's (KAFKA-14932).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeNode(self, request, context):
-        """The node that answers and what it knows of the others.
+        """The answering node, and what it knows of the others.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -35,15 +35,15 @@ class LogServiceStub:
     def __new__(cls, channel: _aio.Channel) -> LogServiceAsyncStub: ...
     Watch: _grpc.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]
     """Committed batches from start_offset on, in order, for as long as the stream is open. If the offset is not committed
-    yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
-    snapshots: then the newest one is sent first, in pieces, and the batches continue at its end offset.
+    yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader accepts
+    snapshots: then the newest snapshot is sent first, in pieces, and the batches continue at its end offset.
     """
     HoldLogStart: _grpc.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]
-    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
-    leader does that: no other node's log start is above the leader's (KAFKA-14932).
+    """Keeps the log's start from moving past records that a named reader has not read, as long as its lease lasts. Only
+    the leader does this: no other node's log start is above the leader's (KAFKA-14932).
     """
     DescribeNode: _grpc.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]
-    """The node that answers and what it knows of the others."""
+    """The answering node, and what it knows of the others."""
 
 @_typing.type_check_only
 class LogServiceAsyncStub(LogServiceStub):
@@ -52,15 +52,15 @@ class LogServiceAsyncStub(LogServiceStub):
     def __init__(self, channel: _aio.Channel) -> None: ...
     Watch: _aio.UnaryStreamMultiCallable[_log_pb2.WatchRequest, _log_pb2.WatchResponse]  # type: ignore[assignment]
     """Committed batches from start_offset on, in order, for as long as the stream is open. If the offset is not committed
-    yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
-    snapshots: then the newest one is sent first, in pieces, and the batches continue at its end offset.
+    yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader accepts
+    snapshots: then the newest snapshot is sent first, in pieces, and the batches continue at its end offset.
     """
     HoldLogStart: _aio.UnaryUnaryMultiCallable[_log_pb2.HoldLogStartRequest, _log_pb2.HoldLogStartResponse]  # type: ignore[assignment]
-    """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
-    leader does that: no other node's log start is above the leader's (KAFKA-14932).
+    """Keeps the log's start from moving past records that a named reader has not read, as long as its lease lasts. Only
+    the leader does this: no other node's log start is above the leader's (KAFKA-14932).
     """
     DescribeNode: _aio.UnaryUnaryMultiCallable[_log_pb2.DescribeNodeRequest, _log_pb2.DescribeNodeResponse]  # type: ignore[assignment]
-    """The node that answers and what it knows of the others."""
+    """The answering node, and what it knows of the others."""
 
 class LogServiceServicer(metaclass=_abc_1.ABCMeta):
     """The committed log for programs that follow it. Every node serves it."""
@@ -72,8 +72,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_log_pb2.WatchResponse], _abc.AsyncIterator[_log_pb2.WatchResponse]]:
         """Committed batches from start_offset on, in order, for as long as the stream is open. If the offset is not committed
-        yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader takes
-        snapshots: then the newest one is sent first, in pieces, and the batches continue at its end offset.
+        yet, the call waits. An offset below the log's start ends the call with OUT_OF_RANGE, unless the reader accepts
+        snapshots: then the newest snapshot is sent first, in pieces, and the batches continue at its end offset.
         """
 
     @_abc_1.abstractmethod
@@ -82,8 +82,8 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.HoldLogStartRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.HoldLogStartResponse, _abc.Awaitable[_log_pb2.HoldLogStartResponse]]:
-        """Keeps the log's start from moving past what a named reader has not read, for as long as its lease lasts. Only the
-        leader does that: no other node's log start is above the leader's (KAFKA-14932).
+        """Keeps the log's start from moving past records that a named reader has not read, as long as its lease lasts. Only
+        the leader does this: no other node's log start is above the leader's (KAFKA-14932).
         """
 
     @_abc_1.abstractmethod
@@ -92,6 +92,6 @@ class LogServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _log_pb2.DescribeNodeRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_log_pb2.DescribeNodeResponse, _abc.Awaitable[_log_pb2.DescribeNodeResponse]]:
-        """The node that answers and what it knows of the others."""
+        """The answering node, and what it knows of the others."""
 
 def add_LogServiceServicer_to_server(servicer: LogServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -80,7 +80,7 @@ class MetadataRecord(_message.Message):
     REMOTE_LOG_EPOCH_END_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     version: _builtins.int
-    """Of this kind of record. A version that a node does not know is refused, with an error that names it."""
+    """The version of this kind of record. A version that a node does not know is refused, with an error that names it."""
     @_builtins.property
     def register_broker(self) -> Global___RegisterBrokerRecord: ...
     @_builtins.property
@@ -280,12 +280,13 @@ class RegisterBrokerRecord(_message.Message):
     fenced: _builtins.bool
     in_controlled_shutdown: _builtins.bool
     unclean_shutdown: _builtins.bool
-    """It was registered before, was not shut down cleanly, and may have lost data (KIP-966). Not in Kafka's record: it is
-    for a controller that takes over before the broker is out of every ISR and ELR.
+    """The broker was registered before, was not shut down cleanly, and may have lost data (KIP-966). Not in Kafka's
+    record: the field is for a controller that takes over before the broker is out of every ISR and ELR.
     """
     last_unfenced_epoch: _builtins.int
-    """The epoch of its last registration in which it was unfenced, -1 if none; not set: the broker does not keep its epoch
-    in its log directories. Not in Kafka's record, and in no digest: a node of the version before has no such field.
+    """The epoch of its last registration in which it was unfenced, -1 if none; not set: the broker does not keep its
+    epoch in its log directories. Not in Kafka's record, and in no digest: a node of the previous version has no such
+    field.
     """
     @_builtins.property
     def end_points(self) -> _containers.RepeatedCompositeFieldContainer[Global___BrokerEndpoint]: ...
@@ -295,11 +296,11 @@ class RegisterBrokerRecord(_message.Message):
     def features(self) -> _containers.RepeatedCompositeFieldContainer[Global___SupportedFeature]: ...
     @_builtins.property
     def cordoned_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Those of log_dirs that take no new replicas (KIP-1066)."""
+        """The directories in log_dirs that take no new replicas (KIP-1066)."""
 
     @_builtins.property
     def older_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Those of log_dirs that were older copies when it registered: their epoch was lower. As above."""
+        """The directories in log_dirs that were older copies when the broker registered: their epoch was lower. As above."""
 
     @_builtins.property
     def unfenced_log_dirs(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogDirEpoch]:
@@ -309,7 +310,7 @@ class RegisterBrokerRecord(_message.Message):
 
     @_builtins.property
     def full_log_dirs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
-        """Those of log_dirs that have no room for more records. As above."""
+        """The directories in log_dirs that have no room for more records. As above."""
 
     def __init__(
         self,
@@ -407,7 +408,7 @@ class BrokerRegistrationChangeRecord(_message.Message):
     in_controlled_shutdown: _builtins.bool
     @_builtins.property
     def log_dirs(self) -> Global___DirectoryIds:
-        """Those that are online."""
+        """The directories that are online."""
 
     @_builtins.property
     def cordoned_log_dirs(self) -> Global___DirectoryIds: ...
@@ -735,7 +736,7 @@ Global___PartitionChangeRecord: _TypeAlias = PartitionChangeRecord  # noqa: Y015
 
 @_typing.final
 class ClearElrRecord(_message.Message):
-    """No partition of the topic has eligible leader replicas any more, nor last known ones. An empty name: of any topic."""
+    """No partition of the topic has eligible leader replicas or last known ones any longer. An empty name: of any topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -971,8 +972,9 @@ Global___NoOpRecord: _TypeAlias = NoOpRecord  # noqa: Y015
 
 @_typing.final
 class OpaqueRecord(_message.Message):
-    """A record that only Kafka uses, kept closed: a credential, a delegation token, what was left of ZooKeeper. It is stored
-    and in snapshots, for a Kafka that starts from an export, and is never shown. kraftlog does not write it to a log.
+    """A record that only Kafka uses, kept closed: a credential, a delegation token, what was left of ZooKeeper. It is
+    stored, and kept in snapshots, for a Kafka cluster that starts from an export, and is never shown. kraftlog does not
+    write it to a log.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -980,9 +982,9 @@ class OpaqueRecord(_message.Message):
     KEY_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     key: _builtins.str
-    """What it replaces or removes, such as a token's id; empty where there is only one."""
+    """The key of the record that it replaces or removes, such as a token's id; empty where there is only one."""
     value: _builtins.bytes
-    """The bytes of Kafka's record; empty in one that removes."""
+    """The bytes of Kafka's record; empty in a record that removes."""
     def __init__(
         self,
         *,

@@ -103,7 +103,7 @@ class BeginQuorumEpochRequest(_message.Message):
     leader_id: _builtins.int
     leader_epoch: _builtins.int
     leader_directory_id: _builtins.bytes
-    """16 bytes. Older versions omit it: they count only if the voter set has no directory ids."""
+    """16 bytes. Older versions omit it: their claims count only if the voter set has no directory ids."""
     @_builtins.property
     def voter_key(self) -> _common_pb2.ReplicaKey: ...
     @_builtins.property
@@ -170,7 +170,7 @@ class EndQuorumEpochRequest(_message.Message):
     """As in BeginQuorumEpoch."""
     @_builtins.property
     def preferred_candidates(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.ReplicaKey]:
-        """The first should start its election at once, the others later in this order."""
+        """The first candidate should start its election at once, the others later in this order."""
 
     @_builtins.property
     def leader_endpoint(self) -> _common_pb2.Endpoint:
@@ -249,11 +249,11 @@ class FetchRequest(_message.Message):
     2^63-1: then only new records or the end of the wait complete the fetch.
     """
     recovering: _builtins.bool
-    """The replica is fetching again what its disk lost: it does not vote or count towards a majority meanwhile."""
+    """The replica is fetching again what its disk lost: until then it does not vote or count towards a majority."""
     log_start_offset: _builtins.int
     """Where the replica's own log starts, for operators; not set: not reported."""
     wants_rebuild: _builtins.bool
-    """Its state machine is fenced, and waits for permission to be rebuilt: one voter's at a time."""
+    """The replica's state machine is fenced, and waits for permission to be rebuilt: one voter's at a time."""
     @_builtins.property
     def replica_key(self) -> _common_pb2.ReplicaKey:
         """Not set: a tool, answered but never counted."""
@@ -305,7 +305,7 @@ Global___FetchRequest: _TypeAlias = FetchRequest  # noqa: Y015
 
 @_typing.final
 class CommittedGap(_message.Message):
-    """What a leader lacks of what a replica knows to be committed."""
+    """The committed records of a replica that a leader lacks."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -386,7 +386,7 @@ class FetchResponse(_message.Message):
     def snapshot_id(self) -> _common_pb2.EpochEndOffset: ...
     @_builtins.property
     def expected_state_digest(self) -> Global___StateDigest:
-        """Set: the quorum's state machines have this digest, and the fetching replica's differs. It must not be used."""
+        """Set: the quorum's state machines have this digest, and the fetching replica's differs. It must no longer be used."""
 
     def __init__(
         self,

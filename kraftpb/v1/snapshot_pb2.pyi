@@ -43,7 +43,7 @@ class CreateSnapshotResponse(_message.Message):
     IS_NEW_FIELD_NUMBER: _builtins.int
     node_id: _builtins.int
     is_new: _builtins.bool
-    """False: it had been taken before, and nothing was applied since then."""
+    """False: it was taken before, and no record was applied since."""
     @_builtins.property
     def snapshot(self) -> Global___Snapshot: ...
     def __init__(

@@ -59,21 +59,21 @@ class SnapshotServiceServicer:
     """
 
     def CreateSnapshot(self, request, context):
-        """Makes the node take a snapshot of what it has applied, and waits until it is durable.
+        """Makes the node take a snapshot of its applied state, and waits until the snapshot is durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSnapshots(self, request, context):
-        """Those that the node has, the oldest first.
+        """The snapshots of the node, the oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadSnapshot(self, request, context):
-        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+        """The bytes of one snapshot, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
         CORRUPT_MESSAGE; then none of it was sent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

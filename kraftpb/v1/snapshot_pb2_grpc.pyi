@@ -36,11 +36,11 @@ class SnapshotServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> SnapshotServiceAsyncStub: ...
     CreateSnapshot: _grpc.UnaryUnaryMultiCallable[_snapshot_pb2.CreateSnapshotRequest, _snapshot_pb2.CreateSnapshotResponse]
-    """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
+    """Makes the node take a snapshot of its applied state, and waits until the snapshot is durable."""
     ListSnapshots: _grpc.UnaryUnaryMultiCallable[_snapshot_pb2.ListSnapshotsRequest, _snapshot_pb2.ListSnapshotsResponse]
-    """Those that the node has, the oldest first."""
+    """The snapshots of the node, the oldest first."""
     ReadSnapshot: _grpc.UnaryStreamMultiCallable[_snapshot_pb2.ReadSnapshotRequest, _snapshot_pb2.ReadSnapshotResponse]
-    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+    """The bytes of one snapshot, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
     CORRUPT_MESSAGE; then none of it was sent.
     """
 
@@ -52,11 +52,11 @@ class SnapshotServiceAsyncStub(SnapshotServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     CreateSnapshot: _aio.UnaryUnaryMultiCallable[_snapshot_pb2.CreateSnapshotRequest, _snapshot_pb2.CreateSnapshotResponse]  # type: ignore[assignment]
-    """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
+    """Makes the node take a snapshot of its applied state, and waits until the snapshot is durable."""
     ListSnapshots: _aio.UnaryUnaryMultiCallable[_snapshot_pb2.ListSnapshotsRequest, _snapshot_pb2.ListSnapshotsResponse]  # type: ignore[assignment]
-    """Those that the node has, the oldest first."""
+    """The snapshots of the node, the oldest first."""
     ReadSnapshot: _aio.UnaryStreamMultiCallable[_snapshot_pb2.ReadSnapshotRequest, _snapshot_pb2.ReadSnapshotResponse]  # type: ignore[assignment]
-    """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+    """The bytes of one snapshot, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
     CORRUPT_MESSAGE; then none of it was sent.
     """
 
@@ -71,7 +71,7 @@ class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _snapshot_pb2.CreateSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_snapshot_pb2.CreateSnapshotResponse, _abc.Awaitable[_snapshot_pb2.CreateSnapshotResponse]]:
-        """Makes the node take a snapshot of what it has applied, and waits until it is durable."""
+        """Makes the node take a snapshot of its applied state, and waits until the snapshot is durable."""
 
     @_abc_1.abstractmethod
     def ListSnapshots(
@@ -79,7 +79,7 @@ class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _snapshot_pb2.ListSnapshotsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_snapshot_pb2.ListSnapshotsResponse, _abc.Awaitable[_snapshot_pb2.ListSnapshotsResponse]]:
-        """Those that the node has, the oldest first."""
+        """The snapshots of the node, the oldest first."""
 
     @_abc_1.abstractmethod
     def ReadSnapshot(
@@ -87,7 +87,7 @@ class SnapshotServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _snapshot_pb2.ReadSnapshotRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_snapshot_pb2.ReadSnapshotResponse], _abc.AsyncIterator[_snapshot_pb2.ReadSnapshotResponse]]:
-        """The bytes of one, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
+        """The bytes of one snapshot, in order. A snapshot that the node does not have is SNAPSHOT_NOT_FOUND, a damaged one
         CORRUPT_MESSAGE; then none of it was sent.
         """
 

@@ -1,7 +1,7 @@
-"""The leader's appends on their way to the log: prepared, then scheduled, then drained (LI-20 to LI-26).
+"""The leader's appends on their way to the log: prepared, scheduled, drained (LI-20 to LI-26).
 
-An append gets its offsets when it is prepared. While a flush is under way appends gather here and leave as one batch:
-their bodies are joined byte by byte.
+An append gets its offsets when it is prepared. While a flush is in progress, appends gather here; then they leave as
+one batch, with their bodies joined byte by byte.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ class Accumulator:
     #     drain                  one batch of 5 records at 100; C stays, also while that batch is flushed
     #     high watermark 105     A and B are complete, in that order
     #
-    # Offsets are given before anything is written, so that a controller can put them into its answers. Drained in
-    # another order, or with one left out, they would be wrong: so there is one queue, and only its front is drained.
+    # Offsets are assigned before anything is written, so that a controller can put them into its responses. If appends
+    # were drained in another order, or one were left out, those offsets would be wrong. So there is one queue, and only
+    # its front is drained.
     __slots__ = ("_prepared", "_scheduled_count", "_uncommitted", "next_offset", "pending_bytes")
 
     def __init__(self, next_offset: Offset) -> None:
@@ -67,11 +68,11 @@ class Accumulator:
 
     @property
     def has_scheduled(self) -> bool:
-        """Whether there is something to drain."""
+        """Whether an append is scheduled and not drained."""
         return self._scheduled_count > 0
 
     def prepare(self, append_id: int, body: bytes, record_count: int) -> None:
-        """Take an append and give it the next offsets (LI-20)."""
+        """Add an append and assign it the next offsets (LI-20)."""
         self.next_offset = Offset(self.next_offset + record_count)
         self.pending_bytes += len(body)
         self._prepared.append(Append(append_id, body, record_count, self.next_offset))
@@ -81,7 +82,7 @@ class Accumulator:
         self._scheduled_count = len(self._prepared)
 
     def drain(self, batch_bytes_max: int) -> Iterator[DrainedBatch]:
-        """What is scheduled, joined into batches of at most `batch_bytes_max`; no append is split (LI-22)."""
+        """Yield the scheduled appends in batches of at most `batch_bytes_max`; no append is split (LI-22)."""
         while self._scheduled_count:
             bodies: list[bytes] = []
             size, record_count = 0, 0
@@ -95,7 +96,7 @@ class Accumulator:
             yield DrainedBatch(bodies[0] if len(bodies) == 1 else b"".join(bodies), record_count)
 
     def take_committed(self, high_watermark: Offset) -> list[int]:
-        """The ids of appends that the high watermark has passed."""
+        """Remove and return the ids of appends that the high watermark has passed."""
         committed = []
         while self._uncommitted and self._uncommitted[0].end_offset <= high_watermark:
             append = self._uncommitted.popleft()
@@ -104,7 +105,7 @@ class Accumulator:
         return committed
 
     def take_all(self) -> list[int]:
-        """The ids of all appends, committed or not: leadership is lost (LI-26)."""
+        """Remove and return the ids of all appends, committed or not: leadership is lost (LI-26)."""
         append_ids = [append.append_id for append in self._uncommitted]
         append_ids += [append.append_id for append in self._prepared]
         self._uncommitted.clear()

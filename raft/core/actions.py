@@ -1,10 +1,10 @@
-"""The actions that a replica orders. They are carried out strictly in the order given, except for answers to fetches
-on which no commit depends (`raft.shell.deferred_replies`).
+"""The actions that a replica orders. The shell carries them out strictly in the order given, except for answers to
+fetches on which no commit depends (`raft.shell.deferred_replies`).
 
-Durability follows from that order, with one rule: PersistElectionState is a barrier. Nothing that was ordered after it
-takes effect before it is on disk, so no message and no record of an epoch leaves before the epoch and the vote are
-durable (RF-11). FlushLog is no barrier: the actions after it do not wait, and the core waits for LogFlushed where it
-must (a follower's next Fetch, the leader's own part in the high watermark).
+Durability follows from that order and one rule: PersistElectionState is a barrier. No later action takes effect before
+the election state is on disk, so no message and no record of an epoch leaves before the epoch and the vote are durable
+(RF-11). FlushLog is no barrier: the actions after it do not wait, and the core waits for LogFlushed where it must (a
+follower's next Fetch, the leader's own part in the high watermark).
 
 AppendRecords and AppendBatches do not fail for lack of space: the shell reserves it before it gives the core a client's
 append or a response with batches, and refuses or drops those when there is none. Any other failure to write ends the
@@ -59,7 +59,7 @@ class AppendBatches:
 
 @dataclass(frozen=True, slots=True)
 class FlushLog:
-    """Make the log durable up to `end_offset`, then report LogFlushed(end_offset). At most one is under way."""
+    """Make the log durable up to `end_offset`, then report LogFlushed(end_offset). At most one flush is in progress."""
 
     end_offset: Offset
 
@@ -82,7 +82,7 @@ class TruncateFullyAndStartAt:
 class AppendSnapshot:
     """Write the next bytes of a snapshot that is being fetched, then report SnapshotAppended or SnapshotRefused.
 
-    At most one is under way. The first one of a `fetch_id` begins the snapshot.
+    At most one is in progress. The first AppendSnapshot of a `fetch_id` begins the snapshot.
     """
 
     fetch_id: int
@@ -92,7 +92,7 @@ class AppendSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class FreezeSnapshot:
-    """All of it is written: make it a durable snapshot, then report SnapshotReceived or SnapshotRefused."""
+    """The snapshot is completely written: make it durable, then report SnapshotReceived or SnapshotRefused."""
 
     fetch_id: int
     snapshot_id: OffsetAndEpoch
@@ -100,19 +100,19 @@ class FreezeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class DropSnapshot:
-    """Forget what was fetched of a snapshot; report nothing more about it."""
+    """Drop the fetched part of a snapshot, and report nothing more about it."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class EndRecovering:
-    """The log has everything again that damage had taken, durably: remove the mark of recovery."""
+    """Remove the mark of recovery, durably: the log again has everything that damage had taken."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndFounding:
-    """There is a quorum already: note durably that this replica in a new directory may only join it."""
+    """A quorum exists: note durably that this replica in a new directory may only join it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class LogRange:
 class SnapshotRange:
     """The bytes of the snapshot that the answer names, from `position`, at most `max_bytes`.
 
-    The answer becomes SNAPSHOT_NOT_FOUND if there is no such snapshot, POSITION_OUT_OF_RANGE if it ends before (SN-10).
+    The answer becomes SNAPSHOT_NOT_FOUND if there is none, POSITION_OUT_OF_RANGE if the snapshot is shorter (SN-10).
     """
 
     position: int
@@ -150,7 +150,7 @@ class Reply:
     request_id: int
     response: Response
     reads: LogRange | SnapshotRange | None = None
-    """What is read to go with the response: the core holds neither the log nor snapshots."""
+    """The data to read for the response: the core holds neither the log nor snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class FailAppend:
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark:
-    """Everything below `high_watermark` is committed: listeners may have it."""
+    """Everything below `high_watermark` is committed: listeners may read it."""
 
     high_watermark: Offset
 
@@ -198,31 +198,31 @@ class FenceStateMachine:
 
 @dataclass(frozen=True, slots=True)
 class ReportRejectedClaim:
-    """A peer made an impossible claim, which was refused: log it for operators. It changed nothing."""
+    """A peer made an impossible claim, which was refused without any effect: log it for operators."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRefusedLeader:
-    """The epoch's leader lacks committed records and is not followed: the node is not ready. None: that has ended."""
+    """The epoch's leader lacks committed records and is not followed: the node is not ready. None: ready again."""
 
     refused: RefusedLeader | None
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildStateMachine:
-    """The fenced local state machine may be rebuilt now: as far as is known no other voter is rebuilding its own."""
+    """The fenced local state machine may be rebuilt now: as far as is known, no other voter is rebuilding its own."""
 
 
 # Why PersistElectionState is a barrier, and FlushLog is not. Consider voter 2, which grants its vote in epoch 5 to
-# voter 1: the actions are PersistElectionState and Reply. If the answer left first and 2 crashed, it would start again
-# in epoch 4 and could grant voter 3 a vote in epoch 5: two leaders of one epoch. So nothing that follows leaves, and
-# elections are rare enough for that.
+# voter 1: the actions are PersistElectionState and Reply. If 2 answered first and then crashed, it would start again in
+# epoch 4 and could grant voter 3 a vote in epoch 5: two leaders of one epoch. So every later action waits, which costs
+# little because elections are rare.
 #
 # Consider leader 1, which appends record 100: the actions are AppendRecords, Reply to the parked fetches, and FlushLog.
-# Followers may have the record before it is flushed here, and are flushing it meanwhile. The core counts its own log
-# only up to the last LogFlushed, so nothing has to wait for the disk in between.
+# Followers may receive the record, and flush it, before it is flushed here. The core counts its own log only up to the
+# last LogFlushed, so nothing has to wait for the disk in between.
 Action: TypeAlias = (
     PersistElectionState
     | AppendRecords

@@ -4,18 +4,18 @@ A correct leader holds all committed records, so it is never refused. A gap appe
 Consider voters A, B and C with record 9 committed on A and B, and applied by them. A's directory is replaced by a copy
 from last week; A and C elect A, whose log ends at 5, and it writes another record 6. Kafka's B would cut record 9 and
 continue, with a state machine that holds what no log has. Our B keeps its log and refuses A: it cuts nothing, does not
-follow, votes for no candidate that lacks record 9, and reports LEADER_LACKS_COMMITTED. What happens next:
+follow, votes for no candidate that lacks record 9, and reports LEADER_LACKS_COMMITTED. Then:
 
-- B stays Unattached, so its election timer runs. Once A is silent B's pre-votes are judged by logs alone, and if its
-  log is good enough it leads, with record 9.
+- B stays Unattached, so its election timer runs. Once A is silent, other voters compare only logs when B asks for
+  pre-votes; if B's log is up to date, B leads, with record 9.
 - In the next epoch it follows any leader that does not lack record 9.
-- It keeps fetching from A. A leader's log only grows, so an answer without a gap proves that the first one was wrong,
-  and B follows A again.
+- It keeps fetching from A. A leader's log only grows, so an answer without a gap proves that the first answer was
+  wrong, and B follows A again.
 
 There are two deviations from RF-14, which requires only a log that is up to date.
 
 - A voter refuses a candidate whose log ends below what the voter knows as committed. Every candidate that must be able
-  to win holds all committed records, so none of those is refused, and elections end as they would without this rule.
+  to win holds all committed records, so this rule refuses none of them, and elections end as they would without it.
 - It refuses a candidate whose log ends with a record of a leader that has shown a gap twice: such a log is that
   leader's log, with the gap. If no other voter has the missing record the cluster stops, rather than lose it. One
   answer is not enough: a damaged or forged one must not cost a candidate its vote.
@@ -32,7 +32,7 @@ from raft.core.types import Batch, CommittedGap, LeaderAndEpoch, OffsetAndEpoch,
 
 
 def find_gap(replica: ReplicaState, response: FetchResponse, *, is_without_room: bool) -> CommittedGap | None:
-    """The gap that a leader's answer to a fetch from the log's end shows; None if it shows none."""
+    """Return the gap that a leader's answer to a fetch from the log's end shows; None if it shows none."""
     agreed_offset = _agreed_offset(replica, response, is_without_room=is_without_room)
     return None if agreed_offset is None else CommittedGap(agreed_offset, replica.committed_offset)
 
@@ -56,18 +56,18 @@ def _agreed_offset(replica: ReplicaState, response: FetchResponse, *, is_without
 def _agreed_while_recovering(
     replica: ReplicaState, batches: tuple[Batch, ...], *, is_without_room: bool
 ) -> Offset | None:
-    """The leader's log continues this one, which lacks what was applied here: the leader must send exactly that."""
+    """Whether the leader's log continues this one, which lacks applied records: the leader must send exactly those."""
     log, applied = replica.log, replica.applied
     # Consider a replica that applied everything below 20, the last record of epoch 4, and whose log was replaced by a
     # copy that ends at 12. It fetches from 12. What the leader must bring is a batch that ends at 20 in epoch 4:
     #
-    #     batches that end before 20            more has to come: nothing is known yet
+    #     batches that end before 20            more batches must come: nothing is known yet
     #     a batch that ends at 20 in epoch 4    this is what was applied
     #     a batch that ends at 25               20 is not where a batch ends, as it was when it was applied: a gap
     #     a batch that ends at 20 in epoch 5    another record 19: a gap
     #     no records at all                     the leader ends at 12 and lacks 12 to 19: a gap
     if log.end_offset >= applied.offset:
-        return Offset(applied.offset - 1)  # it agrees with a log that has other records there
+        return Offset(applied.offset - 1)  # the database agrees with a log that has other records there
     for batch in batches:
         if batch.end_offset >= applied.offset:
             is_applied = OffsetAndEpoch(epoch=batch.epoch, offset=batch.end_offset) == applied

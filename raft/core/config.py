@@ -8,8 +8,9 @@ from typing import Final
 from kraftbase.errors import ConfigurationError
 
 FETCH_VERSIONS: Final = (17, 18)
-"""The supported versions of Fetch. From 18 on it has the replica's high watermark (KIP-1166, PK-05). A leader counts
-both in the same way (RF-74)."""
+"""The supported versions of Fetch. From version 18 on, a Fetch has the replica's high watermark (KIP-1166, PK-05). A
+leader counts fetches of both versions in the same way (RF-74).
+"""
 
 FETCH_VERSION_LATEST: Final = max(FETCH_VERSIONS)
 
@@ -28,23 +29,23 @@ class QuorumConfig:
     election_backoff_max_ms: int = 1000
     """Bounds the order of elections after a leader's resignation (RF-36)."""
     request_timeout_ms: int = 2000
-    """How long a request may go without an answer before it counts as failed."""
+    """How long a request may remain unanswered before it counts as failed."""
     retry_backoff_ms: int = 20
-    """How long no request is sent over a failed connection."""
+    """How long no request is sent over a connection that failed."""
     fetch_max_wait_ms: int = 500
     """How long a leader may park this replica's fetches (RF-38)."""
     fetch_max_bytes: int = 1024 * 1024
-    """How many bytes of batches this replica asks for at a time; one batch always comes whole."""
+    """How many bytes of batches this replica requests at a time; one batch is always sent whole."""
     fetch_snapshot_max_bytes: int = 2 * 1024 * 1024
-    """How many bytes of a snapshot this replica asks for at a time."""
+    """How many bytes of a snapshot this replica requests at a time."""
     fetch_version: int = FETCH_VERSION_LATEST
-    """The highest version to use. 17 sends no high watermark, as Kafka did before KIP-1166 (PK-03)."""
+    """The highest Fetch version to use. Version 17 sends no high watermark, as Kafka did before KIP-1166 (PK-03)."""
     batch_bytes_max: int = 8 * 1024 * 1024
     """An append whose batch would be larger is refused (LI-21)."""
     pending_append_bytes_max: int = 64 * 1024 * 1024
-    """Uncommitted appends may hold at most this many bytes; then more are refused (LI-21)."""
+    """The limit on bytes in uncommitted appends; further appends are refused (LI-21)."""
     parked_fetches_max: int = 10_000
-    """A leader parks at most this many fetches; further ones are answered at once."""
+    """A leader parks at most this many fetches; it answers further ones at once."""
     observer_expiration_ms: int = 300_000
     """A leader forgets an observer that has not fetched for this long (RF-38)."""
 
@@ -67,12 +68,12 @@ class QuorumConfig:
     def check_quorum_timeout_ms(self) -> int:
         """A leader resigns when no majority has fetched from it for this long (RF-32)."""
         # Half a fetch timeout more than a follower waits: a fetch that is a little late, behind a slow flush or on a
-        # slow network, must not depose a leader that its followers have not given up.
+        # slow network, must not depose a leader that its followers still follow.
         return self.fetch_timeout_ms * 3 // 2
 
     @property
     def readers_leave_after_ms(self) -> int:
-        """How long a node may have heard no leader before its readers look for another node."""
+        """How long a node may have heard from no leader before its readers look for another node."""
         # A follower looks for another leader by then, and its readers for a node that has found one.
         return self.fetch_timeout_ms
 

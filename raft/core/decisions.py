@@ -1,6 +1,6 @@
-"""What a replica decided in a step, and why: for whoever observes it (`raft.core.replica_view`).
+"""What a replica decided in a step, and why, for observers of the replica (`raft.core.replica_view`).
 
-Nothing of the protocol depends on these values. They are made only for what is rare: votes, elections, transitions.
+Nothing in the protocol depends on these values. They are made only for rare events: votes, elections, transitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from raft.core.types import ReplicaKey
 
 @dataclass(frozen=True, slots=True)
 class StateEntered:
-    """It has taken an edge of the transition table."""
+    """The replica took an edge of the transition table."""
 
     left: Role
     left_epoch: Epoch
@@ -25,7 +25,7 @@ class StateEntered:
 
 @dataclass(frozen=True, slots=True)
 class VoteRefused:
-    """It did not grant a vote, or a pre-vote."""
+    """The replica did not grant a vote, or a pre-vote."""
 
     candidate: ReplicaKey
     epoch: Epoch
@@ -36,14 +36,14 @@ class VoteRefused:
 
 @dataclass(frozen=True, slots=True)
 class ElectionBegun:
-    """It asks for pre-votes, or as the only voter elects itself."""
+    """The replica asks for pre-votes, or as the only voter elects itself."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class ElectionPutOff:
-    """It will ask for pre-votes in `wait_ms` at the earliest, unless a leader is heard meanwhile."""
+    """The replica will ask for pre-votes in `wait_ms` at the earliest, unless it hears from a leader before."""
 
     wait_ms: int
     reason: str

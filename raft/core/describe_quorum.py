@@ -1,4 +1,4 @@
-"""What a leader says of its quorum (RF-47, RF-48)."""
+"""A leader's description of its quorum (RF-47, RF-48)."""
 
 from __future__ import annotations
 

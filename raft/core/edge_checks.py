@@ -1,4 +1,4 @@
-"""What must hold of a transition (RF-07): its edge is in the table, the epoch goes on, and promises are kept."""
+"""The invariants of a transition (RF-07): its edge is in the table, the epoch never decreases, and votes are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def check_edge(environment: Environment, edges: Edges, old: State, new: State) -
     else:
         allowed = {HIGHER}
     details = {"left": old_role.value, "entered": new_role.value, "old_epoch": old.epoch, "new_epoch": new.epoch}
-    check(new.epoch >= old.epoch, "an epoch never goes back", **details)
+    check(new.epoch >= old.epoch, "an epoch never decreases", **details)
     check(not allowed.isdisjoint(edges[old_role].get(new_role, ())), "there is no such edge between states", **details)
     match new:
         case Follower() | Unattached():

@@ -28,7 +28,8 @@ from raft.core.validation import refuse_voter_request
 def on_vote_request(
     environment: Environment, replica: ReplicaState, output: Output, request: VoteRequest
 ) -> VoteResponse:
-    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then its request is judged (RF-15, RF-105).
+    """Answer a Vote or a pre-vote. A voter's higher epoch is entered first, then its request is decided (RF-15,
+    RF-105).
 
     The epoch of a sender that cannot be a voter is not entered, and it gets no vote: see `may_be_voter`. A vote that is
     not granted is no error; a request of an older epoch is answered with one (RF-22).
@@ -44,12 +45,13 @@ def on_vote_request(
     if error is not ErrorCode.NONE:
         refusal = vote_refusals.refusal_of_error(environment, replica, request, error)
     elif not may_be_voter(environment, sender):
-        refusal = "the candidate is no voter"
-        output.order(ReportRejectedClaim(f"{sender} asks for a vote in epoch {request.replica_epoch}, and is no voter"))
+        refusal = "the candidate is not a voter"
+        claim = f"{sender} asks for a vote in epoch {request.replica_epoch}, and is not a voter"
+        output.order(ReportRejectedClaim(claim))
     else:
-        # Consider a follower of 1 in epoch 5 that gets a vote request of 2 in epoch 6, because 1 is down. In epoch 5 it
-        # has a leader, perhaps has voted, and would refuse. In epoch 6 it has neither: its log alone decides. The same
-        # holds for a leader that shuts down (RF-19).
+        # Consider a follower of 1 in epoch 5 that gets a vote request of 2 in epoch 6, because 1 is down. In epoch 5
+        # the follower has a leader, has perhaps voted, and would refuse. In epoch 6 it has neither leader nor vote: the
+        # logs alone decide. The same holds for a leader that shuts down (RF-19).
         if request.replica_epoch > replica.epoch:
             become_unattached(environment, replica, output, request.replica_epoch)
         if request.pre_vote:
@@ -72,21 +74,21 @@ def on_vote_request(
 def on_vote_response(
     environment: Environment, replica: ReplicaState, output: Output, request: VoteRequest, response: VoteResponse
 ) -> bool:
-    """Count an answer to a vote request of the present candidacy (RF-24). False: back off from that peer."""
+    """Count an answer to a vote request of the current candidacy (RF-24). Return False to back off from that peer."""
     state, voter_key = replica.state, request.voter_key
     if not isinstance(state, Prospective | Candidate) or isinstance(state, Prospective) != request.pre_vote:
         return True
     if request.replica_epoch != state.epoch or voter_key is None:
         return True
     if response.error is ErrorCode.UNSUPPORTED_VERSION and request.pre_vote:
-        become_candidate(environment, replica, output)  # a peer without pre-vote must be asked for a real vote
+        become_candidate(environment, replica, output)  # a peer without pre-vote must get a real vote request
         return True
     if response.error is ErrorCode.INVALID_VOTER_KEY:
         state.votes.set_aside(voter_key.node_id)
         return True
     if response.error is not ErrorCode.NONE:
         return False
-    # A voter that did not enter this epoch does not take this replica for a voter: that is a rejection.
+    # A voter that did not enter this epoch does not count this replica as a voter: that is a rejection.
     granted = response.vote_granted and response.leader.epoch == state.epoch
     state.votes.record(voter_key.node_id, granted)
     if isinstance(state, Prospective):
@@ -94,7 +96,7 @@ def on_vote_response(
             become_candidate(environment, replica, output)
         elif state.votes.is_lost:
             _leave_prospective(environment, replica, output, state, "a majority could not be won")
-        return granted or replica.state is not state  # a voter that rejected it is asked again, after a back-off
+        return granted or replica.state is not state  # after a back-off, a voter that rejected is asked again
     if state.votes.is_won:
         become_leader(environment, replica, output, state)
     return True
@@ -103,7 +105,7 @@ def on_vote_response(
 def poll(
     environment: Environment, replica: ReplicaState, output: Output, state: Unattached | Prospective | Candidate
 ) -> None:
-    """Ask for votes, or do what is due when the election timeout has expired."""
+    """Ask for votes, or act on an election timeout that has expired."""
     now_ms = environment.now_ms
     match state:
         case Unattached(election_deadline_ms=int(deadline_ms)) if deadline_ms <= now_ms:
@@ -151,11 +153,11 @@ def _ask_for_votes(
 def _leave_prospective(
     environment: Environment, replica: ReplicaState, output: Output, state: Prospective, reason: str
 ) -> None:
-    """It lost the pre-vote, or ran out of time: return to the leader that it had, if that one is known."""
+    """Return to the known leader, if any: the pre-vote was lost or has timed out."""
     reason = f"pre-votes of {state.votes.granting()} alone: {reason}"
     # Consider voter 3, which alone has lost its leader for a while: 1 and 2 refuse its pre-vote, it follows again, and
-    # fetches. If the leader is down, it waits for a fetch timeout before it asks again; so do the others, and the first
-    # of them that asks is granted.
+    # fetches. If the leader is down, each voter waits for a fetch timeout before it asks again, and the others grant
+    # the first one's pre-vote.
     if state.leader_id is not None and state.leader_endpoint is not None:
         follower = become_follower(environment, replica, output, state.epoch, state.leader_id, state.leader_endpoint)
         follower.refusals_count_from_ms = environment.now_ms + PAUSE_MS

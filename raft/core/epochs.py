@@ -17,12 +17,12 @@ LOG_BEGINNING: Final = OffsetAndEpoch(epoch=Epoch(0), offset=Offset(0))
 class EpochCache:
     """Epochs and their start offsets, both strictly increasing, behind the log's start.
 
-    Derived from the log: it is rebuilt when the log is opened, and updated with every change of the log.
+    The cache is derived from the log: it is rebuilt when the log is opened, and updated with every change of the log.
     """
 
     # Consider a log with records 500 to 549 of epoch 3, 550 to 599 of epoch 5 and 600 of epoch 6, which starts at 500;
     # the record at 499 was of epoch 3, too. `start` is (epoch 3, offset 500), and the entries are (5, 550) and (6,
-    # 600). Where epochs end in it, as `end_offset_for_epoch` has it:
+    # 600). `end_offset_for_epoch` returns these ends of epochs:
     #
     #     asked for 2 -> (0, 500)   before the start: unknown
     #     asked for 3 -> (3, 550)
@@ -48,7 +48,7 @@ class EpochCache:
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record; that of the record before the start if the log is empty, 0 for none."""
+        """The epoch of the last record, or of the record before the start if the log is empty; 0 if there is none."""
         return self._epochs[-1] if self._epochs else self.start.epoch
 
     def entries(self) -> list[tuple[Epoch, Offset]]:
@@ -60,7 +60,7 @@ class EpochCache:
         return EpochCache(self.entries(), start=self.start)
 
     def assign(self, epoch: Epoch, start_offset: Offset) -> None:
-        """Note that a batch of `epoch` was appended at `start_offset`. Later batches of that epoch change nothing."""
+        """Record that a batch of `epoch` was appended at `start_offset`. Later batches of that epoch change nothing."""
         last_epoch = self.last_epoch
         if epoch == last_epoch:
             return
@@ -90,18 +90,18 @@ class EpochCache:
         return OffsetAndEpoch(epoch=found, offset=end)
 
     def epoch_before(self, offset: Offset) -> Epoch:
-        """The epoch of the record before `offset`, which is at the log's start or in the log; 0 if there is none."""
+        """The epoch of the record before `offset`, which is the log's start or in the log; 0 if there is none."""
         index = bisect_left(self._start_offsets, offset)
         return self._epochs[index - 1] if index else self.start.epoch
 
     def holds(self, point: OffsetAndEpoch, log_end_offset: Offset) -> bool:
-        """Whether a log that ends there holds the records below `point`, or did before its start.
+        """Whether a log that ends there holds the records below `point`, or held them before its start.
 
-        `point.epoch` is that of the last of them; logs that agree on one record agree on all before it.
+        `point.epoch` is the epoch of the last of those records; logs that agree on one record agree on all before it.
         """
         if point.offset <= self.start.offset:
-            # The record was deleted, so it cannot be compared. It was in this log if its epoch may have been there,
-            # below the start; an epoch above that of the record before the start was not.
+            # The record was deleted, so it cannot be compared. It may have been in this log unless its epoch is above
+            # that of the record before the start.
             return point.epoch <= self.start.epoch
         return point.offset <= log_end_offset and self.epoch_before(point.offset) == point.epoch
 
@@ -112,7 +112,7 @@ class EpochCache:
             self._epochs.pop()
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """Note that the log starts at `start` now, further on or where it did; epochs that end there are forgotten."""
+        """Set the log's start to `start`, which is not below the current one; epochs that end there are forgotten."""
         check(start.offset >= self.start.offset, "a log's start does not go back", start=start, known=self.start)
         kept = bisect_right(self._epochs, start.epoch)
         del self._epochs[:kept], self._start_offsets[:kept]

@@ -12,7 +12,7 @@ from raft.core.types import OffsetAndEpoch, StateDigest
 
 @dataclass(frozen=True, slots=True)
 class RequestReceived:
-    """A peer sent a request. `request_id` is the shell's name for the call; exactly one Reply answers it."""
+    """A peer sent a request. `request_id` identifies the call in the shell; exactly one Reply answers it."""
 
     request_id: int
     request: Request
@@ -20,7 +20,7 @@ class RequestReceived:
 
 @dataclass(frozen=True, slots=True)
 class RequestCancelled:
-    """The call with `request_id` was cancelled: a parked fetch is forgotten, no Reply is needed."""
+    """The call with `request_id` was cancelled: drop its parked fetch; no Reply is needed."""
 
     request_id: int
 
@@ -32,16 +32,16 @@ class ResponseReceived:
     correlation_id: int
     response: Response
     is_without_room: bool = False
-    """There was no room on the disk for the records of a fetch: they were dropped, and are not in `response`."""
+    """The disk had no room for the records of a fetch: they were dropped, and are not in `response`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestFailed:
-    """The Send with that correlation id will have no answer: not connected, refused, or malformed answer."""
+    """The Send with that correlation id gets no answer: not connected, refused, or a malformed answer."""
 
     correlation_id: int
     connection_refused: bool = False
-    """No process listens where it was sent, by the word of that machine's kernel."""
+    """No process listens at the address, as that machine's kernel reports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class TimePassed:
 
 @dataclass(frozen=True, slots=True)
 class LogFlushed:
-    """The log is durable up to `end_offset`: the FlushLog with that end offset was carried out."""
+    """The log is durable up to `end_offset`: the FlushLog with that end offset has finished."""
 
     end_offset: Offset
 
@@ -60,9 +60,9 @@ class LogFlushed:
 class AppendPrepared:
     """The local client appends `record_count` records to the leader's log, all or none (LI-20, LI-22).
 
-    `body` is an encoded batch body. Bodies of one epoch may be joined byte by byte into one body (their records
-    follow each other), so that appends made while a flush is in flight become one batch.
-    Answered by CompleteAppend or FailAppend. Nothing is written before AppendsScheduled.
+    `body` is an encoded batch body. Bodies of one epoch may be joined byte by byte into one body (their records follow
+    each other), so that appends made during a flush become one batch. CompleteAppend or FailAppend answers the append.
+    Nothing is written before AppendsScheduled.
     """
 
     append_id: int
@@ -85,7 +85,7 @@ class StateDigestReported:
 
 @dataclass(frozen=True, slots=True)
 class StateMachineFenced:
-    """The local state machine has stopped: it found that its data is not what it applied."""
+    """The local state machine has stopped: its data differs from what it applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class FetchVersionAllowed:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotAppended:
-    """The AppendSnapshot of that fetch was carried out: the replica has `position` bytes of the snapshot now."""
+    """The AppendSnapshot of that fetch has finished: the replica has `position` bytes of the snapshot now."""
 
     fetch_id: int
     position: int
@@ -105,28 +105,28 @@ class SnapshotAppended:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReceived:
-    """The FreezeSnapshot of that fetch was carried out: the replica has the snapshot, whole and durable."""
+    """The FreezeSnapshot of that fetch has finished: the replica has the snapshot, whole and durable."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRefused:
-    """The fetched snapshot is damaged, or there is no room for it: all of it was removed."""
+    """The fetched snapshot is damaged, or the disk has no room for it: it was removed completely."""
 
     fetch_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotsChanged:
-    """This replica's newest snapshot has changed: one was taken, or was found damaged and deleted."""
+    """This replica's newest snapshot has changed: one was taken, or a damaged one was deleted."""
 
     latest: OffsetAndEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
 class LogStartAdvanced:
-    """The log starts here now; no reader needs what was below."""
+    """The log now starts at `start`; no reader needs the records below."""
 
     start: OffsetAndEpoch
 
@@ -140,7 +140,7 @@ class ResignRequested:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownRequested:
-    """The process is shutting down: a leader resigns first (RF-100). `Replica.is_shutdown_complete` shows the end."""
+    """The process is shutting down: a leader resigns first (RF-100), until `Replica.is_shutdown_complete`."""
 
 
 Event: TypeAlias = (

@@ -1,4 +1,4 @@
-"""The answers to fetches: what is in them, and when parked fetches are released to be answered (PK-02 to PK-11)."""
+"""The answers to fetches: their contents, and when parked fetches are answered (PK-02 to PK-11)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from raft.core.replica_state import ReplicaState
 from raft.core.states import Leader
 
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-"""No answer holds more than this and one batch, whatever the request allows."""
+"""No answer holds more than this and one batch, whatever limit the request names."""
 
 # --- what is in them --------------------------------------------------------------------------------------------------
 
@@ -26,14 +26,14 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 def fetch_response(
     environment: Environment, replica: ReplicaState, leader: Leader, request: FetchRequest
 ) -> FetchResponse:
-    """The answer by the leader's present state; `records_for` says which records go with it.
+    """The answer in the leader's current state; `records_for` returns the records that go with it.
 
-    What it holds does not depend on the high watermark in the fetch (PK-04).
+    The answer does not depend on the high watermark in the fetch (PK-04).
     """
     offset, epoch, log = request.fetch_offset, request.last_fetched_epoch, replica.log
     snapshot_id = log.snapshot_for(offset, epoch)
     if snapshot_id is None and log.is_before_start(offset, epoch):
-        # It was damaged; another one is being taken.
+        # The snapshot was damaged; another one is being taken.
         return error_response(environment, replica, ErrorCode.SNAPSHOT_NOT_FOUND)
     diverging = None if snapshot_id is not None else log.divergence(offset, epoch)
     return FetchResponse(
@@ -49,7 +49,7 @@ def fetch_response(
 
 
 def records_for(log: LogState, request: FetchRequest, response: FetchResponse) -> LogRange | None:
-    """The records that go with the answer, at least one batch, committed or not (PK-09); None if there are none."""
+    """The records for the answer, at least one batch, committed or not (PK-09); None if there are none."""
     if request.fetch_offset >= log.end_offset or response.error is not ErrorCode.NONE:
         return None
     if response.snapshot_id is not None or response.diverging_epoch is not None:
@@ -58,14 +58,14 @@ def records_for(log: LogState, request: FetchRequest, response: FetchResponse) -
 
 
 def is_answered_at_once(request: FetchRequest, response: FetchResponse, records: LogRange | None) -> bool:
-    """Whether the answer has something new for the sender, so that its fetch is not parked (PK-02, PK-03)."""
+    """Whether the answer has something new for the sender; then its fetch is not parked (PK-02, PK-03)."""
     return (
         records is not None
         or request.max_wait_ms == 0
         or response.diverging_epoch is not None
         or response.snapshot_id is not None
         or response.error is not ErrorCode.NONE
-        # A replica that knows no high watermark sends -1, and a leader that knows none answers -1. That is not below,
+        # A replica that knows no high watermark sends -1, and a leader that knows none answers -1. The two are equal,
         # so a new leader parks the fetch, and its first commit releases it. A fetch of version 17 counts as 2^63-1,
         # which is never below.
         or request.high_watermark < response.high_watermark
@@ -98,16 +98,16 @@ def release_voters(environment: Environment, replica: ReplicaState, output: Outp
 def release_unaware(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
     """The log end offset moved: answer the parked fetches without a high watermark, as versions below 18 send.
 
-    An observer that sends one is answered when the high watermark moves, with what is committed by then. Its fetches
-    commit nothing: two answers for every append would only take processor time from the voters.
+    An observer that sends one is answered when the high watermark moves, with the records committed by then. Its
+    fetches commit nothing: two answers for every append would only take processor time from the voters.
     """
     # Consider 3 voters and 20 observers, all level at 100, and one append. If it released the observers, each would
     # fetch again from 101, be parked, and be released a second time by the commit: 40 answers, 20 of them while the
-    # fetch that commits is on its way. Released by the commit alone, they are 20 answers, with record 100 and a
-    # high watermark of 101.
+    # fetch that commits is on its way. Released by the commit alone, they get 20 answers, with record 100 and a high
+    # watermark of 101.
     #
-    # No observer waits without end. If record 100 is never committed, the fetch is answered with it when its wait
-    # expires; and a fetch that comes after the append gets it at once (`is_answered_at_once`).
+    # No observer waits forever. If record 100 is never committed, a parked fetch gets it when its wait expires; a fetch
+    # that arrives after the append gets it at once (`is_answered_at_once`).
     fetches = leader.purgatory.take_if(lambda request: request.high_watermark == HIGH_WATERMARK_NOT_SENT)
     _answer(environment, replica, output, leader, fetches)
 
@@ -130,7 +130,7 @@ def release_expired(environment: Environment, replica: ReplicaState, output: Out
 def _answer(
     environment: Environment, replica: ReplicaState, output: Output, leader: Leader, fetches: Sequence[ParkedFetch]
 ) -> None:
-    """Evaluate parked fetches again and answer them, whatever the result: no fetch is parked twice (PK-07)."""
+    """Build the answers of parked fetches and send them, whatever they contain: no fetch is parked twice (PK-07)."""
     for fetch in fetches:
         response = fetch_response(environment, replica, leader, fetch.request)
         output.reply(fetch.request_id, response, records_for(replica.log, fetch.request, response))

@@ -21,7 +21,7 @@ from raft.core.types import Batch, CommittedGap, OffsetAndEpoch
 
 
 def poll(environment: Environment, replica: ReplicaState, output: Output, state: Follower | Unattached) -> None:
-    """Start an election when the leader is silent, else keep one fetch under way (RF-30, RF-63, RF-64)."""
+    """Start an election when the leader is silent, else keep one fetch in progress (RF-30, RF-63, RF-64)."""
     if (
         isinstance(state, Follower)
         and state.fetch_deadline_ms <= environment.now_ms
@@ -35,7 +35,7 @@ def poll(environment: Environment, replica: ReplicaState, output: Output, state:
     # 2. If that fetch left before the flush, 2 lost power then, and 1 crashed, 2 and 3 would continue without
     # acknowledged records.
     if environment.is_voter and replica.log.flushed_end_offset < replica.log.end_offset:
-        return  # the fetch acknowledges what this voter has on disk, so the flush comes first (RF-54)
+        return  # the fetch acknowledges what this voter has on disk, so it is flushed first (RF-54)
     if replica.snapshot_fetch is not None and replica.snapshot_fetch.is_writing:
         return
     destination = _whom_to_ask(environment, replica, output, state)
@@ -52,14 +52,14 @@ def _why_given_up(environment: Environment, state: Follower) -> str:
     if state.is_given_up:
         return f"the address of leader {state.leader_id} refuses connections: its process has ended"
     if state.has_fetched:
-        return f"leader {state.leader_id} has answered nothing for {environment.config.fetch_timeout_ms} ms"
+        return f"leader {state.leader_id} has not answered for {environment.config.fetch_timeout_ms} ms"
     return f"leader {state.leader_id} has resigned, or has answered no fetch in epoch {state.epoch}"
 
 
 def _whom_to_ask(
     environment: Environment, replica: ReplicaState, output: Output, state: Follower | Unattached
 ) -> Endpoint | None:
-    """The leader, if it is known and not silent; else any of the bootstrap servers (RF-64, RF-91)."""
+    """The endpoint of the leader, if it is known and not silent; else one of the bootstrap servers (RF-64, RF-91)."""
     if isinstance(state, Follower) and state.fetch_deadline_ms > environment.now_ms:
         if output.connections.is_ready(state.leader_endpoint):
             return state.leader_endpoint
@@ -97,7 +97,7 @@ def _gap_to_report(replica: ReplicaState) -> CommittedGap | None:
 
 
 def _leader_endpoint(environment: Environment, state: Follower | Unattached) -> Endpoint | None:
-    """The endpoint of the leader that this replica follows, or that it knows and refuses."""
+    """The endpoint of the leader that this replica follows, or knows and refuses."""
     if isinstance(state, Follower):
         return state.leader_endpoint
     voter = None if state.leader_id is None else voter_named(environment, state.leader_id)
@@ -114,12 +114,12 @@ def on_fetch_response(
     *,
     is_without_room: bool,
 ) -> bool:
-    """Take the leader's answer. False: back off from that peer, nothing was changed.
+    """Apply the leader's answer. Return False to back off from that peer; then nothing was changed.
 
-    `is_without_room`: its records were dropped, since there was no room for them.
+    `is_without_room`: the answer's records were dropped, since the disk had no room for them.
 
-    Records, a snapshot or a digest count only from the leader's own endpoint: a bootstrap server that was asked for
-    the leader (RF-64) can only name it.
+    Records, a snapshot or a digest count only from the leader's own endpoint: a bootstrap server that was asked for the
+    leader (RF-64) can only name the leader.
     """
     state = replica.state
     if not isinstance(state, Follower | Unattached) or request.current_leader_epoch != state.epoch:
@@ -129,7 +129,7 @@ def on_fetch_response(
     if response.error is not ErrorCode.NONE or source != _leader_endpoint(environment, state):
         return False
     if response.leader.leader_id != state.leader_id:
-        return False  # it does not claim to lead
+        return False  # the sender does not claim to lead
     if request.fetch_offset != replica.log.end_offset:
         return True
     gap = committed.find_gap(replica, response, is_without_room=is_without_room)
@@ -155,7 +155,7 @@ def _take(
     *,
     is_without_room: bool,
 ) -> bool:
-    """Take an answer of the leader that is followed, whose log has no gap. False: back off, nothing was changed."""
+    """Apply an answer of the followed leader, whose log has no gap. False: back off, nothing was changed."""
     log = replica.log
     state_mismatch.on_expected_digest(environment, replica.state_machine, output, response.expected_state_digest)
     if response.may_rebuild:
@@ -175,12 +175,12 @@ def _take(
             return False
         log.append_batches(batches)
         output.order(AppendBatches(batches))
-        # An observer sends its next fetch before it flushes, so that both run at once. If it has all that is
-        # committed it flushes first, because its listeners wait for that.
+        # An observer sends its next fetch before it flushes, so that both run at once. An observer that has everything
+        # committed flushes first, because its listeners wait for the flush.
         if environment.is_voter or response.high_watermark <= log.end_offset:
             output.order_flush(log)
     elif not is_without_room:
-        # No records, and not for lack of space: the leader's log ended where this one does.
+        # The answer had no records, and not for lack of space: the leader's log ended where this one does.
         state.leader_end_offset = log.end_offset
     _note_leader_contact(environment, state, response)
     # Consider the second example of `LogState.truncation_point`, with a leader that knows 30 as committed. The follower
@@ -195,7 +195,7 @@ def _take(
 
 
 def _follow_again(environment: Environment, replica: ReplicaState, output: Output, state: Unattached) -> None:
-    """The refused leader has answered without a gap: follow it."""
+    """Follow the refused leader, which has answered without a gap."""
     committed.note_no_gap(replica, output)
     voter = None if state.leader_id is None else voter_named(environment, state.leader_id)
     if voter is not None:
@@ -204,14 +204,14 @@ def _follow_again(environment: Environment, replica: ReplicaState, output: Outpu
 
 
 def _note_leader_contact(environment: Environment, state: Follower, response: FetchResponse) -> None:
-    """Note the leader's answer, with its high watermark and log start."""
+    """Record the leader's answer, with its high watermark and log start."""
     state.fetched(environment.now_ms + environment.config.fetch_timeout_ms)
     state.leader_high_watermark = max(state.leader_high_watermark, response.high_watermark)
     state.leader_log_start_offset = response.log_start_offset
 
 
 def _truncate(log: LogState, output: Output, diverging: OffsetAndEpoch) -> bool:
-    """Truncate the log where it diverges from the leader's. False if that would remove nothing.
+    """Truncate the log where it diverges from the leader's. Return False if that would remove nothing.
 
     The caller has refused a leader whose log diverges below the committed end.
     """
@@ -226,13 +226,13 @@ def _truncate(log: LogState, output: Output, diverging: OffsetAndEpoch) -> bool:
 
 
 def _acceptable(replica: ReplicaState, records: tuple[Batch, ...]) -> tuple[Batch, ...]:
-    """The batches before the first of a higher epoch than this one; none if one is not contiguous with the log."""
+    """The batches before the first one of a higher epoch than the current one; none if they do not continue the log."""
     end_offset, epoch = replica.log.end_offset, max(replica.log.last_epoch, Epoch(1))
     accepted = []
     for batch in records:
-        # With a log that ends at 100 in epoch 4, in epoch 5: batches at 100 of epoch 4 and at 105 of epoch 5 are taken,
-        # one at 110 of epoch 6 is left out, since no leader of epoch 5 has it. With the first one at 101, or of epoch
-        # 3, none is taken: the log would have a hole, or epochs that decrease.
+        # With a log that ends at 100 in epoch 4, in epoch 5: batches at 100 of epoch 4 and at 105 of epoch 5 are
+        # accepted, one at 110 of epoch 6 is left out, since no leader of epoch 5 has it. With the first one at 101, or
+        # of epoch 3, none is accepted: the log would have a hole, or epochs that decrease.
         if batch.base_offset != end_offset or batch.last_offset < batch.base_offset or batch.epoch < epoch:
             return ()
         if batch.epoch > replica.epoch:

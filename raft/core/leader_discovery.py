@@ -29,27 +29,27 @@ from raft.core.validation import is_for_this_replica, may_enter_epoch, refuse_vo
 
 
 class Verdict(Enum):
-    """What becomes of an answer after what every answer contains was taken."""
+    """How to continue with an answer after the leader information that every answer contains was applied."""
 
     TAKE = auto()
-    """The handler of its request takes the rest."""
+    """The handler of its request processes the rest."""
     DROP = auto()
-    """The rest does not matter any more."""
+    """The rest no longer matters."""
     BACK_OFF = auto()
-    """The rest is not taken, and the peer that sent it is asked nothing for the retry back-off."""
+    """The rest is ignored, and no request is sent to that peer for the retry back-off."""
 
 
 def learn_of_leader(environment: Environment, replica: ReplicaState, output: Output, leader: LeaderAndEpoch) -> bool:
-    """Note a credible leader in this epoch or a higher one. True if that was new to this replica.
+    """Record a credible leader of this epoch or a higher one. Return True if it is new to this replica.
 
-    It is followed at the endpoint that the voter set has for its id, never at one that a message names (RF-62). Kafka
-    uses the endpoint that the leader sends (RF-70, RF-91), so any peer could direct replicas to a host of its own. A
-    voter that moves is found again when the voter sets of the other nodes have its new address.
+    It is followed at the endpoint that the voter set has for its id, never at an endpoint that a message names (RF-62).
+    Kafka uses the endpoint that the leader sends (RF-70, RF-91), so any peer could direct replicas to a host of its
+    own. A voter that moves is found again when the voter sets of the other nodes have its new address.
     """
     if leader.epoch < replica.epoch:
         return False
     if leader.leader_id is None or leader.leader_id == environment.own_id:
-        # A message cannot make this replica the leader of an epoch that it does not know; the epoch itself is new.
+        # A message cannot make this replica the leader of an epoch that it does not know; only the epoch is entered.
         if leader.epoch > replica.epoch:
             become_unattached(environment, replica, output, leader.epoch)
             return True
@@ -62,9 +62,9 @@ def learn_of_leader(environment: Environment, replica: ReplicaState, output: Out
     if leader.epoch == replica.epoch:
         if isinstance(state, Leader | Resigned):
             return False
-        # A prospective replica has given this leader up, and learns of it again from a replica that still follows it.
-        # That is nothing new: it keeps asking for pre-votes, and returns only when the pre-vote is lost, or when the
-        # leader announces itself (`on_begin_quorum_epoch`).
+        # A prospective replica has stopped following this leader, and hears of it again from a replica that still
+        # follows. It already knows that leader: it keeps asking for pre-votes, and returns only when the pre-vote is
+        # lost, or when the leader announces itself (`on_begin_quorum_epoch`).
         if isinstance(state, Follower | Prospective) and state.leader_endpoint == voter.endpoint:
             return False
     become_follower(environment, replica, output, leader.epoch, leader.leader_id, voter.endpoint)
@@ -74,7 +74,7 @@ def learn_of_leader(environment: Environment, replica: ReplicaState, output: Out
 def on_begin_quorum_epoch(
     environment: Environment, replica: ReplicaState, output: Output, request: BeginQuorumEpochRequest
 ) -> BeginQuorumEpochResponse:
-    """The sender leads: follow it (RF-70, RF-71)."""
+    """Follow the sender, which leads (RF-70, RF-71)."""
     error = refuse_voter_request(
         environment, replica, request.cluster_id, request.leader_epoch, request.leader_key, request.voter_key
     )
@@ -86,7 +86,7 @@ def on_begin_quorum_epoch(
         voter = voter_named(environment, request.leader_id)
         is_followed = replica.leader == announced and not committed.is_refused(replica, announced)
         if isinstance(replica.state, Prospective) and is_followed and voter is not None:
-            # The leader is up after all.
+            # The leader is reachable after all.
             become_follower(environment, replica, output, replica.epoch, request.leader_id, voter.endpoint)
     return BeginQuorumEpochResponse(
         error=error, leader=replica.leader, leader_endpoint=replica.leader_endpoint(environment)
@@ -96,7 +96,7 @@ def on_begin_quorum_epoch(
 def on_end_quorum_epoch(
     environment: Environment, replica: ReplicaState, output: Output, request: EndQuorumEpochRequest
 ) -> EndQuorumEpochResponse:
-    """The sender no longer leads: start an election in the order that it prefers (RF-36, RF-37, RF-72)."""
+    """Start an election in the order that the sender prefers, since it no longer leads (RF-36, RF-37, RF-72)."""
     error = refuse_voter_request(
         environment, replica, request.cluster_id, request.leader_epoch, request.leader_key, None
     )
@@ -120,13 +120,13 @@ def on_end_quorum_epoch(
 def _refuse_leader(
     environment: Environment, replica: ReplicaState, output: Output, key: ReplicaKey, epoch: Epoch
 ) -> ErrorCode:
-    """Check a sender that claims to lead or to have led `epoch`, before that is entered.
+    """Check a sender that claims to lead or to have led `epoch`, before that epoch is entered.
 
-    A leader of an older version does not send its directory id. If the voter set has directory ids it is not believed.
-    This replica finds it anyway, by a fetch to the voters' endpoints (RF-64).
+    A leader of an older version does not send its directory id. If the voter set has directory ids, its claim is
+    ignored. This replica finds the leader anyway, by a fetch to the voters' endpoints (RF-64).
     """
     if not may_be_voter(environment, key):
-        output.order(ReportRejectedClaim(f"{key} claims to be the leader of epoch {epoch}, and is no voter"))
+        output.order(ReportRejectedClaim(f"{key} claims to be the leader of epoch {epoch}, and is not a voter"))
         return ErrorCode.INVALID_REQUEST
     if not is_credible_leader(environment, replica, output, LeaderAndEpoch(key.node_id, epoch)):
         return ErrorCode.INVALID_REQUEST
@@ -134,7 +134,7 @@ def _refuse_leader(
 
 
 def _wait_for_election_ms(environment: Environment, preferred: Sequence[ReplicaKey]) -> int:
-    """0 for the first candidate, then twice as long for each, the maximum for a voter that is not listed (RF-36)."""
+    """The wait: 0 for the first candidate, then twice as long for each, the maximum if not listed (RF-36)."""
     maximum = environment.config.election_backoff_max_ms
     for position, key in enumerate(preferred):
         if is_for_this_replica(environment, key):
@@ -147,19 +147,20 @@ def _wait_for_election_ms(environment: Environment, preferred: Sequence[ReplicaK
 
 
 def on_common_response(environment: Environment, replica: ReplicaState, output: Output, response: Response) -> Verdict:
-    """Take what every answer contains about the leader (RF-61)."""
+    """Apply what every answer contains about the leader (RF-61)."""
     error = response.error
     if error in (ErrorCode.INCONSISTENT_CLUSTER_ID, ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_SERVER_ERROR):
         return Verdict.BACK_OFF
     if not may_enter_epoch(environment, replica, response.leader.epoch):
         return Verdict.BACK_OFF
     if isinstance(response, VoteResponse) and response.leader.epoch < replica.epoch:
-        # Consider a candidate in epoch 6 with another directory id than the voter set of 2 has of it: 2 stays in epoch
-        # 5, and refuses there. If that were ignored, as other answers of an older epoch are, the candidate would ask 2
-        # again and again until its timer expires.
+        # Consider a candidate in epoch 6 whose directory id differs from the one in the voter set of 2: 2 stays in
+        # epoch 5, and refuses there. If the candidate ignored that answer, as it ignores other answers of an older
+        # epoch, it would ask 2 again and again until its timer expires.
         return Verdict.TAKE  # a rejection by a voter that did not enter the epoch
     if response.leader.epoch < replica.epoch or error is ErrorCode.UNKNOWN_LEADER_EPOCH:
-        # Ignored. But a replica in a higher epoch that looks for a leader would ask the others as fast as they answer.
+        # Ignore the answer. But a replica in a higher epoch that looks for a leader would ask the others as fast as
+        # they answer.
         return Verdict.BACK_OFF if isinstance(replica.state, Unattached) else Verdict.DROP
     if not is_credible_leader(environment, replica, output, response.leader):
         return Verdict.BACK_OFF

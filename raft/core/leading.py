@@ -1,4 +1,4 @@
-"""How a leader keeps its quorum, resigns without one, and hands over (RF-32 to RF-34)."""
+"""How a leader checks that it has a quorum, resigns without one, and hands over (RF-32 to RF-34)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from raft.core.types import ReplicaKey
 
 
 def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> None:
-    """A voter fetched: when a majority has, the leader may lead for another check-quorum timeout (RF-32)."""
+    """A voter fetched: once a majority has, the leader may lead for another check-quorum timeout (RF-32)."""
     if key.node_id not in leader.voters or not may_be_voter(environment, key):
         return
     # Consider voters 1 to 5 with a fetch timeout of 2 s, and 1 leads. Every 3 s at the latest two of the others must
     # have fetched: with the leader they are a majority. Cut off with 2 alone, 1 resigns after 3 s at the latest, while
-    # 3, 4 and 5 elect another. Without that it would still lead those that reach it: observers, and clients whose
+    # 3, 4 and 5 elect another. Otherwise 1 would still lead the processes that reach it: observers, and clients whose
     # writes never commit.
     if leader.check_quorum_deadline_ms is not None and leader.check_quorum_deadline_ms <= environment.now_ms:
         return  # it has expired, say after a pause: a late fetch must not make a majority with earlier ones
@@ -35,7 +35,7 @@ def note_contact(environment: Environment, leader: Leader, key: ReplicaKey) -> N
 def poll(environment: Environment, replica: ReplicaState, output: Output, leader: Leader) -> None:
     """Resign without a majority, fenced, or to shut down; notify voters that do not fetch (RF-32, RF-33, RF-100).
 
-    Answers the parked fetches whose wait has expired, too.
+    Also answer the parked fetches whose wait has expired.
     """
     replica.level_ms = environment.now_ms
     if leader.check_quorum_deadline_ms is not None:
@@ -54,9 +54,9 @@ def _begin_quorum_epoch(environment: Environment, output: Output, leader: Leader
     for voter_id, progress in leader.voters.items():
         voter = environment.voters.get(voter_id)
         last_fetch_ms = progress.last_fetch_ms
-        # Consider voter 3, which was cut off while 1 was elected in epoch 6. Back again it fetches from the leader of
-        # epoch 5, or asks for votes. Within a second, half a fetch timeout, it learns of epoch 6 from 1 itself, and
-        # does not depend on chance. A voter that fetches from 1 knows that 1 leads.
+        # Consider voter 3, which was cut off while 1 was elected in epoch 6. Connected again, it fetches from the
+        # leader of epoch 5, or asks for votes. Within a second, half a fetch timeout, it learns of epoch 6 from 1
+        # itself, rather than by chance. A voter that fetches from 1 knows that 1 leads.
         fetches = (
             last_fetch_ms is not None
             and environment.now_ms - last_fetch_ms < environment.config.begin_quorum_interval_ms

@@ -1,7 +1,7 @@
 """The core's view of the log: where it starts and ends, what is durable, where each epoch starts.
 
 The core never reads the log. It changes this view when it orders an append, a truncation or a replacement; storage
-carries the order out and ends the process if its own start and end differ.
+carries the action out, and ends the process if its own start and end differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def is_replaced_by(log_end: OffsetAndEpoch, snapshot_id: OffsetAndEpoch) -> bool
     #
     # 3 comes back, fetches from 101, and is sent the snapshot (150, epoch 6). By Kafka's rule epoch 6 is below 7, so
     # the log of 3 would stay as it is until the leader has a snapshot of epoch 8. But its record of epoch 7 was never
-    # committed, and what is committed below 150 is in the snapshot: nothing is lost.
+    # committed, and the snapshot has everything committed below 150: nothing is lost.
     #
     # A longer log is replaced, too, if the snapshot's epoch is above its last one. A log that ends at 200 in epoch 6
     # has no record of epoch 8, so it diverges below a snapshot (150, epoch 8).
@@ -64,19 +64,19 @@ class LogState:
 
     @property
     def known_committed_offset(self) -> Offset:
-        """What the snapshots show as committed: a snapshot holds only that, and the log's start is the end of one."""
+        """The end of what is committed by the snapshots alone: they hold only committed records."""
         if self.latest_snapshot is None:
             return self.start_offset
         return max(self.start_offset, min(self.latest_snapshot.offset, self.end_offset))
 
     @property
     def last_epoch(self) -> Epoch:
-        """The epoch of the last record, the one before the start if the log is empty; 0 if there never was one."""
+        """The epoch of the last record, or of the record before the start of an empty log; 0 if there never was one."""
         return self.epochs.last_epoch
 
     @property
     def end(self) -> OffsetAndEpoch:
-        """Where the log ends: candidates are compared by it (RF-14)."""
+        """The end of the log; candidates are compared by it (RF-14)."""
         return OffsetAndEpoch(epoch=self.epochs.last_epoch, offset=self.end_offset)
 
     def holds(self, point: OffsetAndEpoch) -> bool:
@@ -84,41 +84,45 @@ class LogState:
         return self.epochs.holds(point, self.end_offset)
 
     def append(self, epoch: Epoch, record_count: int) -> Offset:
-        """Note an append of the leader's own; returns its base offset."""
+        """Record an append of the leader's own; return its base offset."""
         base_offset = self.end_offset
         self.epochs.assign(epoch, base_offset)
         self.end_offset = Offset(base_offset + record_count)
         return base_offset
 
     def append_batches(self, batches: Sequence[Batch]) -> None:
-        """Note an append of fetched batches, which were checked to be contiguous with the log."""
+        """Record an append of fetched batches, which were checked to be contiguous with the log."""
         for batch in batches:
             self.epochs.assign(batch.epoch, batch.base_offset)
         self.end_offset = batches[-1].end_offset
 
     def flushed(self, end_offset: Offset) -> None:
-        """Note a finished flush. It counts up to the log's end at most; one that is out of order takes nothing back."""
-        # Consider a flush up to 90 that is under way when the log is cut at 70 and grows to 75 again. Storage has
-        # limited that flush, too: it reports 70, and records 70 to 74 wait for a flush of their own.
+        """Record a finished flush. It counts up to the log's end at most; a late one does not reduce the end."""
+        # Consider a flush up to 90 that is in progress when the log is truncated at 70 and grows to 75 again. Storage
+        # has limited that flush, too: it reports 70, and records 70 to 74 need a flush of their own.
         self.is_flushing = False
         self.flushed_end_offset = max(self.flushed_end_offset, min(end_offset, self.end_offset))
 
     def truncate(self, end_offset: Offset) -> None:
-        """Note that the log was truncated to `end_offset`."""
-        check(self.start_offset <= end_offset <= self.end_offset, "a log is cut within itself", end_offset=end_offset)
+        """Record that the log was truncated to `end_offset`."""
+        check(
+            self.start_offset <= end_offset <= self.end_offset,
+            "a log is truncated within itself",
+            end_offset=end_offset,
+        )
         self.epochs.truncate(end_offset)
         self.end_offset = end_offset
         self.flushed_end_offset = end_offset  # TruncateLog is durable before anything that follows it
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """Note that the log starts there now; everything below is in a snapshot."""
+        """Record that the log now starts at `start`; everything below is in a snapshot."""
         check(start.offset <= self.flushed_end_offset, "a log starts at what is durable", start=start)
         self.epochs.advance_start(start)
 
     def truncate_fully_and_start_at(self, snapshot_id: OffsetAndEpoch) -> None:
-        """Note that a snapshot replaced the whole log (SN-14)."""
+        """Record that a snapshot replaced the whole log (SN-14)."""
         is_past = snapshot_id.offset > self.start_offset and self.is_replaced_by(snapshot_id)
-        check(is_past, "a snapshot that takes a log's place is past it", id=snapshot_id)
+        check(is_past, "a snapshot that replaces a log is past it", id=snapshot_id)
         self.epochs = EpochCache(start=snapshot_id)
         self.end_offset = self.flushed_end_offset = snapshot_id.offset
         self.latest_snapshot = snapshot_id
@@ -130,8 +134,8 @@ class LogState:
     def snapshot_for(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> OffsetAndEpoch | None:
         """The snapshot to send to a replica whose log ends at `fetch_offset` in `last_fetched_epoch` (SN-20, SN-22).
 
-        None if it can continue from this log. One with an empty log begins with a snapshot, even if this log has
-        everything (PK-10). Kafka sends its earliest snapshot for the log's start; ours is the one at the start.
+        None if the replica can continue from this log. A replica with an empty log begins with a snapshot, even if this
+        log has everything (PK-10). Kafka sends its earliest snapshot for the log's start; ours is the one at the start.
         """
         is_before = self.is_before_start(fetch_offset, last_fetched_epoch)
         return self.latest_snapshot if fetch_offset == 0 or is_before else None
@@ -140,7 +144,7 @@ class LogState:
         """Whether a replica whose log ends there cannot continue from this log (SN-20)."""
         # Consider a log that starts at 500, behind a record of epoch 3.
         # - A replica that ends at 480 needs deleted records.
-        # - One that ends at 500 in epoch 2 has another record at 499 than the snapshot at 500 has.
+        # - - One that ends at 500 in epoch 2 has a record at 499 other than the one that the snapshot at 500 covers.
         # - One that ends at 520 in epoch 2 diverges below 500, since all records here from 499 on are of epoch 3 or
         #   later. The records to compare with were deleted.
         # One that ends at 500 in epoch 3 continues with record 500.
@@ -152,12 +156,12 @@ class LogState:
         )
 
     def divergence(self, fetch_offset: Offset, last_fetched_epoch: Epoch) -> OffsetAndEpoch | None:
-        """None if a replica whose log ends at `fetch_offset` in `last_fetched_epoch` has a prefix of this log (SN-20).
+        """None if the log that ends at `fetch_offset` in `last_fetched_epoch` is a prefix of this one (SN-20).
 
-        Else the point with which it must compare its own log: the last epoch at or below its own, and its end here.
+        Else the point to compare: the last epoch at or below the replica's own, and where that epoch ends in this log.
         """
-        # Two logs that have a record of the same epoch at the same offset are equal up to there: one leader wrote it,
-        # once, after a prefix that its followers had compared. So only the ends of epochs must be compared:
+        # Two logs that have a record of the same epoch at the same offset are equal up to there: one leader wrote that
+        # record, once, after a prefix that its followers had compared. So only the ends of epochs must be compared:
         #
         #     leader:    epoch 1 from 0, epoch 2 from 50, epoch 4 from 80, end 100
         #     follower:  epoch 1 from 0, epoch 2 from 50, epoch 3 from 70, end 90

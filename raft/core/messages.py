@@ -1,7 +1,7 @@
 """The messages between replicas: the quorum RPCs as values.
 
 A request's fields may hold any value of the right type: its handler checks the ranges (`INVALID_REQUEST`).
-`raft.rpc.codec` checked types, lengths of ids and checksums before it made the value.
+`raft.rpc.codec` checked types, lengths of ids and checksums before it made the message.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class BeginQuorumEpochRequest:
     leader_id: NodeId
     leader_epoch: Epoch
     leader_endpoint: Endpoint | None
-    """Where the leader listens, by its own message, for tools: a replica uses the voter set's endpoint."""
+    """The endpoint that the leader names for itself, for tools: a replica uses the voter set's endpoint."""
     leader_directory_id: DirectoryId | None = None
     """None: not sent, as in older versions."""
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """The leader, by its own message."""
+        """The endpoint that the leader names for itself."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
@@ -64,7 +64,7 @@ class EndQuorumEpochRequest:
 
     @property
     def leader_key(self) -> ReplicaKey:
-        """The leader, by its own message."""
+        """The endpoint that the leader names for itself."""
         return ReplicaKey(self.leader_id, self.leader_directory_id)
 
 
@@ -83,13 +83,13 @@ class FetchRequest:
     high_watermark: Offset
     """The sender's high watermark, -1 if unknown, 2^63-1 if it did not send one (PK-03), as tools do not (PK-06)."""
     recovering: bool = False
-    """The sender fetches again what its disk lost: until it has that, it neither votes nor counts."""
+    """The sender fetches again what its disk lost: until it has everything, it neither votes nor counts."""
     state_digest: StateDigest | None = None
     """The digest of the sender's state machine at its last checkpoint."""
     log_start_offset: Offset = UNKNOWN_OFFSET
     """Where the sender's log starts, for operators; -1 if not sent."""
     leader_lacks: CommittedGap | None = None
-    """Set: the leader lacks records that the sender knows as committed. The sender does not follow or count."""
+    """Set: the leader lacks records that the sender knows as committed. The sender does not follow it, nor count."""
     wants_rebuild: bool = False
     """The sender's state machine is fenced, and waits for permission to rebuild."""
 
@@ -128,7 +128,7 @@ class VoteResponse(_Response):
 
     vote_granted: bool = False
     pre_vote: bool = False
-    """Which kind of vote this answers, as in the request."""
+    """The kind of vote that this answers, as in the request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +150,9 @@ class FetchResponse(_Response):
     diverging_epoch: OffsetAndEpoch | None = None
     snapshot_id: OffsetAndEpoch | None = None
     records: tuple[Batch, ...] = ()
-    """Where it arrives. The core that makes it does not hold them: see `raft.core.actions.Reply`."""
+    """Set where the response arrives. The core that makes it does not hold records: see `raft.core.actions.Reply`."""
     expected_state_digest: StateDigest | None = None
-    """Set: the quorum's state digest; the receiver's differs."""
+    """The quorum's state digest, if the receiver's differs from it."""
     may_rebuild: bool = False
     """The receiver may rebuild its fenced state machine now."""
 
@@ -163,10 +163,10 @@ class FetchSnapshotResponse(_Response):
 
     snapshot_id: OffsetAndEpoch
     size: int = 0
-    """Of the whole snapshot, in bytes."""
+    """The size of the whole snapshot, in bytes."""
     position: int = 0
     data: bytes = b""
-    """Where it arrives, as the records of a FetchResponse; they may end within a batch."""
+    """Set where the response arrives, like the records of a FetchResponse; they may end within a batch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,11 +182,11 @@ class ReplicaDescription:
     last_fetch_ms: int | None
     last_caught_up_ms: int | None
     is_recovering: bool = False
-    """It fetches again what its disk lost, and does not count."""
+    """The replica fetches again what its disk lost, and does not count."""
     has_diverged: bool = False
-    """Its state machine differs from the quorum's: it is fenced."""
+    """The replica's state machine differs from the quorum's: it is fenced."""
     leader_lacks: CommittedGap | None = None
-    """The leader lacks records that it knows as committed, so it does not follow."""
+    """The leader lacks records that the replica knows as committed, so the replica does not follow it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,9 +198,9 @@ class LogStartHolder:
     listener: str
     """The name of one of the leader's own listeners; empty for a replica."""
     next_offset: Offset
-    """It has read everything below."""
+    """The offset below which it has read everything."""
     held_ms: int
-    """How long it has held the log start back."""
+    """How long it has held back the log start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 from raft.core.messages import FetchRequest
 
 STALE_DEADLINES_MAX: Final = 64
-"""Deadlines of fetches that are no longer parked are swept out when they are this many and half of all."""
+"""Deadlines of fetches that are no longer parked are removed when they exceed this number and half of all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,13 @@ class Purgatory:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more can be parked."""
+        """Whether no further fetch can be parked."""
         return len(self._parked) >= self._capacity
 
     @property
     def next_deadline_ms(self) -> int | None:
         """When the next wait expires."""
-        # Fetches that were answered leave their deadlines behind, because a heap gives up only its first entry cheaply.
+        # Answered fetches leave their deadlines behind, because a heap can cheaply remove only its first entry.
         while self._deadlines and self._deadlines[0][1] not in self._parked:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

@@ -39,29 +39,29 @@ class VoteTally:
 
     @property
     def is_lost(self) -> bool:
-        """Whether too many voters rejected it for it to be won."""
+        """Whether so many voters have rejected it that it cannot be won."""
         rejections = len(self._granted) - sum(self._granted.values())
         return len(self.voter_ids) - rejections < self.majority
 
     def record(self, voter_id: NodeId, granted: bool) -> None:
-        """Note an answer. A grant of a real vote never becomes a rejection; one from no voter is a bug."""
+        """Count an answer. A grant of a real vote never becomes a rejection; an answer of a non-voter is a bug."""
         check(voter_id in self.voter_ids, "only voters' answers are counted", voter_id=voter_id)
         if not self.allows_change and self._granted.get(voter_id, False):
             check(granted, "a vote that was granted cannot be taken back", voter_id=voter_id)
         self._granted[voter_id] = granted
 
     def set_aside(self, voter_id: NodeId) -> None:
-        """Do not ask that voter again: another replica listens at its address. That counts neither way (RF-21)."""
-        # Consider five voters, and another replica now listens at the address of one. It is not asked again and again;
-        # but that is no rejection, so three grants of the other four still win, and the election is not lost before
-        # three reject it.
+        """Do not ask that voter again: another replica listens at its address. This counts neither way (RF-21)."""
+        # Consider five voters, and another replica now listens at the address of one. That voter is not asked again and
+        # again; but it has not rejected either, so three grants of the other four still win, and the election is not
+        # lost before three reject it.
         self._set_aside.add(voter_id)
 
     def unrecorded(self) -> list[NodeId]:
-        """Voters that are still to be asked: in a pre-vote also those that rejected it, whose answer may change."""
-        # Consider voters 1, 2 and 3, and the process of 3, the leader, is killed. 1 asks a moment before 2 gives 3 up,
-        # and is rejected. The log of 2 is shorter, so 2 cannot win either. If 1 did not ask again, both would wait for
-        # their election timeouts, though 2 would grant the pre-vote ten milliseconds later.
+        """Voters to ask: in a pre-vote also those that rejected it, whose answer may change."""
+        # Consider voters 1, 2 and 3, and the process of 3, the leader, is killed. 1 asks a moment before 2 stops
+        # following 3, and is rejected. The log of 2 is shorter, so 2 cannot win either. If 1 did not ask again, both
+        # would wait for their election timeouts, though 2 would grant the pre-vote ten milliseconds later.
         done = self.granting() if self.allows_change else list(self._granted)
         return [voter_id for voter_id in self.voter_ids if voter_id not in done and voter_id not in self._set_aside]
 

@@ -4,9 +4,9 @@ A fenced state machine cannot serve until it is rebuilt from a snapshot and the 
 seconds. So a fenced replica asks with each fetch, and the leader permits one voter at a time; an observer never waits,
 because it does not count.
 
-No replica waits for ever. Consider three voters whose databases all rotted: none may be elected, so there is no leader
-to permit a rebuild. So a replica without permission starts after a random wait, from REBUILD_WAIT_MS up to twice that:
-no data can be lost by it, because its log stays as it is. The same holds under a leader of a version that permits
+No replica waits for ever. Consider three voters whose databases are all corrupted: none may be elected, so there is no
+leader to permit a rebuild. So a replica without permission starts after a random wait, from REBUILD_WAIT_MS up to twice
+that: no data can be lost by it, because its log stays as it is. The same holds under a leader of a version that permits
 nothing, and a sole voter does not wait at all. A permitted voter that does not come back keeps the others waiting for
 at most REBUILD_LEASE_MS. A new leader does not know of earlier permissions and permits the first that asks, so two may
 rebuild at once then.
@@ -30,7 +30,7 @@ REBUILD_MIN_MS: Final = 1_000
 
 
 def fence(environment: Environment, machine: LocalStateMachine) -> None:
-    """Fence its own state machine: the replica is not elected, resigns if it leads, and asks to rebuild it."""
+    """Fence this replica's state machine: the replica is not elected, resigns if it leads, and asks to rebuild it."""
     if machine.is_fenced:
         return
     machine.is_fenced = True
@@ -39,27 +39,27 @@ def fence(environment: Environment, machine: LocalStateMachine) -> None:
 
 
 def poll(environment: Environment, machine: LocalStateMachine, output: Output) -> None:
-    """Rebuild without permission if there was none for too long."""
+    """Rebuild without permission if none has come for too long."""
     if machine.rebuild_deadline_ms is not None and machine.rebuild_deadline_ms <= environment.now_ms:
         on_allowed(machine, output)
 
 
 def on_allowed(machine: LocalStateMachine, output: Output) -> None:
-    """The leader permits a rebuild. Nothing happens if one is under way, or none is needed."""
+    """Start the rebuild that the leader permits. Nothing happens if one is in progress, or none is needed."""
     if machine.rebuild_deadline_ms is not None:
         machine.rebuild_deadline_ms = None
         output.order(RebuildStateMachine())
 
 
 def wants(machine: LocalStateMachine) -> bool:
-    """Whether its fetches ask for permission."""
+    """Whether this replica's fetches ask for permission."""
     return machine.rebuild_deadline_ms is not None
 
 
 def note_fetch(environment: Environment, leader: Leader, progress: ReplicaProgress, request: FetchRequest) -> None:
-    """A replica fetched. If the permitted one has a state digest it is back, and the next one may rebuild.
+    """A replica fetched. If it is the permitted one and has a state digest, it is rebuilt, and the next one may begin.
 
-    Its last fetches before the rebuild do not ask any more either; they end within a second.
+    Its last fetches before the rebuild no longer ask either; they end within a second.
     """
     progress.wants_rebuild = request.wants_rebuild
     is_back = not request.wants_rebuild and request.state_digest is not None

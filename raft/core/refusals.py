@@ -1,8 +1,8 @@
-"""Failover by evidence: a leader whose address refuses connections is given up before the fetch timeout (RF-30).
+"""Failover by evidence: followers abandon a leader whose address refuses connections before the fetch timeout (RF-30).
 
-When a process ends, the kernel of its machine refuses connections to its port at once. A follower that sees that need
-not wait out the fetch timeout, which is there for a leader that is silent. Votes and epochs are what they always are:
-only when a follower asks for pre-votes changes, and from when on it grants them.
+When a process ends, the kernel of its machine refuses connections to its port at once. A follower that sees this need
+not wait for the fetch timeout, which is meant for a silent leader. Votes and epochs follow the usual rules; only the
+time changes from which a follower asks for pre-votes and grants them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from raft.core.replica_state import ReplicaState
 from raft.core.states import Follower
 
 REFUSED_MS: Final = 100
-"""How long a leader's address must refuse every connection before its followers give it up: a link that flaps, or a
-firewall that is loaded again, refuses for less."""
+"""How long a leader's address must refuse every connection before its followers abandon it: a link that flaps, or a
+firewall that is loaded again, refuses for less.
+"""
 
 TURN_MS: Final = 50
-"""How long each further voter waits for the one before it to be elected."""
+"""How long each further voter waits for the previous voter to be elected."""
 
 JITTER_MS: Final = 25
 
@@ -38,7 +39,7 @@ def on_failed(
     *,
     is_refused: bool = False,
 ) -> None:
-    """`pending` failed or timed out, unless it was given up. Refused: no process listens where it was sent."""
+    """A request failed or timed out, unless it was abandoned. Refused: no process listens at the address."""
     if pending is None:
         return
     output.connections.back_off(pending.endpoint, environment.now_ms)
@@ -53,20 +54,20 @@ def on_failed(
     if environment.now_ms < state.refusals_count_from_ms:
         return
     # Only refusals in a row count. Consider a link that flaps for a millisecond at 0 ms, and again at 320 ms. The fetch
-    # that was sent at 20 ms was accepted and parked, and broke at 320 ms: what is refused then begins a row of its own.
-    # So does a refusal that took long to come, as on a far link: there the fetch timeout decides.
+    # that was sent at 20 ms was accepted and parked, and broke at 320 ms: the refusals after that begin a new row. So
+    # does a refusal that took long to arrive, as on a slow link: there the fetch timeout decides.
     if state.refused_since_ms is None or environment.now_ms - pending.sent_ms >= REFUSED_MS:
         state.refused_since_ms = environment.now_ms
     if environment.now_ms - state.refused_since_ms < REFUSED_MS or state.is_given_up:
         return
     # Consider voters 1, 2 and 3, and the process of 1, the leader, is killed. 2 and 3 both find its address closed
-    # within a millisecond, and 100 ms later both give it up: each grants the other's pre-vote from then on. If both
+    # within a millisecond, and 100 ms later both abandon it: each grants the other's pre-vote from then on. If both
     # asked at once, both would open epoch 6, vote for themselves, and wait for a second. So they take turns: 2 asks
     # first. If its log is shorter than that of 3 it is rejected, and 50 ms later 3 asks, and wins.
     #
     # Consider a firewall between 3 and the leader that refuses connections, and a leader that 2 still fetches from. 3
-    # asks for pre-votes after 100 ms instead of two seconds, 2 rejects them, and nothing has happened: the leader leads
-    # on. Then 3 follows for a second before refusals count again.
+    # asks for pre-votes after 100 ms instead of two seconds, 2 rejects them, and the leader continues. Then 3 follows
+    # for a second before refusals count again.
     state.is_given_up = True
     state.has_fetched = False
     if replica.may_be_elected(environment):
@@ -76,7 +77,7 @@ def on_failed(
 
 
 def asks_only_the_leader(environment: Environment, replica: ReplicaState, state: Follower) -> bool:
-    """Whether it is finding out if the leader's process has ended, and asks no other node who leads meanwhile."""
+    """Whether this replica checks if the leader's process has ended, and so asks no other node for the leader."""
     # Consider five voters: the leader is killed, and another one is paused. There is one fetch at a time, so a fetch to
     # the paused one would take the place of those that show that the leader is gone, until it times out.
     return state.refused_since_ms is not None and not state.is_given_up and replica.may_be_elected(environment)

@@ -1,9 +1,9 @@
-"""One replica of the log: events in, actions out. With what may be read of it, the only public interface of the core.
+"""One replica of the log: events in, actions out. With `raft.core.replica_view`, the only public interface of the core.
 
     actions = replica.start(now_ms)
     actions = replica.step(event, now_ms)
 
-    events: what happened      --- step -->   actions: what is to be done, in the order given
+    events: what happened      --- step -->   actions: to be carried out, in the order given
     --------------------------------------    -----------------------------------------------
     from the network                          to the network
       RequestReceived, RequestCancelled         Reply, Send
@@ -132,7 +132,7 @@ if TYPE_CHECKING:
 # All of them end in `_poll`, so that everything that an event made due is ordered in the same step. Later work has its
 # deadline in `next_deadline_ms`.
 class Replica(ReplicaView):
-    """A voter if its key is in the voter set, an observer if not (RF-01). Its owner steps it; all others read."""
+    """A voter if its key is in the voter set, an observer if not (RF-01). Its owner steps it; others only read."""
 
     def __init__(
         self,
@@ -151,9 +151,9 @@ class Replica(ReplicaView):
         random: Random,
         now_ms: int,
     ) -> None:
-        """`log` and `election_state` are what is on disk; the replica owns `log` from now on.
+        """`log` and `election_state` are the state on disk; the replica owns `log` from now on.
 
-        `applied` is what the state machine has applied: a log that does not hold it must be `recovering`.
+        `applied` is the end of what the state machine has applied: a log that lacks that must be `recovering`.
 
         Fetches have at most the version `fetch_version_allowed`, until FetchVersionAllowed changes it.
 
@@ -175,7 +175,7 @@ class Replica(ReplicaView):
             now_ms=now_ms,
         )
         if recovering is not None and recovering.has_forgotten and not environment.is_voter:
-            recovering = None  # an observer has no vote to forget
+            recovering = None  # an observer has no vote that it could have forgotten
         super().__init__(
             environment,
             ReplicaState(
@@ -203,7 +203,7 @@ class Replica(ReplicaView):
     # --- events -------------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Action]:
-        """Enter the state that follows from what is on disk; once, before any step."""
+        """Enter the state that follows from the state on disk; call it once, before any step."""
         environment, replica, output = self._environment, self._replica_state, self._output
         environment.now_ms = now_ms
         enter(environment, replica, output, initial_state(environment, replica, output, replica.persisted))
@@ -213,7 +213,7 @@ class Replica(ReplicaView):
         return output.take_actions()
 
     def step(self, event: Event, now_ms: int) -> list[Action]:
-        """Take `event` at `now_ms`, and return the actions to carry out, in order.
+        """Process `event` at `now_ms`, and return the actions to carry out, in order.
 
         Raises InvariantViolation, which must end the process.
         """
@@ -259,8 +259,8 @@ class Replica(ReplicaView):
             case LogStartAdvanced(start):
                 replica.log.advance_start(start)
             case ResignRequested(epoch):
-                # Consider a controller that asks to resign from epoch 5 while this replica is deposed, and elected
-                # again in epoch 7: a problem in epoch 5 is no reason to resign in epoch 7 (RF-102).
+                # Consider a controller that asks to resign from epoch 5 while this replica is deposed and elected again
+                # in epoch 7: a problem in epoch 5 is no reason to resign in epoch 7 (RF-102).
                 if isinstance(replica.state, Leader) and epoch == replica.epoch:
                     become_resigned(environment, replica, output, replica.state)
             case ShutdownRequested():
@@ -300,7 +300,7 @@ class Replica(ReplicaView):
             refusals.on_failed(self._environment, self._replica_state, self._output, pending)
 
     def _take_response(self, pending: Pending, event: ResponseReceived) -> bool:
-        """Take the answer. False: back off from that peer."""
+        """Process the answer. Return False to back off from that peer."""
         environment, replica, output = self._environment, self._replica_state, self._output
         response = event.response
         verdict = on_common_response(environment, replica, output, response)
@@ -340,7 +340,7 @@ class Replica(ReplicaView):
     # --- what is due ------------------------------------------------------------------------------------------------
 
     def _poll(self) -> None:
-        """Do what is due, until the state does not change."""
+        """Do everything that is due, until the state no longer changes."""
         environment, replica, output = self._environment, self._replica_state, self._output
         for pending in output.connections.expire(environment.now_ms):
             refusals.on_failed(environment, replica, output, pending)
@@ -364,10 +364,10 @@ class Replica(ReplicaView):
         leader = replica.state
         if isinstance(leader, Leader) and appends.drain_appends(environment, replica.log, output, leader):
             # Consider flushes of 2 ms, and 1 ms each way to a follower. With the leader's flush first, the follower's
-            # next fetch, which commits, is there after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
-            # same time, and it is there after 4 ms. The shell sends answers in this order: voters get the batch before
-            # the leader's own flush begins, other replicas after it, so that they do not compete with the voters for
-            # the processor.
+            # next fetch, which commits, arrives after 2 + 1 + 2 + 1 = 6 ms. With the answers first both flush at the
+            # same time, and the fetch arrives after 4 ms. The shell sends answers in this order: voters get the batch
+            # before the leader's own flush begins, other replicas after it, so that they do not compete with the voters
+            # for the processor.
             fetch_answers.release_voters(environment, replica, output, leader)
             output.order_flush(replica.log)
             fetch_answers.release_unaware(environment, replica, output, leader)

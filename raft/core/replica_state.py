@@ -1,4 +1,4 @@
-"""What a replica knows and has promised. Each field has one owner, which alone changes it."""
+"""What a replica knows and has promised. Each field has one owner, the only module that changes it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from raft.core.types import LeaderAndEpoch, OffsetAndEpoch, RecoveringLog, Refus
 
 @dataclass(slots=True)
 class LocalStateMachine:
-    """What is known of this replica's own state machine; `raft.core.state_mismatch` and `rebuilding` change it."""
+    """What is known of this replica's state machine; `raft.core.state_mismatch` and `rebuilding` change it."""
 
     digests: StateDigests = field(default_factory=StateDigests)
     """Its last checkpoints."""
     is_fenced: bool = False
-    """Whether it differs from the quorum's: the replica fetches and votes, but is not elected."""
+    """Whether the state machine differs from the quorum's: the replica fetches and votes, but is not elected."""
     rebuild_deadline_ms: int | None = None
-    """Set while it is fenced and waits for the leader's permission to rebuild: when it rebuilds without it."""
+    """When the replica rebuilds without the leader's permission; set while it is fenced and waits for that."""
 
 
 @dataclass(slots=True)
 class Shutdown:
-    """How far a shutdown is; `raft.core.shutting_down` changes it."""
+    """The progress of a shutdown; `raft.core.shutting_down` changes it."""
 
     is_requested: bool = False
     is_handing_over: bool = False
@@ -49,15 +49,16 @@ class ReplicaState:
     """The last election state that was ordered to be made durable."""
     announced: LeaderAndEpoch
     epoch_allowance: EpochAllowance
-    """`raft.core.validation` asks it, too."""
+    """Also used by `raft.core.validation`."""
     # The log, and what is known of it:
     log: LogState
     high_watermark: Offset
     """The largest high watermark that this replica has known; it never decreases (RF-10, RF-43).
     `raft.core.high_watermark` advances it."""
     applied: OffsetAndEpoch = LOG_BEGINNING
-    """What the state machine had applied at the start, so it was committed. Later it applies up to the high watermark.
-    The log holds it, unless the replica recovers."""
+    """The end of what the state machine had applied at the start, which was committed. Later it applies up to the high
+    watermark. The log holds the applied records, unless the replica recovers.
+    """
     # `raft.core.newcomers`:
     recovering: RecoveringLog | None = None
     """Set while the log lacks what it once had, or may have had: the replica neither votes nor counts."""
@@ -68,17 +69,18 @@ class ReplicaState:
     """The last leader that lacks committed records, until another one is followed."""
     # `raft.core.following`, and `raft.core.leading`:
     level_ms: int
-    """When it was last level with its leader, as far as that knew: it took an answer to a fetch, and had room for it. A
-    leader was when a majority last fetched."""
+    """When this replica was last level with its leader, as far as the leader knew: it applied an answer to a fetch, and
+    had room for it. For a leader: when a majority last fetched.
+    """
     # `raft.core.snapshot_fetch`:
     snapshot_fetch: SnapshotFetch | None = None
     """The snapshot that is being fetched. It outlives the leader that offered it: every node has the same bytes."""
     snapshot_fetches: int = 0
     """How many were begun."""
-    # `raft.core.replica`, by an event:
+    # `raft.core.replica`, on an event:
     fetch_version_allowed: int
     """The highest version of Fetch that the cluster has finalized (PK-05); the configuration may limit it further."""
-    # With owners of their own, see above:
+    # With owners of their own, named above:
     state_machine: LocalStateMachine = field(default_factory=LocalStateMachine)
     shutdown: Shutdown = field(default_factory=Shutdown)
 
@@ -89,19 +91,19 @@ class ReplicaState:
 
     @property
     def committed_offset(self) -> Offset:
-        """Everything below is known as committed: the high watermark says so, or it was applied."""
+        """The offset below which everything is known as committed, by the high watermark or because it was applied."""
         return max(self.high_watermark, self.applied.offset)
 
     @property
     def kept_offset(self) -> Offset:
-        """Everything below in the log is known as committed and is never truncated.
+        """The offset below which the log is known as committed and is never truncated.
 
         A replica that recovers has lost some of what it applied. Its log may have an older tail there that was never
         committed, so only the high watermark counts.
         """
         # Consider a log that ended at 20, all of it applied. Its disk is replaced by a copy from yesterday, which ends
         # at 12; its records 10 and 11 are of a leader that was deposed before they were committed, and were cut since.
-        # What was applied, 20, would forbid their truncation, and no leader's log could ever continue this one.
+        # The applied end, 20, would forbid their truncation, and no leader's log could ever continue this one.
         return self.committed_offset if self.recovering is None else self.high_watermark
 
     @property
@@ -124,13 +126,13 @@ class ReplicaState:
         return environment.is_voter and has_its_log and not self.state_machine.is_fenced
 
     def leader_of_epoch(self, environment: Environment) -> NodeId | None:
-        """The replica that leads the epoch, or led it: unlike `leader`, it is this replica when it has resigned."""
+        """The replica that leads the epoch, or led it. Unlike `leader`, it is this replica when it has resigned."""
         # Consider a leader of epoch 5 that has resigned and is asked to follow voter 2 as the leader of epoch 5. It
         # names no leader in its answers, but it knows that only itself has led that epoch.
         return environment.own_id if isinstance(self.state, Resigned) else self.leader.leader_id
 
     def leader_endpoint(self, environment: Environment) -> Endpoint | None:
-        """Where the leader listens, if it and that are known."""
+        """The endpoint of the leader, if both are known."""
         match self.state:
             case Leader():
                 return environment.endpoint

@@ -1,7 +1,7 @@
-"""What may be read of a replica: by its shell, by observers of the shell, by the simulator's checkers.
+"""The readable state of a replica: for its shell, observers of the shell, and the simulator's checkers.
 
-Nobody outside the core reads anything else of it. Reading changes nothing; what is returned is not to be kept over a
-step, because it may change with it.
+No module outside the core reads anything else of a replica. Reading changes nothing. Do not keep a returned object over
+a step, because the step may change it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from raft.core.voters import VoterSet
 
 
 class ReplicaView:
-    """The base class of `raft.core.replica.Replica`, without what steps it."""
+    """The base class of `raft.core.replica.Replica`, without the methods that step it."""
 
     def __init__(self, environment: Environment, replica_state: ReplicaState, output: Output) -> None:
-        """They are the replica's own."""
+        """The fields belong to the replica."""
         self._environment = environment
         self._replica_state = replica_state
         self._output = output
@@ -53,17 +53,17 @@ class ReplicaView:
 
     @property
     def endpoint(self) -> Endpoint | None:
-        """Where it listens itself; None for a tool that follows."""
+        """The endpoint at which it listens; None for a tool that follows."""
         return self._environment.endpoint
 
     @property
     def voters(self) -> VoterSet:
-        """The voters that it knows, and where they listen."""
+        """The voters that it knows, and their endpoints."""
         return self._environment.voters
 
     @property
     def bootstrap_endpoints(self) -> tuple[Endpoint, ...]:
-        """The servers that it asks for the leader, if it was given any."""
+        """The servers that it asks for the leader, if any were given."""
         return self._environment.bootstrap_endpoints
 
     @property
@@ -100,7 +100,7 @@ class ReplicaView:
 
     @property
     def refused_leader(self) -> RefusedLeader | None:
-        """The leader that lacks committed records, while neither it nor another leader is followed."""
+        """The leader that lacks committed records, while the replica follows neither it nor another leader."""
         return self._replica_state.refused_leader
 
     @property
@@ -136,7 +136,7 @@ class ReplicaView:
 
     @property
     def high_watermark(self) -> Offset:
-        """Everything below is committed; -1 while it does not know."""
+        """The offset below which everything is committed; -1 while it does not know."""
         return self._replica_state.high_watermark
 
     @property
@@ -156,7 +156,7 @@ class ReplicaView:
 
     @property
     def is_fetching_snapshot(self) -> bool:
-        """Whether it has begun to fetch a snapshot, and has not all of it."""
+        """Whether it has begun to fetch a snapshot, and does not have all of it."""
         return self._replica_state.snapshot_fetch is not None
 
     def epoch_entries(self) -> list[tuple[Epoch, Offset]]:
@@ -189,13 +189,13 @@ class ReplicaView:
 
     @property
     def high_watermark_of_epoch(self) -> Offset:
-        """A leader's high watermark, as far as records of its own epoch show it (RF-42); -1 before, and of others."""
+        """A leader's high watermark, as far as records of its epoch show it (RF-42); -1 before, and of others."""
         state = self._replica_state.state
         return state.high_watermark if isinstance(state, Leader) else UNKNOWN_HIGH_WATERMARK
 
     @property
     def parked_fetches(self) -> Collection[ParkedFetch]:
-        """The fetches that it holds, in the order of their arrival."""
+        """The fetches that it has parked, in the order of their arrival."""
         state = self._replica_state.state
         return state.purgatory.parked if isinstance(state, Leader) else ()
 
@@ -215,13 +215,13 @@ class ReplicaView:
 
     @property
     def has_fetched(self) -> bool:
-        """Whether the leader that it follows has answered a fetch in this epoch, and not given up its part since."""
+        """Whether the leader that it follows has answered a fetch in this epoch, and not resigned since."""
         state = self._replica_state.state
         return isinstance(state, Follower) and state.has_fetched
 
     @property
     def fetch_deadline_ms(self) -> int | None:
-        """When it gives up the leader that it follows, unless that answers before; None if it follows none."""
+        """When it stops following the leader unless the leader answers before; None if it follows none."""
         state = self._replica_state.state
         return state.fetch_deadline_ms if isinstance(state, Follower) else None
 
@@ -231,7 +231,7 @@ class ReplicaView:
         state = self._replica_state.state
         return state.leader_log_start_offset if isinstance(state, Follower) else UNKNOWN_OFFSET
 
-    # --- what is under way ----------------------------------------------------------------------------------------
+    # --- what is in progress ------------------------------------------------------------------------------------------
 
     @property
     def now_ms(self) -> int:
@@ -245,7 +245,7 @@ class ReplicaView:
 
     @property
     def requests_under_way(self) -> Collection[Pending]:
-        """The requests that it has sent and whose answers it would take."""
+        """The requests that it has sent and whose answers it would accept."""
         return self._output.connections.under_way
 
     @property
@@ -261,7 +261,7 @@ class ReplicaView:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When TimePassed must be stepped at the latest."""
+        """The time at which TimePassed must be stepped at the latest."""
         state = self._replica_state.state
         deadlines = [self._output.connections.next_deadline_ms, self._replica_state.state_machine.rebuild_deadline_ms]
         match state:
@@ -282,12 +282,12 @@ class ReplicaView:
     def truncation_point(self, diverging: OffsetAndEpoch) -> Offset | None:
         """Where the log would be truncated after an answer that it diverges there (RF-51).
 
-        None if it would not, since it is committed there: the leader is refused (RF-111).
+        None if it would not, because the log is committed there: the leader is refused (RF-111).
         """
         point = self._replica_state.log.truncation_point(diverging)
         return None if point < self._replica_state.kept_offset else point
 
     def refuse_append(self, epoch: Epoch, body_bytes: int) -> tuple[ErrorCode, str] | None:
-        """Why AppendPrepared would be refused now; None if it would be taken."""
+        """Why AppendPrepared would be refused now; None if it would be accepted."""
         leader = leader_for(self._environment, self._replica_state, epoch, body_bytes)
         return None if isinstance(leader, Leader) else leader

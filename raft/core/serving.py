@@ -1,4 +1,4 @@
-"""How the leader takes fetches: counts their senders, then answers or parks them (PK-01, PK-02; SN-10, SN-11)."""
+"""How the leader serves fetches: it counts their senders, then answers or parks them (PK-01, PK-02; SN-10, SN-11)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OBSERVERS_MAX: Final = 1_000
 def on_fetch_request(
     environment: Environment, replica: ReplicaState, output: Output, request_id: int, request: FetchRequest
 ) -> None:
-    """Note the replica's position, which may advance the high watermark, then answer or park (PK-01, PK-02)."""
+    """Record the replica's position, which may advance the high watermark, then answer or park (PK-01, PK-02)."""
     leader = _leader_for(environment, replica, request)
     if not isinstance(leader, Leader):
         output.reply(request_id, error_response(environment, replica, leader))
@@ -55,7 +55,7 @@ def on_fetch_request(
     #     2 fetches from 101      it names 100, and is answered at once with 101
     #     2 and 3 fetch again     they name 101 and are parked: there is nothing new
     #
-    # Each knows of the commit one round trip after it. Before KIP-1166 the fetch of 3 waited for the next record, or
+    # Each learns of the commit one round trip after it. Before KIP-1166 the fetch of 3 waited for the next record, or
     # for 500 ms (PK-11).
     #
     # A fetch is counted before it is answered or parked, because it may itself commit. If 1 had flushed before 3
@@ -72,7 +72,7 @@ def on_fetch_request(
 def on_fetch_snapshot_request(
     environment: Environment, replica: ReplicaState, output: Output, request_id: int, request: FetchSnapshotRequest
 ) -> None:
-    """Answer FetchSnapshot, and note the contact with its sender (SN-10, SN-11)."""
+    """Answer FetchSnapshot, and record the contact with its sender (SN-10, SN-11)."""
     snapshot_id = request.snapshot_id
     invalid = request.max_bytes < 1 or snapshot_id.epoch < 0 or snapshot_id.offset < 0
     leader = leader_for_request(environment, replica, request.cluster_id, request.current_leader_epoch, invalid=invalid)
@@ -116,7 +116,7 @@ def _leader_for(environment: Environment, replica: ReplicaState, request: FetchR
 
 
 def _is_prefix(log: LogState, request: FetchRequest) -> bool:
-    """Whether the sender's log is a prefix of this one, and this one still has the rest."""
+    """Whether the sender's log is a prefix of this one, and this one still has the records after it."""
     offset, epoch = request.fetch_offset, request.last_fetched_epoch
     needs_snapshot = log.snapshot_for(offset, epoch) is not None or log.is_before_start(offset, epoch)
     # Consider the follower of `LogState.divergence`, which ends at 90 in epoch 3 and shares records up to 69 with this

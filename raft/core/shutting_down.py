@@ -1,4 +1,4 @@
-"""The end of a replica's part, when its process shuts down: it hands over what others need first (RF-100, RF-101)."""
+"""The shutdown of a replica whose process ends: it hands over first what other voters need (RF-100, RF-101)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ def begin(replica: ReplicaState) -> None:
     """The process is shutting down."""
     replica.shutdown.is_requested = True
     if isinstance(replica.state, Unattached):
-        replica.state.election_deadline_ms = None  # it waits for the others to elect (RF-101)
+        replica.state.election_deadline_ms = None  # it waits until the others have elected (RF-101)
 
 
 def poll(environment: Environment, replica: ReplicaState) -> None:
-    """Complete a shutdown that was requested once another voter leads or will, or none could (RF-100, RF-101)."""
+    """Complete a requested shutdown once another voter leads or will, or none could (RF-100, RF-101)."""
     shutdown = replica.shutdown
     if shutdown.is_complete:
         return

@@ -26,7 +26,7 @@ from raft.core.types import OffsetAndEpoch
 
 
 def on_offer(replica: ReplicaState, output: Output, snapshot_id: OffsetAndEpoch) -> bool:
-    """The leader answers a fetch with a snapshot. False: this replica cannot use it, nothing changed."""
+    """Fetch the snapshot that the leader offers. False: this replica cannot use it, and nothing was changed."""
     if snapshot_id.offset < 1 or not 0 <= snapshot_id.epoch <= replica.epoch:
         return False
     if not holds_committed(replica, snapshot_id) or not replica.log.is_replaced_by(snapshot_id):
@@ -48,10 +48,11 @@ def on_offer(replica: ReplicaState, output: Output, snapshot_id: OffsetAndEpoch)
 
 
 def next_request(environment: Environment, replica: ReplicaState) -> FetchSnapshotRequest | None:
-    """The next request to the leader; None if none of its snapshots is being fetched."""
+    """The next request to the leader; None if no snapshot of that leader is being fetched."""
     fetch = replica.snapshot_fetch
-    # A new leader is asked for records first: its log may start further back, and have all that this replica lacks.
-    # Then it answers with records, and the transfer is abandoned. Else it offers a snapshot, this one or a newer one.
+    # A new leader is asked for records first: its log may start at a lower offset, and have everything that this
+    # replica lacks. Then it answers with records, and the transfer is abandoned. Else it offers a snapshot, this one or
+    # a newer one.
     if fetch is None or fetch.offered_in != replica.epoch:
         return None
     return FetchSnapshotRequest(
@@ -71,7 +72,7 @@ def on_fetch_snapshot_response(
     request: FetchSnapshotRequest,
     response: FetchSnapshotResponse,
 ) -> bool:
-    """Take the next bytes. False: back off from that peer (SN-13)."""
+    """Write the next bytes. Return False to back off from that peer (SN-13)."""
     state, fetch = replica.state, replica.snapshot_fetch
     if not isinstance(state, Follower) or request.current_leader_epoch != state.epoch:
         return True
@@ -94,9 +95,9 @@ def on_fetch_snapshot_response(
 
 def _follows(fetch: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
     """Whether these are the next bytes of that snapshot, and its size has not changed."""
-    # Consider an answer with the bytes from 2,000,000 on to a request for those from 4,000,000 on. If they were
-    # written, the file would be damaged in the middle, and only its digest would show that, at the end. A size that
-    # changes within a transfer is another file under the same name, which no correct leader has.
+    # Consider an answer with the bytes from 2,000,000 on to a request for those from 4,000,000 on. If those bytes were
+    # written, the file would be damaged in the middle, and only its digest would show the damage, at the end. A size
+    # that changes within a transfer is another file under the same name, which no correct leader has.
     return (
         response.snapshot_id == fetch.snapshot_id
         and response.position == fetch.position
@@ -106,7 +107,7 @@ def _follows(fetch: SnapshotFetch, response: FetchSnapshotResponse) -> bool:
 
 
 def on_appended(replica: ReplicaState, output: Output, fetch_id: int, position: int) -> None:
-    """Note that some bytes are written. After the last ones, order the freeze."""
+    """Record that some bytes are written. After the last ones, order the freeze."""
     fetch = replica.snapshot_fetch
     if fetch is None or fetch.fetch_id != fetch_id:
         return
@@ -118,7 +119,7 @@ def on_appended(replica: ReplicaState, output: Output, fetch_id: int, position: 
 
 
 def on_received(replica: ReplicaState, output: Output, fetch_id: int) -> None:
-    """The snapshot is whole and durable: if it is past the log, it replaces the log (SN-14)."""
+    """The snapshot is whole and durable: replace the log by it if it is past the log (SN-14)."""
     fetch = replica.snapshot_fetch
     if fetch is None or fetch.fetch_id != fetch_id:
         return
@@ -131,23 +132,23 @@ def on_received(replica: ReplicaState, output: Output, fetch_id: int) -> None:
 
 
 def on_refused(replica: ReplicaState, fetch_id: int) -> None:
-    """It was damaged, or there was no room: fetch records again, and take the leader's next answer."""
+    """The snapshot was damaged, or the disk had no room: fetch records again, and accept the leader's next offer."""
     if replica.snapshot_fetch is not None and replica.snapshot_fetch.fetch_id == fetch_id:
         replica.snapshot_fetch = None
 
 
 def abandon(replica: ReplicaState, output: Output) -> None:
-    """Give up the transfer."""
+    """Abandon the transfer."""
     if replica.snapshot_fetch is not None:
         output.order(DropSnapshot(replica.snapshot_fetch.fetch_id))
         replica.snapshot_fetch = None
 
 
 def _take(replica: ReplicaState, output: Output, snapshot_id: OffsetAndEpoch) -> None:
-    check(not isinstance(replica.state, Leader), "a leader is not given a snapshot (SN-15)", snapshot_id=snapshot_id)
+    check(not isinstance(replica.state, Leader), "a leader fetches no snapshot (SN-15)", snapshot_id=snapshot_id)
     # Consider a log that starts at 300 and ends at 900, and a snapshot (1500, epoch 6): the log is empty afterwards,
-    # starts and ends at 1500 behind epoch 6, and the next fetch is from 1500 in epoch 6. What was in it from 300 on is
-    # in the snapshot, if it was committed.
+    # starts and ends at 1500 behind epoch 6, and the next fetch is from 1500 in epoch 6. The snapshot has every
+    # committed record that the log held from 300 on.
     replica.log.truncate_fully_and_start_at(snapshot_id)
     output.order(TruncateFullyAndStartAt(snapshot_id))
     high_watermark.take_snapshot_end(replica, output, snapshot_id.offset)

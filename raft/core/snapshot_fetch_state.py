@@ -1,4 +1,4 @@
-"""How far the fetch of a snapshot is (SN-12)."""
+"""The progress of the fetch of a snapshot (SN-12)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class SnapshotFetch:
     fetch_id: int
     snapshot_id: OffsetAndEpoch
     offered_in: Epoch
-    """The epoch whose leader offered it last: a later leader is asked for records first."""
+    """The epoch whose leader last offered it: a later leader is asked for records first."""
     position: int = 0
     """How many of its bytes have arrived."""
     size: int | None = None
     """Its size in bytes; None until the first answer."""
     is_writing: bool = False
-    """Whether an AppendSnapshot or FreezeSnapshot is under way."""
+    """Whether an AppendSnapshot or FreezeSnapshot is in progress."""

@@ -1,4 +1,4 @@
-"""The state in which a replica starts, from what is on disk."""
+"""The initial state of a replica, from the state on disk."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def initial_state(
 ) -> State:
     """The first state (RF-104); `replica.epoch` is the larger of the epoch found and the last one in the log.
 
-    A leader starts as Resigned in its epoch, never as its leader: it might use offsets twice.
+    A leader starts as Resigned in its epoch, never as Leader: it might use offsets twice.
     """
     if found is None or found.epoch < replica.epoch:
         return _unattached(environment, replica, None)
@@ -68,9 +68,9 @@ def elect_only_voter(environment: Environment, replica: ReplicaState, output: Ou
 
 def _candidate_again(environment: Environment, replica: ReplicaState, output: Output) -> Candidate:
     """The state of a replica that stopped while it was a candidate: the same epoch, only its own vote."""
-    # It has not led this epoch: a leader's id is durable before its first record (RF-11), and none was found. So
-    # nothing was written in this epoch, and it may ask for votes in it again. A voter that has granted its vote
-    # grants it again.
+    # The replica has not led this epoch: a leader's id is durable before its first record (RF-11), and none was found.
+    # So no record of this epoch exists, and the replica may ask for votes in it again. A voter that has granted its
+    # vote grants it again.
     newcomers.end(replica, output)
     return new_candidate(environment, replica.epoch)
 

@@ -1,4 +1,4 @@
-"""Which state digest is right: the digests that a replica remembers, and the rule that compares them.
+"""The right state digest: the digests that a replica remembers, and the rule that compares them.
 
 Digests chain: each covers everything before its offset. So two state machines that agree at an offset have agreed at
 every offset before it, and one that differs at an offset differs at every offset after it.
@@ -34,7 +34,7 @@ class StateDigests:
         return next(reversed(self), None)
 
     def note(self, digest: StateDigest) -> None:
-        """Remember a checkpoint. If it is not past the last, the state machine was rebuilt, from there on."""
+        """Remember a checkpoint. If it is not past the last, the state machine was rebuilt: later ones are dropped."""
         for known in list(reversed(self)):
             if known.end_offset < digest.end_offset:
                 break
@@ -49,7 +49,7 @@ class StateDigests:
         return None if known is None else known.digest
 
     def agrees_after(self, end_offset: Offset, other: StateDigests) -> bool:
-        """Whether a checkpoint past `end_offset` is the same as the other's, and so everything before it."""
+        """Whether a checkpoint past `end_offset` equals the other's, and so everything before it."""
         return any(
             digest.end_offset > end_offset and other.at(digest.end_offset) == digest.digest for digest in reversed(self)
         )
@@ -64,7 +64,7 @@ class StateDigests:
 #     voter 3      a      x      y
 #
 # At 2000 two of three voters have b. That is a majority, so b is right and voter 3 is fenced. At 3000 c and y have one
-# voter each, so nothing is decided there until voter 2 has applied as far.
+# voter each, so nothing is decided there until voter 2 reports its digest.
 #
 # The leader's digest has no more weight than another's. If voter 1 had x and voters 2 and 3 had b, voter 1 would fence
 # itself. With two voters, one with b and one with x, there is no majority: neither is fenced, as nothing shows which of

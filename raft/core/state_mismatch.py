@@ -1,8 +1,8 @@
-"""State machines that differ from the quorum's: how a replica is found, notified and fenced (RF-113).
+"""State machines that differ from the quorum's: how a replica is detected, notified and fenced (RF-113).
 
 A state machine takes a digest at fixed intervals of offsets (KAFKA-14275 is a case that it finds). Each fetch carries
-the last one; the leader compares those of the same end offset. A replica whose state machine differs is fenced. Its
-log is correct, so it fetches, votes and counts, but it is not elected, and its state machine stops.
+the last digest; the leader compares digests of the same end offset. A replica whose state machine differs is fenced.
+Its log is correct, so it fetches, votes and counts, but it is not elected, and its state machine stops.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from raft.core.types import ReplicaKey, StateDigest
 def on_state_digest_reported(
     environment: Environment, replica: ReplicaState, output: Output, digest: StateDigest
 ) -> None:
-    """This replica's own state machine reached a checkpoint. A negative offset changes nothing."""
+    """This replica's state machine reached a checkpoint. A negative offset changes nothing."""
     if digest.end_offset < 0:
         return
     replica.state_machine.digests.note(digest)
@@ -98,9 +98,9 @@ def _right_digests(machine: LocalStateMachine, leader: Leader) -> dict[Offset, b
 
 
 def _judge_all(environment: Environment, machine: LocalStateMachine, output: Output, leader: Leader) -> None:
-    """Judge all replicas after a voter's report, which may complete a majority. A leader that differs is fenced too."""
-    # All are judged again, since the report of one voter may complete a majority for offsets that other replicas
-    # reported long ago.
+    """Compare all replicas after a voter's report, which may complete a majority. A leader may be fenced, too."""
+    # All replicas are compared again, since the report of one voter may complete a majority for offsets that other
+    # replicas reported long ago.
     right = _right_digests(machine, leader)
     leader.state_alarm_offset = _alarm_offset(machine, leader)
     for progress in (*leader.voters.values(), *leader.observers.values()):

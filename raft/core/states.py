@@ -1,6 +1,6 @@
 """The states of a replica: one class per state, each with its own timers and counters.
 
-Leaving a state drops the object, so no timer of a state that was left can fire. Which state may follow which is data in
+Leaving a state drops the object, so no timer of an earlier state can fire. Which state may follow which is data in
 `raft.core.transitions`. All times are monotonic milliseconds.
 """
 
@@ -22,7 +22,7 @@ from raft.core.types import CommittedGap, OffsetAndEpoch, ReplicaKey, StateDiges
 
 
 class Role(StrEnum):
-    """The states' names, as operators see them."""
+    """The names of the states, as operators see them."""
 
     UNATTACHED = "unattached"
     PROSPECTIVE = "prospective"
@@ -82,7 +82,7 @@ class ReplicaProgress:
     is_recovering: bool = False
     """It fetches again what damage took from its disk, and does not count, whatever its end offset."""
     state_digests: StateDigests = field(default_factory=StateDigests)
-    """The state digests that its fetches sent."""
+    """The state digests in its fetches."""
     expected_state_digest: StateDigest | None = None
     """Set while its state machine differs: the right digest."""
     wants_rebuild: bool = False
@@ -90,9 +90,9 @@ class ReplicaProgress:
     is_notified: bool = False
     """Whether an answer in this epoch has notified it."""
     leader_lacks: CommittedGap | None = None
-    """The gap that it reports in this leader's log; it does not follow this leader then."""
+    """The gap that it reports in this leader's log; while set, it does not follow this leader."""
     last_refused_ms: int | None = None
-    """When it last reported that."""
+    """When it last reported the gap."""
 
     @property
     def has_diverged(self) -> bool:
@@ -105,17 +105,17 @@ class ReplicaProgress:
         return max(self.end_offset, self.snapshot_offset)
 
     def fetched_snapshot(self, snapshot_id: OffsetAndEpoch, now_ms: int) -> None:
-        """Note that it is fetching that snapshot: it will continue at its end."""
+        """Record that it is fetching that snapshot: it will continue at the snapshot's end."""
         self.snapshot_offset = snapshot_id.offset
         self.last_fetch_ms = now_ms
 
     def refused(self, gap: CommittedGap, now_ms: int) -> None:
-        """Note that it does not follow this leader."""
+        """Record that it does not follow this leader."""
         self.leader_lacks = gap
         self.last_refused_ms = now_ms
 
     def fetched(self, fetch_offset: Offset, leader_end_offset: Offset, now_ms: int) -> None:
-        """Note a fetch. Caught up: as far as the leader's log goes, or as far as it went at the fetch before."""
+        """Record a fetch. Caught up: it reaches the leader's log end, or that of the time of its previous fetch."""
         # Consider a leader that appends ten records between any two fetches of a follower:
         #
         #     at   0 ms it fetches from 100, the leader's log ends at 100: it is there, caught up at 0
@@ -149,7 +149,7 @@ class Leader:
     voters: dict[NodeId, ReplicaProgress]
     """The other voters."""
     check_quorum_deadline_ms: int | None
-    """When it resigns unless a majority fetches before (RF-32); None for a sole voter."""
+    """When it resigns unless a majority has fetched before (RF-32); None for a sole voter."""
     begin_quorum_deadline_ms: int
     """When it next notifies voters that do not fetch from it (RF-33)."""
     since_ms: int = 0
@@ -176,11 +176,11 @@ class Follower:
     voted_key: ReplicaKey | None
     fetch_deadline_ms: int
     has_fetched: bool = False
-    """Whether a fetch from this leader in this epoch has succeeded: then no pre-vote is granted (KIP-996)."""
+    """Whether a fetch from this leader in this epoch has succeeded; then the replica grants no pre-vote (KIP-996)."""
     refused_since_ms: int | None = None
-    """Since when the leader's address has refused every connection; None if the last one was not refused."""
+    """The time since which the leader's address has refused every connection; None if the last one was not refused."""
     refusals_count_from_ms: int = 0
-    """Refused connections before this time say nothing: it has just asked for pre-votes."""
+    """Refused connections before this time do not count: the replica has just asked for pre-votes."""
     is_given_up: bool = False
     """Whether the leader's address has refused connections for so long that its process has ended (RF-30)."""
     leader_high_watermark: Offset = UNKNOWN_HIGH_WATERMARK
@@ -191,7 +191,7 @@ class Follower:
     """Where the leader's log ended when it last had no record for this replica."""
 
     def fetched(self, fetch_deadline_ms: int) -> None:
-        """Note that the leader has answered a fetch: the fetch timeout starts again."""
+        """Record that the leader has answered a fetch: the fetch timeout starts again."""
         self.has_fetched = True
         self.fetch_deadline_ms = fetch_deadline_ms
         self.refused_since_ms = None

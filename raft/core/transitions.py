@@ -1,10 +1,10 @@
 """The state machine of the protocol: which state may follow which, and the one function that changes the state.
 
-Two rules hold in this file: an edge that is not in the table raises, and what must survive a crash is ordered to disk
-before anything of the new state leaves (RF-11).
+Two rules hold in this file: a transition that is not in the table raises, and the durable part of the new state is
+ordered to disk before any message of the new state leaves (RF-11).
 
 **Epochs are the time of the protocol.** Replicas have no common clock. Each knows the highest epoch that it has seen,
-which never goes back, and sends it with every message. A replica that sees a higher one leaves its state: that is why
+which never decreases, and sends it with every message. A replica that sees a higher one leaves its state: that is why
 every state has edges to Unattached and Follower in a higher epoch. A request of a lower epoch is answered with the
 higher one and its leader, so its sender learns of both (RF-60). Votes, leaders and records belong to one epoch each.
 
@@ -20,7 +20,7 @@ higher one and its leader, so its sender learns of both (RF-60). Votes, leaders 
 
 Only the edge from Prospective to Candidate, and the timer of Resigned, open an epoch. So an epoch is opened by a voter
 that a majority would have elected a moment ago, or by a former leader, once. A voter that is cut off from the majority
-stays in its epoch, as Prospective, Unattached or Follower, and deposes no leader when it is back (KIP-996).
+stays in its epoch, as Prospective, Unattached or Follower, and deposes no leader when it is connected again (KIP-996).
 
 **What is on disk** (RF-95) is epoch, leader and vote. Prospective and Resigned write nothing: a crash in them is a
 crash in the state before. A crash after Candidate starts as Candidate again, a crash after Leader as Resigned
@@ -98,14 +98,14 @@ EDGES: Final[dict[Role, dict[Role, tuple[str, ...]]]] = {
         Role.UNATTACHED: (HIGHER,),  # a higher epoch without a leader
     },
     Role.LEADER: {
-        Role.RESIGNED: (SAME,),  # asked to, shutting down, fenced, or no majority fetches any more
+        Role.RESIGNED: (SAME,),  # asked to, shutting down, fenced, or no majority fetches
         Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
         Role.UNATTACHED: (HIGHER,),  # a higher epoch without a leader
     },
     Role.FOLLOWER: {
         Role.FOLLOWER: (HIGHER,),  # learns of the leader of a higher epoch
         Role.PROSPECTIVE: (SAME,),  # fetch timeout, or the leader's address refuses connections (RF-30); voters only
-        Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: the leader lacks what is committed
+        Role.UNATTACHED: (HIGHER, SAME),  # a higher epoch; the same: the leader lacks committed records
     },
     Role.RESIGNED: {
         Role.UNATTACHED: (HIGHER,),  # its election timeout opens the next epoch (RF-13), or a higher epoch
@@ -126,7 +126,7 @@ def transition(environment: Environment, replica: ReplicaState, output: Output, 
     output.decisions.append(StateEntered(ROLES[type(left)], left.epoch, ROLES[type(state)], state.epoch))
     enter(environment, replica, output, state)
     if isinstance(left, Leader):
-        # After the new state is ordered to disk: the answers below name the leader of the new state.
+        # This comes after the order to write the new state: the answers below name the leader of the new state.
         _release_waiting(environment, replica, output, left)
 
 
@@ -148,9 +148,9 @@ def enter(environment: Environment, replica: ReplicaState, output: Output, state
 def _release_waiting(environment: Environment, replica: ReplicaState, output: Output, left: Leader) -> None:
     """Fail the appends that waited for the leader (LI-26), and answer the parked fetches."""
     message = f"leadership of epoch {left.epoch} was lost; the append may still be committed by the next leader"
-    # These appends may or may not take effect. Consider records 100 to 104 of epoch 5, which one follower has and
-    # which are not committed: if it is elected, epoch 6 commits them; if another one is, they are truncated. So the
-    # error does not claim that they are lost, and a client that retries may do something twice.
+    # These appends may or may not take effect. Consider records 100 to 104 of epoch 5, which one follower has and which
+    # are not committed: if it is elected, epoch 6 commits them; if another one is, they are truncated. So the error
+    # does not claim that they are lost, and a client that retries may append twice.
     for append_id in left.accumulator.take_all():
         output.order(FailAppend(append_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, message))
     for fetch in left.purgatory.take_all():
@@ -211,14 +211,13 @@ def become_follower(
 
 
 def become_prospective(environment: Environment, replica: ReplicaState, output: Output, reason: str) -> None:
-    """Ask for pre-votes in the present epoch, for that reason; a sole voter has nobody to ask (RF-04)."""
+    """Ask for pre-votes in the current epoch, for that reason; a sole voter needs no other vote (RF-04)."""
     output.decisions.append(ElectionBegun(reason))
     state = replica.state
     leader_id = state.leader_id if isinstance(state, Follower | Unattached) else None
-    # The pre-vote is for a voter that has lost contact. Consider voters 1, 2 and 3 in epoch 5, and 3 is cut off
-    # from the leader, 1, but not from 2. Without a pre-vote it would open epoch 6, 7, 8 and so on, and each of them
-    # would depose 1 by way of 2. Instead it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses,
-    # and nothing changes.
+    # Why there is a pre-vote: consider voters 1, 2 and 3 in epoch 5, and 3 is cut off from the leader, 1, but not from
+    # 2. Without a pre-vote it would open epoch 6, 7, 8 and so on, and each of them would depose 1 by way of 2. Instead
+    # it asks in epoch 5 whether it would win: 2 has fetched from 1 and refuses, and nothing changes.
     votes = _new_tally(environment, allows_change=True)
     transition(
         environment,
@@ -281,10 +280,10 @@ def become_leader(environment: Environment, replica: ReplicaState, output: Outpu
         since_ms=environment.now_ms,
     )
     transition(environment, replica, output, leader)
-    # In this order: first the epoch and its leader are ordered to disk, by the transition, and only then a record of
+    # The order matters: the transition first orders the epoch and its leader to disk, and only then follows a record of
     # the epoch. After a crash between the two the replica finds itself as the leader, and starts as Resigned
     # (`initial_state`).
-    committed.note_no_gap(replica, output)  # everything known here as committed is in this log
+    committed.note_no_gap(replica, output)  # this log has everything known here as committed
     snapshot_fetch.abandon(replica, output)
     record = LeaderChange(
         leader_id=leader.leader_id,
@@ -301,7 +300,7 @@ def become_resigned(environment: Environment, replica: ReplicaState, output: Out
     """Stop leading and ask the others to elect, the one with the longest log first (RF-34, RF-35)."""
     # Consider the other voters at 100, 120 and 120, of which the second recovers: the order is the third, the first,
     # the second. The third starts an election at once, and the others give it time (RF-36). A voter with a shorter log
-    # may ask in vain, and hold up one that can win; one that recovers does not ask at all.
+    # may ask in vain, and delay a voter that can win; a voter that recovers does not ask at all.
     by_progress = sorted(
         leader.voters.values(),
         key=lambda progress: (

@@ -15,9 +15,9 @@ from kraftbase.types import DirectoryId, Epoch, NodeId, Offset
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class OffsetAndEpoch:
-    """A point in the log. Compares by epoch first, then offset: plain `<` is Raft's up-to-date rule (RF-14).
+    """A point in the log. Compared by epoch first, then offset: plain `<` is Raft's up-to-date rule (RF-14).
 
-    It takes keywords only: the order of its fields is that of the comparison, not that of its name.
+    The constructor accepts keywords only: the order of the fields is that of the comparison, not that of the name.
     """
 
     epoch: Epoch
@@ -27,7 +27,7 @@ class OffsetAndEpoch:
 class ReplicaKey(NamedTuple):
     """The identity of a replica: its node id and the id of the directory that holds its log (KIP-853).
 
-    `directory_id` is None where it is not known: the entry of a static voter, or a peer that did not send it.
+    `directory_id` is None where it is not known: in the entry of a static voter, or for a peer that did not send it.
     """
 
     node_id: NodeId
@@ -71,7 +71,7 @@ class RefusedLeader(NamedTuple):
 
 
 UNKNOWN_UNTIL_OFFSET: Final = Offset(2**63 - 1)
-"""Above every log end: a replica that recovers until here must become level with a leader's log."""
+"""Above every log end: a replica that recovers up to here must become level with a leader's log."""
 
 
 class RecoveringLog(NamedTuple):
@@ -82,7 +82,7 @@ class RecoveringLog(NamedTuple):
     epoch: Epoch
     """The epoch that the replica was in when the damage was found."""
     reason: str
-    """What was found, for operators."""
+    """A description of the damage, for operators."""
     has_forgotten: bool = False
     """The directory is new: it does not show in which epochs its node took part (`raft.core.newcomers`)."""
     may_found: bool = False
@@ -90,13 +90,13 @@ class RecoveringLog(NamedTuple):
 
     @property
     def known_until_offset(self) -> Offset | None:
-        """`until_offset`, for operators: None if it is unknown."""
+        """`until_offset`, for operators; None if it is unknown."""
         return None if self.until_offset == UNKNOWN_UNTIL_OFFSET else self.until_offset
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One encoded batch: the unit of replication, storage and delivery. The bytes are the same on every replica.
+    """One encoded batch: the unit of replication, storage and delivery. The bytes are equal on every replica.
 
     The fields repeat the header in `data`, so that it is parsed once. A Batch from foreign bytes is made only after a
     check of length, CRC and header (`raft.storage.batch.decode_batches`).

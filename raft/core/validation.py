@@ -1,4 +1,4 @@
-"""Checks that several requests share (RF-106). Each returns the error to answer with, NONE if there is none."""
+"""Checks that several requests share (RF-106). Each returns the error to answer with; NONE if there is none."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from raft.core.states import Leader
 from raft.core.types import ReplicaKey
 
 EPOCH_END: Final = 2**31 - 1
-"""No peer may name this epoch or a higher one: none is left for the elections that follow."""
+"""No peer may name this epoch or a higher one: later elections would have no epochs left."""
 
 
 def may_enter_epoch(environment: Environment, replica: ReplicaState, epoch: Epoch) -> bool:
     """Whether a peer that is in `epoch` may take this replica there now (RF-114)."""
-    # Consider a voter with a damaged memory that asks for votes in epoch 2,147,483,646. Entered once, it would be on
-    # every disk.
+    # Consider a voter with damaged memory that asks for votes in epoch 2,147,483,646. If one voter entered that epoch,
+    # it would soon be on every disk.
     if epoch >= EPOCH_END:
         return False
     return epoch <= replica.epoch or replica.epoch_allowance.covers(epoch - replica.epoch, environment.now_ms)
@@ -35,7 +35,8 @@ def refuse_cluster(environment: Environment, cluster_id: str | None) -> ErrorCod
 def refuse_foreign_peer(environment: Environment, cluster_id: str | None) -> ErrorCode:
     """A replica must send its cluster id.
 
-    In Kafka it may leave that out. Every version of this program sends it, so a sender without it is not one of ours.
+    In Kafka it may leave the id out. Every version of this program sends it, so a sender without it runs another
+    program.
     """
     return ErrorCode.NONE if cluster_id == environment.cluster_id else ErrorCode.INCONSISTENT_CLUSTER_ID
 
@@ -77,7 +78,7 @@ def refuse_voter_request(
 def leader_for_request(
     environment: Environment, replica: ReplicaState, cluster_id: str | None, epoch: Epoch, *, invalid: bool
 ) -> Leader | ErrorCode:
-    """The leader that serves a Fetch or FetchSnapshot, of exactly that epoch; or why the request is refused."""
+    """Return the leader that serves a Fetch or FetchSnapshot, of exactly that epoch; or why the request is refused."""
     error = refuse_foreign_peer(environment, cluster_id)
     if error is not ErrorCode.NONE:
         return error

@@ -1,4 +1,4 @@
-"""Whether a vote is granted (RF-14 to RF-22). Each function returns why it is not, in words; None: it is granted."""
+"""Whether a vote is granted (RF-14 to RF-22). Each function returns the reason for a refusal; None: granted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raft.core.types import OffsetAndEpoch
 
 
 def refuse_pre_vote(environment: Environment, replica: ReplicaState, request: VoteRequest) -> str | None:
-    """A pre-vote is granted by whoever has lost its leader, if the logs allow it."""
+    """Grant a pre-vote if this replica has lost its leader and the logs allow it."""
     refusal = _refuse_while_new(replica, request)
     if refusal is not None:
         return refusal
@@ -32,7 +32,7 @@ def refuse_pre_vote(environment: Environment, replica: ReplicaState, request: Vo
 
 
 def refuse_vote(replica: ReplicaState, request: VoteRequest) -> str | None:
-    """A vote is granted once in an epoch, by whoever knows no leader of it, if the logs allow it."""
+    """Grant one vote in an epoch, if this replica knows no leader of the epoch and the logs allow it."""
     state = replica.state
     match state:
         case Leader() | Resigned():
@@ -51,7 +51,7 @@ def refuse_vote(replica: ReplicaState, request: VoteRequest) -> str | None:
         return refusal
     voted = state.voted_key
     if voted is None:
-        # A replica that knows the leader of the epoch has no vote to give in it: another candidate has won it already.
+        # A replica that knows the leader of the epoch cannot vote in it: another candidate has won it already.
         return None if state.leader_id is None else f"{state.leader_id} leads epoch {state.epoch}"
     is_the_same = voted.node_id == request.replica_key.node_id and (
         voted.directory_id is None or voted.directory_id == request.replica_key.directory_id
@@ -63,23 +63,23 @@ def refuse_log(replica: ReplicaState, request: VoteRequest) -> str | None:
     """RF-14: the nominee's log ends no earlier than this one. Nor may it lack committed records."""
     candidate_end = OffsetAndEpoch(epoch=request.last_epoch, offset=request.last_offset)
     if request.last_offset < replica.committed_offset:
-        return f"its log ends at {_named(candidate_end)}, and all below {replica.committed_offset} is committed"
+        return f"its log ends at {_named(candidate_end)}, and everything below {replica.committed_offset} is committed"
     if goes_on_with_refused(replica, request):
-        return f"its log ends in epoch {request.last_epoch}, whose leader lacks what is committed"
+        return f"its log ends in epoch {request.last_epoch}, whose leader lacks committed records"
     if candidate_end < replica.log.end:
         return f"its log ends at {_named(candidate_end)}, that of this node at {_named(replica.log.end)}"
     return None
 
 
 def refusal_of_error(environment: Environment, replica: ReplicaState, request: VoteRequest, error: ErrorCode) -> str:
-    """The reason, if the request was answered with an error."""
+    """Return the reason, if the request was answered with an error."""
     match error:
         case ErrorCode.FENCED_LEADER_EPOCH:
             return f"{error.name}: this node is in epoch {replica.epoch}"
         case ErrorCode.INVALID_VOTER_KEY:
-            return f"{error.name}: it means {request.voter_key}, this is {environment.key}"
+            return f"{error.name}: it is addressed to {request.voter_key}, this is {environment.key}"
         case ErrorCode.INCONSISTENT_CLUSTER_ID:
-            return f"{error.name}: it is of {request.cluster_id}, this node of {environment.cluster_id}"
+            return f"{error.name}: its cluster is {request.cluster_id}, this node's {environment.cluster_id}"
         case _:
             return error.name
 

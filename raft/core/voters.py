@@ -53,7 +53,7 @@ class VoterSet:
 
     @property
     def has_directory_ids(self) -> bool:
-        """Whether each voter is known by its directory id, too: a voter whose disk was replaced is another replica."""
+        """Whether voters are known by their directory ids, too: a voter whose disk was replaced is another replica."""
         return all(voter.key.directory_id is not None for voter in self._voters.values())
 
     def voters(self) -> list[Voter]:
@@ -76,8 +76,8 @@ class VoterSet:
         voter = self._voters.get(key.node_id)
         if voter is None:
             return False
-        # With voter 2 in directory A: 2 in A is the voter; 2 in B is not, it has another log; 2 without a directory may
-        # be either, so it is not. With voter 2 known by its id alone, each of the three is.
+        # With voter 2 in directory A: the key (2, A) is the voter; (2, B) is not, since it has another log; 2 without a
+        # directory may be either, so it is not. With voter 2 known by its id alone, each of the three is.
         return voter.key.directory_id is None or voter.key.directory_id == key.directory_id
 
     def is_only_voter(self, key: ReplicaKey) -> bool:

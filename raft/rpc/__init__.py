@@ -1,1 +1,1 @@
-"""gRPC between replicas and to readers of the log. Protobuf messages go no further in than this package."""
+"""gRPC between replicas and to readers of the log. Protobuf messages do not leave this package."""

@@ -1,10 +1,10 @@
-"""Admission: every call of a node's server passes here, and has a place until it ends.
+"""Admission: every call of a node's server passes through here, and holds a place until it ends.
 
 Calls of replicas (Vote, BeginQuorumEpoch, EndQuorumEpoch, Fetch, FetchSnapshot) have places that clients cannot take.
-The key in a call's first message shows its sender. Until that message the sender is unknown, and of too many such calls
-the oldest is ended. So 4,000 empty Fetch streams do not affect a voter's stream: the voter sends its key at once,
-in its first message. Without TLS a key is only a claim; its value is decided where votes and fetches are counted
-(raft.core). Of too many calls that claim to be one voter's the oldest is ended: the voter may have reconnected.
+The key in a call's first message shows its sender. Until that message the sender is unknown, and if there are too many
+such calls, the oldest is ended. So 4,000 empty Fetch streams do not affect a voter's stream: the voter sends its key at
+once, in its first message. Without TLS a key is only a claim; raft.core checks it where votes and fetches are counted.
+If too many calls claim to be one voter's, the oldest is ended: the voter may have reconnected.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ logger = structlog.get_logger(__name__)
 
 
 class Admission(grpc.aio.ServerInterceptor):
-    """See the module. Used on one event loop."""
+    """See the module. Use it on one event loop only."""
 
     def __init__(
         self, limits: ServiceLimits, voters: VoterSet | None = None, written: Callable[[], int] = lambda: 0
     ) -> None:
-        """`written` counts the records that were written: while that grows, reads get a share of the time."""
+        """`written` returns the number of records written: while it grows, reads get a share of the time."""
         self.limits: Final = limits
         self._voters = voters
         self.lane: Final = ReadLane(limits.read_share_percent / 100, written)
@@ -103,7 +103,7 @@ class Admission(grpc.aio.ServerInterceptor):
         return _handler(_Refused(refusal) if refusal is not None else _Served(self, call, handler), handler)
 
     def _enter(self, call: Call) -> ApiError | None:
-        """Admit a call of which only the method is known. Returns the error if it is refused."""
+        """Admit a call of which only the method is known. Return the error if it is refused."""
         if call.task is not None:
             call.task.add_done_callback(lambda _: self._leave(call))
         if call.limit == REPLICAS:
@@ -115,7 +115,7 @@ class Admission(grpc.aio.ServerInterceptor):
         return self._refusal("calls_max") if self._calls["calls_max", ""] > self.limits.calls_max else None
 
     def _leave(self, call: Call) -> None:
-        """Note that the call has ended, for any reason."""
+        """Record that the call has ended, for any reason."""
         self._forget(call)
         if call.limit != REPLICAS:
             self._calls["calls_max", ""] -= 1
@@ -134,7 +134,7 @@ class Admission(grpc.aio.ServerInterceptor):
         self._count(call, 1)
 
     def name(self, call: Call, key: ReplicaKey | None) -> None:
-        """The first message of a replica's call has arrived, with that key. Raises ApiError."""
+        """Process the first message of a replica's call, which names that key. Raises ApiError."""
         self._unnamed.pop(call, None)
         if key is None or self._voters is None or not _has_a_voters_place(self._voters, key):
             self.seat(call)
@@ -178,7 +178,7 @@ class Admission(grpc.aio.ServerInterceptor):
 
 
 class ReplicasElsewhere(grpc.aio.ServerInterceptor):
-    """Refuses calls of replicas: they have a listener of their own."""
+    """Refuses calls of replicas on the listener for clients: replicas have a listener of their own."""
 
     async def intercept_service(
         self,
@@ -276,7 +276,7 @@ class _Served:
         async with aclosing(responses):
             async for response in responses:
                 data = encode(response)
-                del response  # while it is sent, only its bytes are kept
+                del response  # while a response is sent, only its bytes are kept
                 try:
                     taken = self._take_room(len(data))
                 except ApiError:
@@ -302,7 +302,7 @@ class _Served:
 
 
 class _DecodedRequests:
-    """A stream of requests, decoded here: gRPC keeps what it has decoded until the next one arrives.
+    """A stream of requests, decoded here: gRPC would keep a decoded request until the next one arrives.
 
     Decoded, a request may be thirty times as large.
     """
@@ -310,7 +310,7 @@ class _DecodedRequests:
     def __init__(self, encoded: AsyncIterable[bytes], decode: Callable[[bytes], Any]) -> None:
         self._encoded = encoded
         self._iterator: AsyncIterator[bytes] | None = None
-        """Made when it is needed: gRPC's begins to receive at once."""
+        """Created when it is needed: gRPC's begins to receive at once."""
         self._decode = decode
 
     def __aiter__(self) -> AsyncIterator[Any]:
@@ -334,14 +334,14 @@ class _Refused:
 
 
 def _handler(served: _Served | _Refused, handler: Any) -> Any:
-    """gRPC's handler for `served`, with the messages of `handler`."""
+    """Return gRPC's handler for `served`, with the messages of `handler`."""
     decode, encode = handler.request_deserializer, handler.response_serializer
     if handler.stream_stream is not None:
         return grpc.stream_stream_rpc_method_handler(served.stream_stream)
     if handler.unary_unary is not None:
         return grpc.unary_unary_rpc_method_handler(served.unary_unary, decode, encode)
     if handler.unary_stream is None:
-        return handler  # no method here takes a stream and gives one answer
+        return handler  # no method here reads a stream and sends one answer
     if inspect.isasyncgenfunction(handler.unary_stream):
         return grpc.unary_stream_rpc_method_handler(served.unary_stream, decode)
     return grpc.unary_stream_rpc_method_handler(served.written_by_itself, decode, encode)

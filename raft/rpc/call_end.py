@@ -1,4 +1,4 @@
-"""How a call ended that this side writes to, in the words of the peer."""
+"""How a call that this side writes to has ended, in the words of the peer."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class CallEnd:
     """Keeps the error with which `call` ended. Make it before the first message is written.
 
     Consider a node that refuses a stream while we write to it. gRPC receives the node's status, then our write fails,
-    and grpc.aio replaces the status by INTERNAL "Internal error from Core" (grpc#36066). A reader then sees the
-    latter in nine of ten cases, and takes an operation that was refused for one that may have been carried out.
+    and grpc.aio replaces the status by INTERNAL "Internal error from Core" (grpc#36066). A reader then sees the latter
+    in nine of ten cases, and mistakes a refused operation for one that may have been carried out.
     """
 
     def __init__(self, call: grpc.aio.Call) -> None:
@@ -24,7 +24,7 @@ class CallEnd:
         call.add_done_callback(self._note)
 
     def error(self, seen: grpc.aio.AioRpcError) -> grpc.aio.AioRpcError:
-        """The error that the call ended with first; the one that was seen, if none was noted."""
+        """The error that the call ended with first; `error` if none was recorded."""
         return self._first or seen
 
     def _note(self, call: grpc.aio.Call) -> None:
@@ -35,7 +35,7 @@ class CallEnd:
 
 
 def _value_of(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What `coroutine` returns, which waits for nothing: of a call that is done."""
+    """Return the result of `coroutine`, which does not wait because its call is done."""
     try:
         coroutine.send(None)
     except StopIteration as returned:

@@ -1,8 +1,8 @@
 """The call that a task answers: its sender, and the memory and time that its answers use.
 
 Bytes that are sent and not read stay in memory, and nothing can end a call whose client does not read: gRPC's own
-status queues up behind the unread bytes. So answers of more than 64 KiB take their bytes from a budget, and give them
-back when they are written. `answer_room` returns how large the next answer may be.
+status queues up behind the unread bytes. So answers of more than 64 KiB reserve their bytes from a budget, and release
+them when they are written. `answer_room` returns how large the next answer may be.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raft.rpc.limits import over_limit
 from raft.rpc.read_lane import ReadLane
 
 SMALL_ANSWER_BYTES: Final = 64 * 1024
-"""An answer of up to this size takes nothing from the budget: there is at most one per call."""
+"""An answer of up to this size reserves nothing from the budget: each call has at most one."""
 
 
 class AnswerBudget:
@@ -37,7 +37,7 @@ class AnswerBudget:
         return min(wanted_bytes, max(SMALL_ANSWER_BYTES, free))
 
     def take(self, connection: str, size_bytes: int) -> int:
-        """Take the room for an answer, and return how much to give back. Raises ApiError if there is none."""
+        """Reserve room for an answer, and return how much to release. Raises ApiError if there is none."""
         if size_bytes <= SMALL_ANSWER_BYTES:
             return 0
         for name, taken, limit in (
@@ -52,7 +52,7 @@ class AnswerBudget:
         return size_bytes
 
     def give_back(self, connection: str, size_bytes: int) -> None:
-        """Return the room of an answer that was written, or never will be."""
+        """Release the room of an answer that was written, or never will be."""
         self.taken_bytes -= size_bytes
         self._by_connection[connection] -= size_bytes
         if not self._by_connection[connection]:
@@ -79,13 +79,13 @@ class Call:
         self._held_bytes = 0
 
     def hold(self, size_bytes: int) -> int:
-        """Take room for an answer until it is given back, or the call ends. Raises ApiError."""
+        """Reserve room for an answer until it is released, or the call ends. Raises ApiError."""
         taken = 0 if self.voter_id is not None else self._budget.take(self.connection, size_bytes)
         self._held_bytes += taken
         return taken
 
     def give_back(self, size_bytes: int | None = None) -> None:
-        """Return the room of an answer that was written; None: the call has ended."""
+        """Release the room of an answer that was written; None: the call has ended."""
         size_bytes = self._held_bytes if size_bytes is None else size_bytes
         if size_bytes:
             self._held_bytes -= size_bytes
@@ -110,7 +110,7 @@ def answer_room(wanted_bytes: int) -> int:
 
 
 def hold_answer(size_bytes: int) -> None:
-    """Take room for answers of this task's call until the call ends. Raises ApiError if there is none."""
+    """Reserve room for answers of this task's call until the call ends. Raises ApiError if there is none."""
     call = CURRENT_CALL.get()
     if call is not None:
         call.hold(size_bytes)

@@ -1,4 +1,4 @@
-"""How anything here connects to a node: the one place that TLS will go to; the servers' is `raft.rpc.listening`."""
+"""How this package connects to a node: the one place to add TLS to; the servers' is `raft.rpc.listening`."""
 
 from __future__ import annotations
 

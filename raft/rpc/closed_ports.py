@@ -1,4 +1,4 @@
-"""Whether a process listens at an address, by the word of its machine's kernel."""
+"""Whether a process listens at an address, as its machine's kernel reports."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from typing import Any, Final, TypeAlias
 from kraftbase.endpoint import Endpoint, Reply
 
 PATIENCE_SECONDS: Final = 0.25
-"""A machine that is there answers within a round trip. One that does not answer has refused nothing."""
+"""A reachable machine answers within a round trip. A machine that does not answer has refused nothing."""
 
 ADDRESSES_MAX: Final = 8
-"""How many addresses of a name are connected to. Whether the further ones refuse is unknown."""
+"""How many addresses of a name are tried. Whether the further ones refuse is unknown."""
 
 _NO_WAY: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH})
-"""Of an address of a kind that this machine does not have, such as ::1 in many containers."""
+"""Errors of an address of a kind that this machine does not have, such as ::1 in many containers."""
 
 LookUp: TypeAlias = Callable[..., Awaitable[Iterable[tuple[Any, Any, int, str, tuple[Any, ...]]]]]
 """As `getaddrinfo` of an event loop."""
 
 
 async def refuses_connections(endpoint: Endpoint) -> bool:
-    """Whether every address of `endpoint` that can be reached refuses a connection: nothing listens there."""
+    """Whether every address of `endpoint` that can be reached refuses a connection: no process listens there."""
     return await reply_of(endpoint) is Reply.REFUSED
 
 
 async def reply_of(endpoint: Endpoint, look_up: LookUp | None = None) -> Reply:
-    """What the addresses of `endpoint` reply to a connection, which is closed at once.
+    """How the addresses of `endpoint` reply to a connection, which is closed at once.
 
     REFUSED if every address that can be reached refuses it, ACCEPTED if one accepts it. UNKNOWN if there is no answer
-    in time, or the name is unknown. The kernel takes connections for a process that is stopped or busy, as many as its
-    backlog takes, and drops the others: it refuses none. Without `look_up` the event loop looks the name up.
+    in time, or the name is unknown. For a process that is stopped or busy, the kernel accepts connections up to its
+    backlog and drops the others: it refuses none. Without `look_up` the event loop looks the name up.
     """
     loop = asyncio.get_running_loop()
     look_up = look_up or loop.getaddrinfo
@@ -48,7 +48,7 @@ async def reply_of(endpoint: Endpoint, look_up: LookUp | None = None) -> Reply:
                 if code not in (errno.ECONNREFUSED, *_NO_WAY):
                     return Reply.UNKNOWN if code else Reply.ACCEPTED
                 refusals += code == errno.ECONNREFUSED
-    except (OSError, UnicodeError):  # a time-out is an OSError; a name that no resolver takes is a UnicodeError
+    except (OSError, UnicodeError):  # a time-out is an OSError; an unresolvable name may be a UnicodeError
         return Reply.UNKNOWN
     return Reply.REFUSED if refusals else Reply.UNKNOWN
 

@@ -1,7 +1,7 @@
 """The conversion between kraftpb messages and the core's values. The core does not use protobuf.
 
-Types, lengths of ids and checksums of every message are checked here; the core checks the ranges of epochs and
-offsets, because it knows the answer. Raises ApiError(INVALID_REQUEST) for a message that cannot be a value, and
+Types, lengths of ids and checksums of every message are checked here; the core checks the ranges of epochs and offsets,
+because it knows how to answer. Raises ApiError(INVALID_REQUEST) for a message that cannot be a value, and
 ApiError(CORRUPT_MESSAGE) for damaged batches.
 """
 
@@ -35,7 +35,7 @@ from raft.core.types import CommittedGap, LeaderAndEpoch, OffsetAndEpoch, Replic
 from raft.storage.batch import decode_batches
 
 PREFERRED_CANDIDATES_MAX: Final = 1000
-"""Above the number of voters in any quorum: a longer list of candidates is refused."""
+"""More voters than any quorum has: a longer list of candidates is refused."""
 
 HOST_LENGTH_MAX: Final = 255
 
@@ -79,7 +79,7 @@ def replica_key_from_proto(key: common_pb2.ReplicaKey) -> ReplicaKey:
 
 
 def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common_pb2.CurrentLeader:
-    """Encode the leader, for a response."""
+    """Encode the leader for a response."""
     return common_pb2.CurrentLeader(
         leader_id=NO_LEADER if leader.leader_id is None else leader.leader_id,
         leader_epoch=leader.epoch,
@@ -88,7 +88,7 @@ def leader_to_proto(leader: LeaderAndEpoch, endpoint: Endpoint | None) -> common
 
 
 def leader_from_proto(current: common_pb2.CurrentLeader) -> tuple[LeaderAndEpoch, Endpoint | None]:
-    """Decode the leader, from a response."""
+    """Decode the leader from a response."""
     leader_id = NodeId(current.leader_id) if current.leader_id >= 0 else None
     endpoint = endpoint_from_proto(current.leader_endpoint) if current.HasField("leader_endpoint") else None
     return LeaderAndEpoch(leader_id, Epoch(current.leader_epoch)), endpoint
@@ -219,7 +219,7 @@ def end_quorum_epoch_request_from_proto(message: quorum_pb2.EndQuorumEpochReques
     if len(message.preferred_candidates) > PREFERRED_CANDIDATES_MAX:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{len(message.preferred_candidates)} preferred candidates; at most {PREFERRED_CANDIDATES_MAX} are taken",
+            f"{len(message.preferred_candidates)} preferred candidates; at most {PREFERRED_CANDIDATES_MAX} are valid",
         )
     return EndQuorumEpochRequest(
         cluster_id=_cluster_id(message),
@@ -303,7 +303,7 @@ def _digest_from_proto(digest: quorum_pb2.StateDigest) -> StateDigest:
     if len(digest.digest) != STATE_DIGEST_BYTES or digest.end_offset < 0:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"a state digest has {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
+            f"invalid state digest: it must have {STATE_DIGEST_BYTES} bytes and an offset of 0 or more,"
             f" not {len(digest.digest)} bytes at {digest.end_offset}",
         )
     return StateDigest(Offset(digest.end_offset), digest.digest)

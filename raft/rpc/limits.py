@@ -28,7 +28,7 @@ class ServiceLimits:
     connection_reads_max: int = 128
     """The same over one connection."""
     snapshot_reads_max: int = 16
-    """Snapshots that are read at a time; each is read whole before the first byte is sent."""
+    """Snapshots that are read at a time; each is read completely before the first byte is sent."""
     named_readers_max: int = 64
     """Readers outside the nodes that the log's start waits for."""
     read_share_percent: int = 10
@@ -38,7 +38,7 @@ class ServiceLimits:
     connection_answer_bytes_max: int = 20 * 1024 * 1024
     """The same over one connection; the largest answer has 16 MiB."""
     replica_streams_max: int = 1_000
-    """Streams and calls of replicas that are no voters."""
+    """Streams and calls of replicas that are not voters."""
     replica_answer_bytes_max: int = 32 * 1024 * 1024
     """Bytes in answers to them that are being sent; answers to voters are not counted."""
 

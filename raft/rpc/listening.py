@@ -1,7 +1,7 @@
 """Binds a server to every address that a name resolves to, or to none.
 
-gRPC accepts it if only one could be bound. `localhost` is two addresses: if another program has one of them, the
-node's peers and clients may connect to that program.
+gRPC reports success if it could bind only one of several addresses. `localhost` is two addresses: if another program
+has bound one of them, the node's peers and clients may connect to that program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kraftbase.endpoint import Endpoint
 from kraftbase.errors import ConfigurationError
 
 LOOPBACK: Final = ("127.0.0.1", "::1")
-"""What gRPC's clients resolve `localhost` to, regardless of the system's files."""
+"""The addresses to which gRPC's clients resolve `localhost`, regardless of the system's files."""
 
 _NOT_HERE: Final = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 """The address is another machine's, or of a kind that this one does not have, such as ::1 in many containers."""
@@ -56,10 +56,10 @@ async def _addresses_of(endpoint: Endpoint) -> list[tuple[socket.AddressFamily, 
 
 
 def _is_free(endpoint: Endpoint, family: socket.AddressFamily, address: tuple[Any, ...]) -> bool:
-    """Whether the address is this machine's and can be bound. Raises ConfigurationError if it is and cannot be."""
+    """Whether the address is this machine's. Raises ConfigurationError if it is, and cannot be bound."""
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: a node may start again at once
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as gRPC does: a node can restart at once
             probe.bind(address)
     except OSError as error:
         if error.errno in _NOT_HERE:
@@ -74,5 +74,5 @@ def _is_free(endpoint: Endpoint, family: socket.AddressFamily, address: tuple[An
 
 def _in_use(endpoint: Endpoint, address: str) -> ConfigurationError:
     return ConfigurationError(
-        f"cannot listen on {endpoint}: the port is in use at {address}; stop what listens there or choose another"
+        f"cannot listen on {endpoint}: the port is in use at {address}; stop that process or choose another"
     )

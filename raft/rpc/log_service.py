@@ -28,10 +28,10 @@ from raft.rpc.sent_snapshot import SentSnapshot, SnapshotSender
 from raft.storage.segmented_log import SegmentedLog
 
 RESPONSE_BYTES_MAX: Final = 1024 * 1024
-"""One answer holds about this many bytes, and at least one batch."""
+"""The size of one answer: about this many bytes, and at least one batch."""
 
 CONTACT_SECONDS: Final = 1.0
-"""How often a reader hears how far the node is behind, when there is nothing else."""
+"""How often a reader gets the time for which the node has been behind, when there is nothing else to send."""
 
 PIECE_BYTES: Final = 256 * 1024
 """How many bytes of a snapshot one answer carries."""
@@ -62,11 +62,11 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         behind_ms: Callable[[], int],
         limits: ServiceLimits | None = None,
     ) -> None:
-        """`for_clients` returns where clients reach a node, if replicas use another address.
+        """`for_clients` returns the address at which clients reach a node, if replicas use another address.
 
-        `applied_end_offset` returns how far this node's state machine is, `listener_faults` the failed listeners,
-        `log_start_holders` the readers that hold the log's start back. `on_fatal` gets a failed read of the log.
-        `behind_ms` returns for how long the node has not been level with a leader.
+        `applied_end_offset` returns the end of what this node's state machine has applied, `listener_faults` the failed
+        listeners, `log_start_holders` the readers that hold the log's start back. `on_fatal` gets a failed read of the
+        log. `behind_ms` returns for how long the node has not been level with a leader.
         """
         self._log = log
         self._feed = feed
@@ -88,9 +88,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.WatchRequest,
         context: grpc.aio.ServicerContext[log_pb2.WatchRequest, log_pb2.WatchResponse],
     ) -> AsyncIterator[log_pb2.WatchResponse]:
-        """Committed batches from an offset on; gRPC's flow control adapts it to the reader's pace.
+        """Committed batches from an offset on; gRPC's flow control adapts the stream to the reader's pace.
 
-        A reader that takes snapshots gets the newest one first if it is new, or behind the log's start (SN-60).
+        A reader that accepts snapshots gets the newest one first if it is new, or behind the log's start (SN-60).
         """
         try:
             self._check_cluster(request)
@@ -116,7 +116,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
             raise ApiError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {request.start_offset} was deleted; the log starts at {self._log.log_start_offset}: start"
-                " there, or take snapshots, as a listener does that overrides handle_load_snapshot",
+                " there, or accept snapshots, as a listener that overrides handle_load_snapshot does",
             )
 
     async def _responses(self, request: log_pb2.WatchRequest) -> AsyncGenerator[log_pb2.WatchResponse]:
@@ -159,9 +159,9 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         size_bytes = answer_room(RESPONSE_BYTES_MAX) - MESSAGE_OVERHEAD_BYTES
         try:
             return self._log.read_batches(start_offset, size_bytes, end_offset)
-        except ApiError:  # the offset was deleted, which is no failure
+        except ApiError:  # the offset was deleted, which is not a failure
             raise
-        except BaseException as error:  # gRPC would report it to the reader only
+        except BaseException as error:  # gRPC would report the error to the reader only
             self._on_fatal(error)
             raise
 
@@ -188,7 +188,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
         request: log_pb2.HoldLogStartRequest,
         context: grpc.aio.ServicerContext[log_pb2.HoldLogStartRequest, log_pb2.HoldLogStartResponse],
     ) -> log_pb2.HoldLogStartResponse:
-        """Give, renew or end a reader's lease; only the leader gives leases."""
+        """Grant, renew or end a reader's lease; only the leader grants leases."""
         try:
             self._check_cluster(request)
             wanted_ms = request.lease_ms if self._replica.is_leader else min(request.lease_ms, 0)
@@ -239,7 +239,7 @@ class LogService(log_pb2_grpc.LogServiceServicer):
 
 
 def _taken(batches: list[Batch]) -> bytes:
-    """Return the batches' bytes and clear the list, because the reader may be slow."""
+    """Return the bytes of the batches and clear the list, because the reader may be slow."""
     data = b"".join(batch.data for batch in batches)
     batches.clear()
     return data

@@ -1,7 +1,7 @@
 """Answers undecodable bytes with INVALID_REQUEST, instead of gRPC's UNKNOWN with Python's exception in it.
 
-gRPC decodes a request before any handler gets it. The interceptor replaces undecodable bytes by a mark, and ends the
-call with Kafka's error where the mark would reach the handler.
+gRPC decodes a request before any handler gets it. The interceptor replaces undecodable bytes by a marker object, and
+ends the call with Kafka's error before the object reaches the handler.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raft.rpc.errors import abort
 
 _MALFORMED: Final = object()
 _REFUSAL: Final = ApiError(
-    ErrorCode.INVALID_REQUEST, "the request's bytes are no message of this method; check the versions of both sides"
+    ErrorCode.INVALID_REQUEST, "the request's bytes are not a message of this method; check the versions of both sides"
 )
 
 Deserializer = Callable[[bytes], Any]
@@ -34,7 +34,7 @@ class MalformedRequests(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """The method's own handler behind a check that its request could be decoded."""
+        """Return the method's own handler behind a check that its request could be decoded."""
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_deserializer is None:
             return handler
@@ -69,7 +69,7 @@ def _checked_unary(method: Callable[..., Awaitable[Any]]) -> Callable[..., Await
 
 
 def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
-    if not inspect.isasyncgenfunction(method):  # it writes its answers itself, as gRPC's own health service does
+    if not inspect.isasyncgenfunction(method):  # writes its answers itself, as gRPC's own health service does
         return _checked_unary(method)
 
     async def call(request: Any, context: Any) -> AsyncIterator[Any]:
@@ -77,7 +77,7 @@ def _checked_unary_stream(method: Callable[..., Any]) -> Callable[..., Any]:
             await abort(context, _REFUSAL)
         async with aclosing(method(request, context)) as responses:
             with suppress(StopAsyncIteration):
-                while True:  # keep no response, which may be large: the next may take long
+                while True:  # keep no reference to a large response: the next one may take long
                     yield await anext(responses)
 
     return call
@@ -94,7 +94,7 @@ def _checked_stream(method: Callable[..., AsyncGenerator[Any]]) -> Callable[...,
 
 
 class _CheckedRequests:
-    """The requests of a stream. It keeps none, as a generator would until the next one arrives."""
+    """The requests of a stream. Keeps no request, unlike a generator, which keeps one until the next arrives."""
 
     def __init__(self, requests: AsyncIterator[Any], context: Any) -> None:
         self._requests = requests

@@ -49,7 +49,7 @@ class Answering(Protocol):
 
 
 class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
-    """Decodes, asks the replica, encodes. A request that cannot be decoded is answered INVALID_REQUEST."""
+    """Decodes a request, passes it to the replica, and encodes the answer. INVALID_REQUEST if it cannot be decoded."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         cluster_id: str,
         for_clients: Callable[[NodeId | None, Endpoint | None], Endpoint | None] = lambda node_id, endpoint: endpoint,
     ) -> None:
-        """`for_clients` returns where clients reach a node, if replicas use another address."""
+        """`for_clients` returns the address at which clients reach a node, if replicas use another address."""
         self._for_clients = for_clients
         self._node = node
         self._cluster_id = cluster_id
@@ -89,7 +89,7 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
         """Fetch (1): answers one request after the other until the replica ends the stream."""
         async for message in request_iterator:
             message.max_bytes = answer_room(message.max_bytes)
-            yield await self._fetched(message)  # no reference to it is kept while it is sent
+            yield await self._fetched(message)  # no reference to the response is kept while it is sent
 
     async def _fetched(self, message: quorum_pb2.FetchRequest) -> quorum_pb2.FetchResponse:
         response, records = await self._answer(
@@ -134,5 +134,5 @@ class QuorumService(quorum_pb2_grpc.QuorumServiceServicer):
             leader, endpoint = self._node.leader
             return make(error=error.code, leader=leader, leader_endpoint=endpoint, **unknown), b""
         response, records = await self._node.answer(request)
-        check(isinstance(response, kind), "an answer is of its request's kind", response=response)
+        check(isinstance(response, kind), "an answer has its request's kind", response=response)
         return response, records  # type: ignore[return-value]

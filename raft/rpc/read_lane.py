@@ -1,9 +1,9 @@
 """A share of the time for reads: on a busy node that writes, reads get a share, and connections take turns.
 
-A node answers on one event loop, in one process: reads in a closed loop would leave little to votes, fetches and
-operations. Each read is charged for its time. Consider a share of 10 % and reads that take 2 ms: while records are
-written and the process is busy, 50 reads begin in a second, over all connections, and a connection that sends a
-thousand delays only itself. While nothing is written, or there is time for all, all begin at once.
+A node answers on one event loop, in one process: clients that read all the time would leave little time to votes,
+fetches and operations. Each read is charged for its time. Consider a share of 10 % and reads that take 2 ms: while
+records are written and the process is busy, 50 reads begin in a second, over all connections, and a connection that
+sends a thousand delays only itself. While nothing is written, or there is time for all, all begin at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 CALL_SECONDS: Final = 0.001
-"""What a call costs before and after the read itself: about what gRPC takes on one core."""
+"""The cost of a call before and after the read itself: about the time that gRPC takes on one core."""
 
 MESSAGE_SECONDS: Final = 0.0003
 """The cost of one more message of a stream."""
@@ -25,25 +25,25 @@ BYTES_PER_SECOND: Final = 200_000_000
 """How fast answers are copied and encoded."""
 
 BURST_SECONDS: Final = 0.1
-"""The most that may be used at once, after a pause: occasional reads never wait."""
+"""The most credit that may be used at once, after a pause: occasional reads never wait."""
 
 WRITES_PER_SECOND_MIN: Final = 10
-"""With fewer records in a second, such as an idle cluster's NoOps, reads are not limited."""
+"""Below this rate of records, such as an idle cluster's NoOps, reads are not limited."""
 
 BUSY_SHARE_MIN: Final = 0.7
-"""A process that is busy for less of the time than this has time for reads, however much is written."""
+"""A process that is busy for a smaller share of the time than this has time for reads, however much is written."""
 
 WINDOW_SECONDS: Final = 0.5
 """How often the lane checks whether records are written, and how busy the process was."""
 
 _SCHEDULING: Final = Path("/proc/thread-self/schedstat")
-"""Of the calling thread: nanoseconds on a processor, nanoseconds of waiting for one, how often it had one."""
+"""Of the calling thread: nanoseconds on a processor, nanoseconds of waiting for a processor, number of time slices."""
 
 
 def busy_seconds() -> float:
     """How long this process has used processors, and this thread has waited for one.
 
-    Where others take the only processor, a process that is never idle uses little of it.
+    Where other processes use the only processor, a process that is never idle uses little of it.
     """
     try:
         waited_ns = int(_SCHEDULING.read_text().split()[1])
@@ -109,9 +109,9 @@ class ReadLane:
         self._credit_seconds = min(BURST_SECONDS, max(self._credit_seconds, floor))
 
     def _look(self, now: float) -> None:
-        """Judge the window that has ended.
+        """Check the window that has ended: whether records were written and the process was busy.
 
-        Holding reads back makes the process less busy, so they are held back until none of them waits.
+        Delaying reads makes the process less busy, so reads are delayed until none of them waits.
         """
         seconds = now - self._window_start
         written, busy = self._written(), self._busy()
@@ -136,7 +136,7 @@ class ReadLane:
             turn = turns.popleft()
             if turns:
                 self._waiting[connection] = turns
-            if not turn.done():  # else its caller was cancelled
+            if not turn.done():  # else the caller was cancelled
                 turn.set_result(None)
-                released_seconds += CALL_SECONDS  # it is charged when its task runs
+                released_seconds += CALL_SECONDS  # the read is charged when its task runs
         self._set_timer()

@@ -1,4 +1,4 @@
-"""Readers outside the nodes that the log's start waits for: each has a name, a position and a lease (KAFKA-14932)."""
+"""Leases of readers outside the nodes: the log's start waits for them. Each has a name and a position (KAFKA-14932)."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def check_reader(name: str, lease_ms: int) -> None:
             f"{name[:NAME_LENGTH_MAX]!r} cannot be a reader's name; give 1 to {NAME_LENGTH_MAX} printable characters",
         )
     if lease_ms < 0:
-        raise ApiError(ErrorCode.INVALID_REQUEST, f"a lease of {lease_ms} ms cannot be; give 0 to end one")
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"a lease of {lease_ms} ms is invalid; give 0 to end a lease")
 
 
 class ReaderLeases:
-    """The leases that one node has given. A lease that is not renewed expires."""
+    """The leases that one node has granted. A lease that is not renewed expires."""
 
     def __init__(self, readers_max: int, now_ms: Callable[[], float]) -> None:
         """`now_ms` is monotonic."""
@@ -52,13 +52,13 @@ class ReaderLeases:
         self._leases: dict[str, _Lease] = {}
 
     def hold(self, name: str, next_offset: Offset, lease_ms: int) -> int:
-        """Give a lease, or renew it; returns its length in milliseconds. 0 ends the lease.
+        """Grant a lease, or renew it; return its length in milliseconds. 0 ends the lease.
 
         Raises ApiError: INVALID_REQUEST, or THROTTLING_QUOTA_EXCEEDED if too many readers have one.
         """
         check_reader(name, lease_ms)
         if next_offset < UNKNOWN_OFFSET:
-            raise ApiError(ErrorCode.INVALID_REQUEST, f"next offset {next_offset}; give -1 for a reader with nothing")
+            raise ApiError(ErrorCode.INVALID_REQUEST, f"next offset {next_offset} is invalid; give -1 for a new reader")
         if not lease_ms:
             self._leases.pop(name, None)
             return 0

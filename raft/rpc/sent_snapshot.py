@@ -1,4 +1,4 @@
-"""A snapshot on its way to a reader outside the node, in pieces."""
+"""A snapshot that is sent to a reader outside the node, in pieces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raft.rpc.limits import over_limit
 from snapshot.reader import SnapshotReader
 
 PIECE_SECONDS_MAX: Final = 60.0
-"""How long one piece may take to be written; then the file is closed, so that another reader gets the place."""
+"""How long the sending of one piece may take; then the file is closed, so that another reader gets the place."""
 
 
 class SnapshotSender:
@@ -30,14 +30,14 @@ class SnapshotSender:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is a snapshot."""
+        """Whether a snapshot exists."""
         return self._snapshots.latest is not None
 
     @asynccontextmanager
     async def newest(self) -> AsyncGenerator[SentSnapshot | None]:
-        """The newest whole snapshot; None if there is none. Raises ApiError if too many are being sent.
+        """The newest whole snapshot; None if none exists. Raises ApiError if too many are being sent.
 
-        It counts until it is closed, even if the reader leaves while it is being verified.
+        The snapshot counts until it is closed, even if the reader leaves while it is being verified.
         """
         if self._count >= self._snapshot_reads_max:
             raise over_limit("snapshot_reads_max", self._snapshot_reads_max)
@@ -70,7 +70,7 @@ def _close(opening: asyncio.Future[SentSnapshot | None]) -> None:
 
 
 class SentSnapshot:
-    """An open and verified snapshot. Its bytes come from the page cache: it has just been read."""
+    """An open and verified snapshot. Its bytes come from the page cache: they have just been read."""
 
     def __init__(self, snapshot: SnapshotReader, on_closed: Callable[[], None]) -> None:
         """`snapshot` is closed with this."""
@@ -82,7 +82,7 @@ class SentSnapshot:
 
     @property
     def is_done(self) -> bool:
-        """Whether all pieces were taken."""
+        """Whether all pieces were sent."""
         return self._position >= self._snapshot.size_bytes
 
     @property
@@ -91,11 +91,11 @@ class SentSnapshot:
         return self._snapshot.snapshot_id.offset
 
     def next_piece(self, max_bytes: int) -> log_pb2.WatchResponse.SnapshotPiece:
-        """The next piece. Raises ApiError if the one before took too long, or the file cannot be read."""
+        """The next piece. Raises ApiError if the previous one took too long, or the file cannot be read."""
         if self._is_closed:
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"a piece of a snapshot was not taken within {PIECE_SECONDS_MAX:.0f} s; read faster, and ask again",
+                f"the reader did not read a piece of a snapshot within {PIECE_SECONDS_MAX:.0f} s; read faster",
             )
         self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(PIECE_SECONDS_MAX, self.close)

@@ -1,10 +1,10 @@
 """Sends a replica's requests: one channel per peer, one stream for fetches, unary calls for the rest.
 
-`PeerTransport.send` takes the core's Send actions and delivers ResponseReceived or RequestFailed, at most once for
+`PeerTransport.send` executes the core's Send actions and delivers ResponseReceived or RequestFailed, at most once for
 each. It promises nothing else: no order between peers, no delivery. The core has the request timeout and the back-off.
 
-Fetches go over one long-lived stream, to the peer of the last fetch. A stream with an unanswered fetch is given up
-when the next fetch is sent: its answer was lost.
+Fetches go over one long-lived stream, to the peer of the last fetch. A stream with an unanswered fetch is abandoned
+when the next fetch is sent: the answer was lost.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ CHANNELS_MAX: Final = 64
 
 FAILURES_MAX: Final = 5
 FAILING_SECONDS_MAX: Final = 3.0
-"""A channel is replaced before the next request if this many in a row, over this long, did not reach the peer.
+"""A channel is replaced before the next request if this many requests in a row, over this long, failed to reach the
+peer.
 
-gRPC resolves a name that did not resolve again after up to two minutes, and no option changes that; a new channel
-resolves it at once. In that time a channel has tried to connect at least once more by itself.
+gRPC waits up to two minutes before it resolves an unresolved name again, and no option changes that; a new channel
+resolves the name at once. In this time the channel has tried at least once more to connect.
 """
 
 
@@ -62,7 +63,7 @@ class PeerTransport:
         self._is_probing = False
 
     def send(self, send: Send) -> None:
-        """Send one request; its outcome is delivered later, never from within this call."""
+        """Send one request; its outcome is delivered later, never within this call."""
         if self._closed:
             return
         peer = self._peer(send.destination)
@@ -89,7 +90,7 @@ class PeerTransport:
                 raise TypeError(f"a replica does not send {type(send.request).__name__}")
 
     async def close(self) -> None:
-        """Give up all requests under way and close every channel."""
+        """Abandon all requests in progress and close every channel."""
         self._closed = True
         if self._fetch_stream is not None:
             self._fetch_stream.close()
@@ -141,7 +142,7 @@ class PeerTransport:
         stream.send(send)
 
     def _failed(self, send: Send, peer: _Peer, error: Exception | None) -> None:
-        """Report a failure. Of a fetch also whether the peer's port is closed: by that a leader may be given up."""
+        """Report a failure; for a fetch also whether the peer's port is closed: then its leader may be abandoned."""
         peer.failed(error)
         is_fetch = isinstance(send.request, FetchRequest | FetchSnapshotRequest)
         if is_fetch and _is_unavailable(error) and not self._is_probing:
@@ -151,8 +152,8 @@ class PeerTransport:
             self._deliver(RequestFailed(send.correlation_id))
 
     async def _report_with_evidence(self, send: Send) -> None:
-        # gRPC says UNAVAILABLE of a closed port, of a broken connection and of a machine that is silent alike.
-        # One probe at a time: a name service that hangs must not pile them up.
+        # gRPC reports UNAVAILABLE for a closed port, a broken connection and a silent machine alike. At most one probe
+        # runs at a time, so that a name service that hangs does not accumulate them.
         is_refused = False
         try:
             is_refused = await refuses_connections(send.destination)
@@ -167,7 +168,7 @@ def _is_unavailable(error: Exception | None) -> bool:
 
 
 class _Peer:
-    """A channel with its stub, and how long the peer has not been reached over it."""
+    """A channel with its stub, and for how long the peer has not been reached over it."""
 
     def __init__(self, channel: grpc.aio.Channel) -> None:
         self.channel = channel
@@ -177,16 +178,16 @@ class _Peer:
 
     @property
     def is_out_of_reach(self) -> bool:
-        """Whether it is time for another channel."""
+        """Whether the channel must be replaced."""
         failing_seconds = asyncio.get_running_loop().time() - self._failing_since
         return self._failures >= FAILURES_MAX and failing_seconds >= FAILING_SECONDS_MAX
 
     def answered(self) -> None:
-        """Note that the peer was reached."""
+        """Record that the peer was reached."""
         self._failures = 0
 
     def failed(self, error: Exception | None) -> None:
-        """Note a failed request. A late or refused one does not count: the peer was reached, or may still be."""
+        """Record a failed request. A late or refused one does not count: the peer was reached, or may still be."""
         if _is_unavailable(error):
             if self._failures == 0:
                 self._failing_since = asyncio.get_running_loop().time()
@@ -204,7 +205,7 @@ class _FetchStream:
         failed: Callable[[Send, _Peer, Exception | None], None],
         start: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
-        """`start` has a coroutine run, and keeps its task: a loop that ends before it would destroy it."""
+        """`start` runs a coroutine, and keeps its task: a loop that ends before the task would destroy it."""
         self.peer = peer
         self._call = call
         self._deliver = deliver
@@ -228,7 +229,7 @@ class _FetchStream:
         try:
             await self._call.write(message)
         except (grpc.RpcError, asyncio.InvalidStateError) as error:
-            self._fail(error)  # `run` sees the stream's end as well, but maybe later
+            self._fail(error)  # `run` notices the stream's end as well, but maybe later
 
     async def run(self) -> None:
         """Read answers until the stream ends, then fail the unanswered fetch."""
@@ -245,7 +246,7 @@ class _FetchStream:
             self.close()
 
     def close(self) -> None:
-        """End the stream without an outcome for the unanswered fetch: the core has given it up."""
+        """End the stream without an outcome for the unanswered fetch, which the core has abandoned."""
         self._ended = True
         self._unanswered = None
         self._call.cancel()

@@ -14,10 +14,10 @@ BATCH_OVERHEAD_BYTES: Final = 256
 """Reserved in addition to each body: more than a batch's header takes."""
 
 OnSettled: TypeAlias = Callable[[ApiError | None], None]
-"""Called once with the outcome of an append: None when it is committed, an error when that is not certain any more.
+"""Called once with the outcome of an append: None when it is committed, an error when the outcome is no longer certain.
 
-It is called while the shell carries out its actions. So it must not raise, and must not call back into the node: what
-it has to do there, such as another append, it does by `Runtime.call_soon`."""
+It is called while the shell carries out its actions. So it must not raise, and must not call back into the node
+directly; for another append, it uses `Runtime.call_soon`."""
 
 
 class UnwrittenAppends:
@@ -29,7 +29,7 @@ class UnwrittenAppends:
         """An upper bound of the bytes that the unwritten appends will take."""
 
     def add(self, end_offset: Offset, body_bytes: int) -> None:
-        """Note an append that ends at `end_offset`."""
+        """Record an append that ends at `end_offset`."""
         self._unwritten.append((end_offset, body_bytes + BATCH_OVERHEAD_BYTES))
         self.byte_count += body_bytes + BATCH_OVERHEAD_BYTES
 
@@ -39,13 +39,13 @@ class UnwrittenAppends:
             self.byte_count -= self._unwritten.popleft()[1]
 
     def clear(self) -> None:
-        """Leadership was lost: nothing more will be written."""
+        """Release the room of all appends: leadership was lost, so they will not be written."""
         self._unwritten.clear()
         self.byte_count = 0
 
 
 class PendingAppends:
-    """The appends that are not settled, and what each of them calls then. Used on the shell's thread only."""
+    """The appends that are not settled, and the callback of each. Used on the shell's thread only."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], None]) -> None:
         """`call_soon` is that of the shell's runtime."""
@@ -58,13 +58,13 @@ class PendingAppends:
         return append_id in self._on_settled
 
     # An append can fail while it is prepared. Consider a leader that has not heard from a majority for longer than the
-    # fetch timeout, and whose timer has not fired yet. The step that prepares the append sees that the time is over:
-    # the leader resigns, and the append fails at once. Its caller does not know its offsets yet. So it is told in a
-    # call of its own.
+    # fetch timeout, and whose timer has not fired yet. The step that prepares the append finds that the timeout has
+    # expired: the leader resigns, and the append fails at once. The caller does not know the append's offsets yet, so
+    # the callback is called later, on its own.
     def prepare(self, append_id: int, on_settled: OnSettled, prepare: Callable[[], Offset]) -> Offset:
-        """Note an append that `prepare` prepares, and return its result; if it raises, the append is forgotten.
+        """Record an append that `prepare` prepares, and return its result; if it raises, the append is dropped.
 
-        `on_settled` is never called within this.
+        `on_settled` is never called within this call.
         """
         self._on_settled[append_id] = on_settled
         self._preparing = append_id
@@ -77,7 +77,7 @@ class PendingAppends:
             self._preparing = None
 
     def settle(self, append_id: int, error: ApiError | None) -> None:
-        """An append is committed, or leadership was lost first. Raises KeyError if it is not one of these."""
+        """Settle an append: it is committed, or leadership was lost first. Raises KeyError if it is unknown."""
         on_settled = self._on_settled.pop(append_id)
         if append_id == self._preparing:
             self._call_soon(partial(on_settled, error))
@@ -85,6 +85,6 @@ class PendingAppends:
             on_settled(error)
 
     def fail_all(self, message: str) -> None:
-        """The node stops: the outcome of what is pending is not known here."""
+        """Drop all appends, as the node stops: it does not know their outcome."""
         for append_id in list(self._on_settled):
             self.settle(append_id, ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, message))

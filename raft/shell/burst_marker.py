@@ -22,12 +22,12 @@ class BurstMarker:
         self._timer: Timer | None = None
 
     def flushed(self) -> None:
-        """The log was flushed: write a marker if nothing comes for a while."""
+        """The log was flushed: write a marker if no append follows for a while."""
         if self._timer is None:
             self._timer = self._runtime.call_later(MARKER_IDLE_MS, self._end_burst)
 
     def cancel(self) -> None:
-        """Write none."""
+        """Write no marker."""
         if self._timer is not None:
             self._timer.cancel()
 

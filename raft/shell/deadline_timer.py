@@ -1,4 +1,4 @@
-"""The timer by which the replica is told that time has passed."""
+"""The timer by which the replica learns that time has passed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from kraftbase.runtime import Runtime, Timer
 
 
 class DeadlineTimer:
-    """Calls back when the replica's next deadline is over, which moves at almost every step."""
+    """Calls back when the replica's next deadline has passed; the deadline moves at almost every step."""
 
     def __init__(
         self, runtime: Runtime, next_deadline_ms: Callable[[], int | None], on_due: Callable[[], None]
     ) -> None:
-        """`on_due` is called, and must call `set` again: as every step of the shell does."""
+        """`on_due` is called, and must call `set` again, as every step of the shell does."""
         self._runtime = runtime
         self._next_deadline_ms = next_deadline_ms
         self._on_due = on_due
@@ -21,7 +21,7 @@ class DeadlineTimer:
         self._timer_at_ms = 0
 
     def set(self) -> None:
-        """See that it fires at the next deadline, or before."""
+        """Make sure that the timer fires at the next deadline, or before."""
         deadline_ms = self._next_deadline_ms()
         if deadline_ms is None:
             return
@@ -34,7 +34,7 @@ class DeadlineTimer:
         self._timer = self._runtime.call_later(delay_ms, self._fired)
 
     def cancel(self) -> None:
-        """Fire no more."""
+        """Stop the timer for good."""
         if self._timer is not None:
             self._timer.cancel()
 

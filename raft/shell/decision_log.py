@@ -1,4 +1,4 @@
-"""The debug log of what a replica decides: why a vote is refused, a fetch parked, an election begun or put off."""
+"""The debug log of a replica's decisions: why a vote is refused, a fetch parked, an election begun or deferred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DecisionLog:
 
     def __init__(self) -> None:
         self._silent_since_ms: int | None = None
-        """The fetch deadline after which a voter that may not be elected was last said to wait."""
+        """The fetch deadline for which the log last said that a voter that may not be elected keeps following."""
 
     def stepped(self, event: Event | None, actions: Sequence[Action], replica: ReplicaView) -> None:
         """Log what the step decided."""
@@ -34,7 +34,7 @@ class DecisionLog:
         self._log_waiting(replica)
 
     def _log_waiting(self, replica: ReplicaView) -> None:
-        """A voter whose leader is silent and that may not be elected follows on: once for each such silence."""
+        """Log once for each silence of the leader that this voter keeps following, since it may not be elected."""
         deadline_ms = replica.fetch_deadline_ms
         if deadline_ms is None or deadline_ms > replica.now_ms or deadline_ms == self._silent_since_ms:
             return
@@ -46,7 +46,7 @@ class DecisionLog:
         logger.debug(
             "election put off",
             epoch=epoch,
-            reason=f"leader {leader_id} is silent, but this voter is not elected: {why}",
+            reason=f"leader {leader_id} is silent, but this voter cannot be elected: {why}",
         )
 
 
@@ -65,11 +65,11 @@ def _log(decision: Decision, replica: ReplicaView) -> None:
 
 def _log_parked(request: FetchRequest, replica: ReplicaView) -> None:
     if request.leader_lacks is not None:
-        reason = "its sender does not follow this leader, which lacks what is committed"
+        reason = "its sender does not follow this leader, which lacks committed records"
     elif request.high_watermark == HIGH_WATERMARK_NOT_SENT:
         reason = f"its sender has everything up to {request.fetch_offset}"
     else:
-        reason = f"its sender has everything up to {request.fetch_offset}, and knows what is committed"
+        reason = f"its sender has everything up to {request.fetch_offset}, and knows the high watermark"
     logger.debug(
         "fetch parked",
         replica=str(request.replica_key),

@@ -1,9 +1,9 @@
-"""How a replica's answers leave its shell: their records are read, and some leave after the listeners have run.
+"""How a replica's answers leave its shell: their records are read, and some leave only after the listeners have run.
 
-While all of the log is committed no commit depends on an answer to a fetch, and clients that wait for an
-acknowledgment wait for a listener: such answers leave after the woken listeners have run. When there is something to
-commit the answers leave at once, because the next fetches commit it. So the order of PK-08, in which the core gives
-its orders, is reversed only where that makes waiting clients faster and delays no commit.
+While all of the log is committed, no commit depends on an answer to a fetch, and waiting clients depend on a listener:
+such answers leave after the woken listeners have run. While the log has uncommitted records, the answers leave at once,
+because the next fetches commit it. So the core's order of actions (PK-08) is reversed only where this makes waiting
+clients faster and delays no commit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from raft.storage.segmented_log import SegmentedLog
 
 
 class DeferredReplies:
-    """The answers of one replica on their way to the host. Its owner calls `close`, and nothing after that."""
+    """The answers of one replica that the host has yet to send. The owner calls `close`, and nothing after that."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class DeferredReplies:
         on_released: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_released` is called when deferred answers have left; `on_fatal` if that failed."""
+        """`on_released` is called when deferred answers have been sent; `on_fatal` if this failed."""
         self._log = log
         self._snapshots = snapshots
         self._log_start_holders = log_start_holders
@@ -59,7 +59,7 @@ class DeferredReplies:
     def send(self, reply: Reply, *, may_defer: bool) -> None:
         """Read the reply's records and send it: at once or, if it answers a fetch and may wait, with `release`.
 
-        At once means before a flush that is ordered after it.
+        "At once" means before a flush that is ordered after the reply.
         """
         records = b""
         response, reads = reply.response, reply.reads
@@ -72,11 +72,11 @@ class DeferredReplies:
             response = replace(response, log_start_holders=self._log_start_holders())
         # Consider record 100, committed by the fetch of follower 2, with follower 3 parked and a client that waits for
         # its operation. The core orders: the append is complete, 3 is answered, listeners may have 100, 2 is answered.
-        # Nothing is left to commit, so the two answers commit nothing: they leave after the state machine has run,
-        # which answers the client.
+        # No uncommitted record is left, so the two answers commit nothing: they leave after the state machine, which
+        # answers the client, has run.
         #
-        # If record 101 is appended meanwhile, they leave at once, in the core's order: the next fetches commit 101.
-        # That is the case under load, where there is always something to commit.
+        # If record 101 is appended before that, they leave at once, in the core's order: the next fetches commit 101.
+        # This is the case under load, when there are always uncommitted records.
         if may_defer and isinstance(response, FetchResponse):
             self._deferred.append((reply.request_id, response, records))
         else:
@@ -96,7 +96,7 @@ class DeferredReplies:
             self._send_deferred()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending."""
         self._closed = True
 
     def _release_after_listeners(self) -> None:

@@ -1,4 +1,4 @@
-"""What a follower with a full disk makes of its leader's answers: it drops batches, and fetches again after a pause."""
+"""How a follower with a full disk handles its leader's answers: it drops batches, and fetches again after a pause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAUSE_MS_MAX: Final = 500
 
 
 def pause_ms(config: QuorumConfig) -> float:
-    """How long it waits before it asks for the same batches again: short enough to keep its leader."""
+    """How long it waits before it requests the same batches again: short enough to keep its leader."""
     return min(PAUSE_MS_MAX, min(config.request_timeout_ms, config.fetch_timeout_ms) / 2)
 
 
@@ -21,7 +21,7 @@ def without_records(outcome: ResponseReceived) -> ResponseReceived:
     response = outcome.response
     if not isinstance(response, FetchResponse):
         return outcome
-    # The leader was heard: a full disk starts no election. An answer without records is legal (RF-55).
+    # The leader has answered: a full disk starts no election. An answer without records is legal (RF-55).
     return ResponseReceived(
         outcome.correlation_id,
         FetchResponse(

@@ -9,7 +9,7 @@ from raft.storage.segmented_log import SegmentedLog
 
 
 def log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogState:
-    """Where it starts and ends, and how far it is flushed."""
+    """Where the log starts and ends, and how far it is flushed."""
     return LogState(
         end_offset=log.log_end_offset,
         flushed_end_offset=log.flushed_end_offset,
@@ -19,9 +19,10 @@ def log_state(log: SegmentedLog, latest_snapshot: OffsetAndEpoch | None) -> LogS
 
 
 def recovering_log(log: SegmentedLog, identity: Identity) -> RecoveringLog | None:
-    """Why the replica must not take part, if so. In a new directory that is also damaged it must not found a quorum.
+    """The reason why the replica must not take part, if any. In a new directory that is also damaged it must not found
+    a quorum.
 
-    For an observer a new directory has no effect: it has no vote to forget.
+    For an observer a new directory has no effect: it has no vote that it could have forgotten.
     """
     if identity.key is None or not identity.voters.is_voter(identity.key):
         return log.recovering

@@ -1,4 +1,4 @@
-"""What a node's log says of leaders: each change, and in plain words that none is known any more, or one is again."""
+"""A node's log of leaders: each change, and in plain words that no leader is known, or that one is known again."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ FOUND = "there is a leader again"
 
 
 class LeaderLog:
-    """Of one node. A node that starts has lost nothing, so its first leader is no return."""
+    """The log of one node. A starting node has not lost a leader, so its first leader is not logged as found again."""
 
     def __init__(self) -> None:
         self._has_lost = False
         self._had_one = False
 
     def note(self, leader_id: int | None, epoch: int, role: str) -> None:
-        """Log who leads now; None: nobody, as far as this node knows."""
+        """Log the current leader; None: this node knows of none."""
         logger.info("leader", leader=leader_id, epoch=epoch, role=role)
         if leader_id is None:
             if self._had_one and not self._has_lost:

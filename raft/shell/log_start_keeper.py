@@ -1,4 +1,4 @@
-"""Advances a node's log start, when retention requires it and no reader needs what is below (KIP-630, KAFKA-14932).
+"""Advances a node's log start when retention requires it and no reader needs the records below (KIP-630, KAFKA-14932).
 
 The rules are in `snapshot.log_start_policy`; this module collects the node's state, carries out the decisions, and
 remembers which readers hold the log start back, and for how long.
@@ -23,10 +23,10 @@ from raft.storage.segmented_log import SegmentedLog
 from snapshot.log_start_policy import LogStartConfig, LogStartPolicy, LogStartView, ReaderKind, ReaderPosition, decide
 
 CHECK_INTERVAL_MS: Final = 1_000
-"""How often it is checked, as long as there are snapshots."""
+"""How often it checks, as long as there are snapshots."""
 
 HELD_REPORTED_MS: Final = 60_000
-"""How long a reader holds the log start back before that is logged, once."""
+"""How long a reader holds back the log start before this is logged, once."""
 
 logger = structlog.get_logger(__name__)
 
@@ -91,7 +91,7 @@ class LogStartKeeper:
         )
 
     def check(self) -> None:
-        """Advance the log start as far as it may go now; without room on the disk it stays, and is tried again."""
+        """Advance the log start as far as possible now; without room on the disk it stays, and is tried again."""
         view = self._view()
         decision = decide(self._config, view)
         while decision.start is not None:
@@ -100,7 +100,7 @@ class LogStartKeeper:
                 self._log.advance_start(decision.start)
             except OutOfSpace as error:
                 if self._no_room.begins():
-                    logger.error("the log start stays: no room to write down another one", reason=str(error))
+                    logger.error("log start not advanced: no room on the disk to record it", reason=str(error))
                 return
             self._no_room.ends()
             logger.info("log start", offset=decision.start.offset, before=before)
@@ -123,13 +123,13 @@ class LogStartKeeper:
             if now_ms - since_ms >= HELD_REPORTED_MS and (kind, name) not in self._reported:
                 self._reported.add((kind, name))
                 next_offset = self._next_offsets[kind, name]
-                logger.warning("the log start waits for a reader", kind=kind.value, name=name, next_offset=next_offset)
+                logger.warning("log start waits for a reader", kind=kind.value, name=name, next_offset=next_offset)
 
     def _report_passed(self, view: LogStartView, start_offset: Offset) -> None:
         for reader in view.readers:
             if reader.kind is ReaderKind.LISTENER and reader.next_offset < start_offset:
                 logger.warning(
-                    "the log start waits for a listener no longer; it must load a snapshot",
+                    "log start no longer waits for a listener, which must load a snapshot",
                     name=reader.name,
                     next_offset=reader.next_offset,
                     log_start_offset=start_offset,

@@ -1,4 +1,4 @@
-"""What the shell writes to its log: batches with timestamps, in room that was reserved before the core got them."""
+"""The shell's writes to its log: batches with timestamps, in room that was reserved before the core got them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = structlog.get_logger(__name__)
 
 
 class LogWriter:
-    """See the module. `unwritten` are the appends that wait in the core for their turn."""
+    """See the module. `unwritten` are the appends that wait in the core to be written."""
 
     def __init__(self, log: SegmentedLog, runtime: Runtime, on_fatal: Callable[[BaseException], None]) -> None:
         self._log = log
@@ -41,18 +41,18 @@ class LogWriter:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
 
     def has_room(self, batches: Sequence[Batch]) -> bool:
-        """Reserve room for a leader's batches; False if there is none, and a log line when that begins."""
+        """Reserve room for a leader's batches; return False if there is none, which is logged when it begins."""
         try:
             self._reserve(sum(len(batch.data) + BATCH_OVERHEAD_BYTES for batch in batches))
         except OutOfSpace as error:
             if self._no_room.begins():
                 logger.error(
-                    "cannot follow the leader: no room for its batches; make room, and it goes on by itself",
+                    "cannot follow the leader: no room for its batches; make room, and the node continues by itself",
                     reason=str(error),
                 )  # fmt: skip
             return False
         if self._no_room.ends():
-            logger.info("there is room to follow the leader again")
+            logger.info("room to follow the leader again")
         return True
 
     def _reserve(self, byte_count: int) -> None:
@@ -66,7 +66,7 @@ class LogWriter:
             raise
 
     def is_between_batches(self, offset: Offset) -> bool:
-        """Whether the log can be truncated there; the end of the log, and all behind it, is between batches."""
+        """Whether the log can be truncated there: a batch ends there, or it is the log's end or above."""
         try:
             return offset >= self._log.log_end_offset or self._log.is_boundary(offset)
         except BaseException as error:
@@ -82,7 +82,7 @@ class LogWriter:
         self.unwritten.written(batch.end_offset)
 
     def append_batches(self, batches: Sequence[Batch]) -> None:
-        """Append batches of the leader that is followed."""
+        """Append batches of the leader that this replica follows."""
         self._log.append(batches)
         self._last_timestamp_ms = max(self._last_timestamp_ms, batch_timestamp(batches[-1]))
 
@@ -98,13 +98,13 @@ class LogWriter:
 
 
 def check_snapshot_point(log: SegmentedLog, committed_end_offset: Offset, snapshot_id: OffsetAndEpoch) -> bool:
-    """Whether a snapshot of a state machine at `snapshot_id` is needed; not if the log starts further on.
+    """Whether a snapshot of a state machine at `snapshot_id` is needed; it is not if the log starts above it.
 
     Raises ValueError for an id that is not committed, not in the log, or not at the end of a batch (SN-07).
     """
     offset = snapshot_id.offset
     if offset <= 0:
-        raise ValueError(f"a snapshot at offset {offset} would hold nothing; take one of something applied (SN-03)")
+        raise ValueError(f"a snapshot at offset {offset} would be empty; take one above offset 0 (SN-03)")
     if offset < log.log_start_offset:
         return False
     if offset > min(committed_end_offset, log.flushed_end_offset):
@@ -115,7 +115,7 @@ def check_snapshot_point(log: SegmentedLog, committed_end_offset: Offset, snapsh
     if log.epochs.epoch_before(offset) != snapshot_id.epoch:
         raise ValueError(f"the record before offset {offset} is not of epoch {snapshot_id.epoch}; give its epoch")
     if not log.is_boundary(offset):
-        raise ValueError(f"offset {offset} is within a batch; take the snapshot where one ends")
+        raise ValueError(f"offset {offset} is within a batch; take the snapshot where a batch ends")
     return True
 
 

@@ -24,16 +24,18 @@ from snapshot.store import SnapshotStore
 from snapshot.writer import SnapshotWriter
 
 DELETE_DELAY_MS: Final = 60_000
-"""How long the bytes of a deleted snapshot stay, and after each read again: a replica may be fetching it (SN-42)."""
+"""How long the bytes of a deleted snapshot stay after the deletion and after each read: a replica may be fetching it
+(SN-42).
+"""
 
 FETCHED_DELETED_MS_MAX: Final = 3_600_000
-"""The most that they stay after the deletion."""
+"""How long the bytes of a deleted snapshot stay at most."""
 
 FETCHED_DELETED_MAX: Final = 2
-"""The most deleted snapshots that stay; the oldest go first."""
+"""The most deleted snapshots that stay; the oldest are removed first."""
 
 REFUSAL_PAUSE_MS: Final = 500
-"""How long to wait before the leader is asked again, after a snapshot was damaged or had no room."""
+"""How long to wait before the next request to the leader, after a snapshot was damaged or had no room."""
 
 READ_THROUGH_FOR_MS: Final = 10_000
 """How long a verification is valid for new transfers; after that the snapshot is verified again."""
@@ -42,7 +44,7 @@ READS_WAITING_MAX: Final = 256
 """How many reads may wait until a snapshot is verified; each replica has one at a time."""
 
 Respond: TypeAlias = Callable[[ErrorCode, int, bytes], None]
-"""Takes an error, or the size of a snapshot and some of its bytes."""
+"""Called with an error, or with the size of a snapshot and some of its bytes."""
 
 logger = structlog.get_logger(__name__)
 
@@ -67,7 +69,7 @@ class NodeSnapshots:
         on_damaged: Callable[[], None],
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """`on_changed` is called when there is another newest one, `on_damaged` when a damaged one was deleted."""
+        """`on_changed` is called when the newest snapshot changes, `on_damaged` when a damaged one was deleted."""
         self._store = store
         self._cluster_id = cluster_id
         self._runtime = runtime
@@ -81,7 +83,7 @@ class NodeSnapshots:
         """When its bytes were last sent."""
         self._reading_through: dict[OffsetAndEpoch, list[_WaitingRead]] = {}
         self._incoming: tuple[int, IncomingSnapshot] | None = None
-        """The snapshot that is being fetched, and its `fetch_id`. Only the disk's thread touches it."""
+        """The snapshot that is being fetched, and its `fetch_id`. Only the disk's thread accesses it."""
         self._has_fetched = False
         self._is_closed = False
         self._list()
@@ -121,8 +123,9 @@ class NodeSnapshots:
     def _count_from_what_is_on_disk(self) -> None:
         """Count the age of snapshots of an earlier process from their time on disk, not from this start (SN-51).
 
-        A newer snapshot existed, at the earliest, at the time of its last record by the clock of the leader of then.
-        Consider a cluster without records for a day, then a snapshot: readers that are behind have had that day, too.
+        A newer snapshot existed, at the earliest, at the timestamp of its last record, by the clock of that record's
+        leader. Consider a cluster without records for a day, then a snapshot: readers that are behind have had that
+        day, too.
         """
         offset_ms = int(self._runtime.now_ms()) - self._runtime.wall_clock_ms()
         found = self.stored()
@@ -143,7 +146,7 @@ class NodeSnapshots:
         return None
 
     def create(self, snapshot_id: OffsetAndEpoch, last_contained_log_timestamp_ms: int) -> SnapshotWriter | None:
-        """Begin a snapshot of the program's own; None if there is one already. Raises OutOfSpace or StorageError."""
+        """Begin a snapshot of the program's own; None if it exists already. Raises OutOfSpace or StorageError."""
         return self._store.create(snapshot_id, SnapshotHeader(last_contained_log_timestamp_ms, self._cluster_id))
 
     def delete_surplus(self, log_start: OffsetAndEpoch) -> None:
@@ -163,7 +166,7 @@ class NodeSnapshots:
     def _forget(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> None:
         """Remove the bytes of a snapshot that was deleted long enough ago, unless a replica is still fetching it.
 
-        Other deleted ones lose their names with it: a reader that has one open can still read it.
+        Other deleted snapshots lose their names with it: a reader that has one open can still read it.
         """
         if self._is_closed or snapshot_id in self._stored:
             return
@@ -175,7 +178,7 @@ class NodeSnapshots:
         self._store.remove_deleted()
 
     def _still_fetched_for_ms(self, snapshot_id: OffsetAndEpoch, deleted_at_ms: float) -> float:
-        """How long to wait for the next read of a deleted one; 0 or less if it may be removed."""
+        """How long to wait for the next read of a deleted snapshot; 0 or less if it may be removed."""
         read_at_ms = self._read_at_ms.get(snapshot_id)
         fetched = sorted(found for found in self._whole if found not in self._stored)
         if read_at_ms is None or snapshot_id not in fetched[-FETCHED_DELETED_MAX:]:
@@ -200,8 +203,9 @@ class NodeSnapshots:
     def read(self, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int, respond: Respond) -> None:
         """Read some bytes of a whole snapshot (SN-10).
 
-        It is verified in another thread before its first byte is sent, and again for later transfers: bits may have
-        rotted since. Answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE, THROTTLING_QUOTA_EXCEEDED if too many wait.
+        It is verified in another thread before its first byte is sent, and again for later transfers: it may have been
+        corrupted since. Answers SNAPSHOT_NOT_FOUND or POSITION_OUT_OF_RANGE, THROTTLING_QUOTA_EXCEEDED if too many
+        wait.
         """
         read = _WaitingRead(position, max_bytes, respond)
         if snapshot_id in self._whole and not (position == 0 and self._is_stale(snapshot_id)):
@@ -242,7 +246,7 @@ class NodeSnapshots:
         self._runtime.run_aside(lambda: found.append(self._store.open_whole(snapshot_id)), done)
 
     def _is_handled(self, snapshot_id: OffsetAndEpoch, error: BaseException) -> bool:
-        """Handle an error of reading a snapshot. False: it was no storage error, so the process ends."""
+        """Handle an error of reading a snapshot. Return False if it is not a storage error; then the process ends."""
         if isinstance(error, CorruptSnapshot):
             if snapshot_id in self._stored:
                 self._delete_damaged(snapshot_id, error)
@@ -266,16 +270,16 @@ class NodeSnapshots:
             data = reader.read_at(read.position, read.max_bytes)
         except StorageError as error:
             logger.error("a snapshot cannot be read", reason=str(error))
-            self._close_reader(snapshot_id)  # the next read verifies it again
+            self._close_reader(snapshot_id)  # the next read verifies the snapshot again
             read.respond(ErrorCode.SNAPSHOT_NOT_FOUND, 0, b"")
             return
         self._read_at_ms[snapshot_id] = self._runtime.now_ms()
         read.respond(ErrorCode.NONE, reader.size_bytes, data)
 
     def open_latest(self, on_opened: Callable[[SnapshotReader | None], None]) -> None:
-        """Open the newest whole snapshot, which the caller closes; None if there is none (SN-60).
+        """Open the newest whole snapshot, which the caller closes; None if none exists (SN-60).
 
-        Damaged ones are deleted on the way.
+        Damaged snapshots are deleted on the way.
         """
         snapshot_id = self.latest
         if snapshot_id is None:
@@ -302,7 +306,7 @@ class NodeSnapshots:
         on_appended: Callable[[int], None],
         on_refused: Callable[[], None],
     ) -> None:
-        """Write the next bytes of a snapshot that is being fetched; reports how many bytes have arrived then."""
+        """Write the next bytes of a snapshot that is being fetched, then report how many bytes have arrived."""
         position = 0
         self._has_fetched = True
 
@@ -318,7 +322,7 @@ class NodeSnapshots:
 
     def _receive(self, snapshot_id: OffsetAndEpoch) -> IncomingSnapshot:
         incoming = self._store.receive(snapshot_id, self._cluster_id)
-        if incoming is None:  # there is one of that name, and it cannot be used, or it would not be fetched
+        if incoming is None:  # a snapshot of that name exists, and it cannot be used, or it would not be fetched
             self._store.delete(snapshot_id)
             incoming = self._store.receive(snapshot_id, self._cluster_id)
         if incoming is None:
@@ -326,11 +330,11 @@ class NodeSnapshots:
         return incoming
 
     def freeze(self, fetch_id: int, on_received: Callable[[], None], on_refused: Callable[[], None]) -> None:
-        """All of it is written: make it a snapshot."""
+        """The snapshot is completely written: freeze it."""
 
         def work() -> None:
             if self._incoming is None or self._incoming[0] != fetch_id:
-                raise StorageError(f"fetch {fetch_id} of a snapshot was given up")
+                raise StorageError(f"fetch {fetch_id} of a snapshot was abandoned")
             self._incoming[1].freeze()
             self._close_incoming()
 
@@ -341,7 +345,7 @@ class NodeSnapshots:
         self._run_fetch(work, done, on_refused)
 
     def drop(self) -> None:
-        """Give up the snapshot that is being fetched."""
+        """Abandon the snapshot that is being fetched."""
         self._run_fetch(self._close_incoming, lambda: None, lambda: None)
 
     def _run_fetch(self, work: Callable[[], None], on_done: Callable[[], None], on_refused: Callable[[], None]) -> None:
@@ -351,7 +355,7 @@ class NodeSnapshots:
             if error is None:
                 on_done()
             elif isinstance(error, StorageError):
-                logger.error("the snapshot that is being fetched is given up", reason=str(error))
+                logger.error("fetch of a snapshot abandoned", reason=str(error))
                 self.drop()
                 self._runtime.call_later(REFUSAL_PAUSE_MS, on_refused)
             else:

@@ -23,21 +23,21 @@ def open_log(
     has_others: bool,
     applied: OffsetAndEpoch,
 ) -> SegmentedLog:
-    """The log in `directory`, consistent with `snapshots`.
+    """Open the log in `directory`, consistent with `snapshots`.
 
-    `applied` is the end of what the state machine has applied: that was committed, and flushed in this log. A log
-    recovers if the node `has_others` to fetch from, and the log is damaged, or lacks applied records, or starts above
-    what a snapshot or the state machine covers. A voter's recovers because the voter may have acknowledged the missing
-    records; an observer's, because it might otherwise follow a leader that lacks what its readers have seen. Raises
-    CorruptLog and StorageError.
+    `applied` is the end of what the state machine has applied: those records were committed, and flushed in this log. A
+    log recovers if the node `has_others` to fetch from, and the log is damaged, or lacks applied records, or starts
+    above the end of every snapshot and of the state machine. A voter's recovers because the voter may have acknowledged
+    the missing records; an observer's, because it might otherwise follow a leader that lacks what its readers have
+    seen. Raises CorruptLog and StorageError.
     """
     log = _open(directory, config, applied.offset, election_state, has_others)
     path = directory.log_path
     if log.recovering is None and not log.epochs.holds(applied, log.log_end_offset):
         log.close()
         reason = (
-            f"the log in {path} has other records than those that were applied below offset {applied.offset}, the"
-            f" last of epoch {applied.epoch}: it was replaced by an older copy, or the database by another one's"
+            f"the log in {path} does not have the records that were applied below offset {applied.offset}, the"
+            f" last of epoch {applied.epoch}: the log was replaced by an older copy, or the database by another node's"
         )
         epoch = _epoch_to_recover_in(election_state, has_others, reason)
         say_recovering(directory.files, path, RecoveringLog(UNKNOWN_UNTIL_OFFSET, epoch, reason))
@@ -50,8 +50,8 @@ def open_log(
         raise
     log.close()
     reason = (
-        f"the log in {path} starts at offset {log.log_start_offset}, and there is neither a whole snapshot nor a"
-        " database that holds what is below"
+        f"the log in {path} starts at offset {log.log_start_offset}, and neither a whole"
+        " snapshot nor a database holds the records below"
     )
     epoch = _epoch_to_recover_in(election_state, has_others, reason)
     begin_anew(directory.files, path, epoch=epoch, reason=reason)
@@ -73,8 +73,8 @@ def _open(
 ) -> SegmentedLog:
     """Open the log as it is.
 
-    The log is made before the quorum state, and that is written before any record. So if there is a log but no quorum
-    state, a vote may be lost; if there is a quorum state but no log, acknowledged records may be lost.
+    The log is created before the quorum state, and the quorum state is written before any record. So if there is a log
+    but no quorum state, a vote may be lost; if there is a quorum state but no log, acknowledged records may be lost.
     """
     try:
         log = SegmentedLog.open(

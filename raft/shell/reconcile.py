@@ -1,8 +1,8 @@
 """Makes a node's log and snapshots consistent at its start (SN-44).
 
 A crash may have happened between storing a snapshot and replacing the log by it; files may have been lost or restored
-from elsewhere. After this the newest snapshot belongs to the log, none is older than the log's start, and one ends
-there if it is above 0, unless the state machine holds what is below.
+from elsewhere. After this the newest snapshot belongs to the log, none is older than the log's start, and one ends at
+that start if it is above 0, unless the state machine holds the records below.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ logger = structlog.get_logger(__name__)
 def reconcile_log_and_snapshots(
     log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str, applied_end_offset: Offset
 ) -> bool:
-    """Whether the node can continue from these; `applied_end_offset` is how far its state machine has applied this log.
+    """Whether the node can continue from these; `applied_end_offset` is the end of what its state machine has applied.
 
-    False: the log starts above 0, and no whole snapshot or state machine holds what is below. Deletes snapshots that
-    are damaged, of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace,
+    False: the log starts above 0, and no whole snapshot or state machine holds the records below. Deletes snapshots
+    that are damaged, of another cluster, not of this log or older than its start. Raises StorageError, OutOfSpace,
     FlushFailed.
     """
     # Consider a node with a log from 1000 to 1800 and snapshots at 500, 1000 and 1500:
@@ -58,7 +58,7 @@ def _delete_below_start(log: SegmentedLog, snapshots: SnapshotStore) -> None:
 
 
 def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
-    """Replace the log by a snapshot that reaches past it: it was fetched for that."""
+    """Replace the log by a snapshot that ends above the log: it was fetched for that purpose."""
     for snapshot_id in reversed(snapshots.ids()):
         if not is_replaced_by(log.end, snapshot_id):
             return
@@ -69,7 +69,7 @@ def _begin_behind_newest(log: SegmentedLog, snapshots: SnapshotStore, cluster_id
 
 
 def _start_at_a_snapshot(log: SegmentedLog, snapshots: SnapshotStore, cluster_id: str) -> None:
-    """The snapshot at the log's start is lost: move the start to the next whole one, so that one ends there (SN-44)."""
+    """The snapshot at the log's start is lost: move the start to the end of the next whole snapshot (SN-44)."""
     for snapshot_id in snapshots.ids():
         if snapshot_id.offset == log.log_start_offset:
             return
@@ -83,7 +83,7 @@ def _newest_whole(snapshots: SnapshotStore, cluster_id: str) -> OffsetAndEpoch |
 
 
 def _is_whole(snapshots: SnapshotStore, snapshot_id: OffsetAndEpoch, cluster_id: str) -> bool:
-    """Whether it can be used; one that is damaged, or of another cluster, is deleted."""
+    """Whether the snapshot can be used; one that is damaged, or of another cluster, is deleted."""
     try:
         with snapshots.open_whole(snapshot_id) as reader:
             if reader.header.cluster_id != cluster_id:

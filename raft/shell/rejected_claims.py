@@ -1,4 +1,4 @@
-"""Rejected claims of peers: counted, and logged at a rate that no peer can raise."""
+"""Rejected claims of peers: counted, and logged at a bounded rate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 from kraftbase.runtime import Runtime
 
 REPORT_INTERVAL_MS: Final = 10_000
-"""At most one log line in this time: a stranger may send thousands of messages a second."""
+"""At most one log line in this time: an unknown process may send thousands of messages a second."""
 
 logger = structlog.get_logger(__name__)
 

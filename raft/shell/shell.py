@@ -1,13 +1,13 @@
 """The shell around one replica: it carries out the core's actions and feeds it events. Synchronous, without a loop.
 
 It uses the outside through ports: a `Runtime` for time, timers and the disk thread, a `ShellHost` for its outputs, a
-`ShellObserver` for whoever watches it; if nobody does, that costs a step the test of an attribute. `raft.node` runs it
-on an asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
+`ShellObserver` for an observer; without one, a step costs only the test of an attribute. `raft.node` runs it on an
+asyncio loop behind gRPC, the simulator on a simulated machine. The rules:
 
 - Actions are carried out strictly in order, except that answers to fetches may leave after listeners have run
-  (`raft.shell.deferred_replies`). PersistElectionState delays later actions until it is on disk.
+  (`raft.shell.deferred_replies`). PersistElectionState delays later actions until the state is on disk.
 - Room for batches is reserved before the core gets them, so on a full disk appends are refused and nothing changes.
-- A violated invariant or a failed fsync is fatal: it goes to the host, which ends the process.
+- A violated invariant or a failed fsync is fatal: the host gets the error and ends the process.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ logger = structlog.get_logger(__name__)
 
 
 class Shell:
-    """One replica with its log. Its owner calls `close`, and nothing after that."""
+    """One replica with its log. The owner calls `close`, and nothing after that."""
 
     def __init__(
         self,
@@ -108,9 +108,10 @@ class Shell:
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         observer: ShellObserver | None = None,
     ) -> None:
-        """Wire it up; `start` starts it. `election_state` is in `quorum_state`, `applied` is the state machine's end.
+        """Connect its parts; `start` starts it. `election_state` is in `quorum_state`, `applied` is the state machine's
+        end.
 
-        The newest of `snapshots` is in `log`, and one of them ends where it starts, if it starts above 0.
+        The newest of `snapshots` is in `log`, and one of them ends at the log's start, if that is above 0.
         """
         self.config = config
         self.log = log
@@ -165,9 +166,9 @@ class Shell:
     # --- calls of its owner -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Enter the state that follows from what is on disk."""
+        """Enter the state that follows from the state on disk."""
         self._take(None, self.replica.start(self._now_ms()))
-        self._notify_committed()  # what the newest snapshot holds
+        self._notify_committed()  # the newest snapshot's records
         self.log_start.start()
 
     def close(self) -> None:
@@ -213,7 +214,7 @@ class Shell:
     def create_snapshot(self, snapshot_id: OffsetAndEpoch, timestamp_ms: int) -> SnapshotWriter | None:
         """Begin a snapshot of a state machine at `snapshot_id`; after its freeze, call `snapshot_taken`.
 
-        None if it is not needed: the log starts further on, or it exists. Raises ValueError for an invalid id: not
+        None if it is not needed: the log starts above it, or it exists. Raises ValueError for an invalid id: not
         committed, not in the log, or not at the end of a batch (SN-07).
         """
         if not check_snapshot_point(self.log, self.replica.high_watermark, snapshot_id):
@@ -221,7 +222,7 @@ class Shell:
         return self.snapshots.create(snapshot_id, timestamp_ms)
 
     def snapshot_taken(self) -> None:
-        """Note that the state machine's owner has put a snapshot into the store."""
+        """Record that the state machine's owner has put a snapshot into the store."""
         if not self._closed:
             self.snapshots.refresh()
             try:
@@ -239,7 +240,7 @@ class Shell:
             self._fatal(error)
 
     def outcome(self, outcome: ResponseReceived | RequestFailed) -> None:
-        """Take the outcome of a Send. Batches without room on the disk are dropped, and fetched again after a pause.
+        """Process the outcome of a Send. Batches without room on the disk are dropped, and fetched again after a pause.
 
         Only the log knows where its batches end, so an answer that would truncate it within one is refused here.
         """
@@ -248,7 +249,7 @@ class Shell:
             case ResponseReceived(correlation_id, FetchResponse(diverging_epoch=OffsetAndEpoch() as diverging)) if (
                 self._is_within_batch(self.replica.truncation_point(diverging))
             ):
-                self._rejected_claims.note(f"the leader's log diverges within a batch of this one, at {diverging}")
+                self._rejected_claims.note(f"the leader's log diverges within a batch of ours, at {diverging}")
                 self.step(RequestFailed(correlation_id))
             case ResponseReceived(_, FetchResponse(records=tuple(batches))) if batches and not has_room(batches):
                 empty = without_records(outcome)
@@ -271,7 +272,7 @@ class Shell:
         self._check_shutdown()
 
     def _check_shutdown(self) -> None:
-        """Complete the shutdown when the last orders, such as a granted vote, have left, too."""
+        """Complete the shutdown when the last actions, such as a granted vote, have been carried out, too."""
         has_left = not self._actions and not self._persisting and not self._replies.has_deferred
         if self.replica.is_shutdown_complete and has_left:
             self._host.shutdown_complete()
@@ -365,14 +366,14 @@ class Shell:
 
     @property
     def _is_all_committed(self) -> bool:
-        """Whether nothing waits to be committed, or to be appended."""
+        """Whether no record waits to be committed, or to be appended."""
         return self.replica.high_watermark == self.replica.next_append_offset
 
     def _stepping(self, kind: Callable[..., Event], fetch_id: int) -> Callable[..., None]:
         return lambda *values: self.step(kind(fetch_id, *values))
 
     def _notify_committed(self) -> bool:
-        """Notify the host of the committed end; True if it has moved."""
+        """Notify the host of the committed end; return True if it has moved."""
         before = self._committed_end_offset
         self._committed_end_offset = max(before, min(self.replica.high_watermark, self.log.flushed_end_offset))
         self._host.committed(self._committed_end_offset)

@@ -1,4 +1,4 @@
-"""The node that hosts a shell, as the shell sees it: its identity, and the port for the shell's outputs."""
+"""The host of a shell, as the shell sees it: the node's identity, and the port for the shell's outputs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Identity:
     voters: VoterSet
     bootstrap_endpoints: tuple[Endpoint, ...] = ()
     client_endpoints: Mapping[NodeId, Endpoint] = field(default_factory=dict)
-    """Where clients reach the voters, if replicas use other addresses."""
+    """The addresses at which clients reach the voters, if replicas use other addresses."""
 
     def for_clients(self, node_id: NodeId | None, endpoint: Endpoint | None) -> Endpoint | None:
-        """Where a client reaches the node that replicas reach at `endpoint`."""
+        """The address at which a client reaches the node that replicas reach at `endpoint`."""
         return endpoint if node_id is None else self.client_endpoints.get(node_id, endpoint)
 
 
@@ -45,7 +45,7 @@ class ShellHost(Protocol):
         ...
 
     def append_completed(self, append_id: int, error: ApiError | None) -> None:
-        """A prepared append is committed, or leadership was lost before it was: maybe while it is prepared."""
+        """A prepared append is committed, or leadership was lost first, possibly while it is being prepared."""
         ...
 
     def committed(self, committed_end_offset: Offset) -> None:
@@ -59,11 +59,11 @@ class ShellHost(Protocol):
         ...
 
     def listener_positions(self) -> Sequence[ListenerPosition]:
-        """How far the node's own listeners have read: they may hold the log start back."""
+        """The positions of the node's own listeners, which may hold back the log start."""
         ...
 
     def snapshots_changed(self) -> None:
-        """There is a newer snapshot: a listener may be waiting for one."""
+        """A newer snapshot exists: a listener may be waiting for one."""
         ...
 
     def snapshot_damaged(self) -> None:
@@ -75,7 +75,7 @@ class ShellHost(Protocol):
         ...
 
     def leader_refused(self, refused: RefusedLeader | None) -> None:
-        """The epoch's leader lacks records committed here, so the node is not ready; None: that has ended."""
+        """The epoch's leader lacks records committed here, so the node is not ready; None: it is ready again."""
         ...
 
     def may_rebuild_state(self) -> None:

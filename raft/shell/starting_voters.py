@@ -1,12 +1,12 @@
 """The voter set of a node that starts (RF-84).
 
 It is in the bootstrap checkpoint, if the node has one: then voters are known by their directory ids. Else it is in the
-configuration, by node ids alone. That was so before there were such checkpoints, and still is for observers, which
+configuration, by node ids alone. This was the rule before such checkpoints existed, and still is for observers, which
 count no votes.
 
-The set of voters does not change yet, but the address of a voter may, in the configuration. So for a voter that the
-configuration names its address there is used, and not the one in the checkpoint. Kafka ignores the configuration then,
-because its voters send their own addresses (RF-88).
+The set of voters does not change yet, but the address of a voter may, in the configuration. So for a voter in the
+configuration, the address in the configuration is used, not the one in the checkpoint. Kafka ignores the configuration
+then, because its voters send their own addresses (RF-88).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class StartingVoters(NamedTuple):
 
 
 def starting_voters(directory: DataDirectory, configured: VoterSet) -> StartingVoters:
-    """The voter set of the node of `directory`; `configured` is that of its configuration.
+    """Return the voter set of the node of `directory`; `configured` is that of its configuration.
 
     Raises StorageError if its bootstrap checkpoint is damaged, or another cluster's.
     """

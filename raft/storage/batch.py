@@ -4,7 +4,7 @@ The leader encodes a batch once; the same bytes are then replicated, stored, rea
 
 - The CRC is the first field and covers every byte after it, the whole header included. (The CRC of Kafka's batches
   leaves out base offset, length and epoch.)
-- The body is opaque here: replication and storage never look into it. A data body is one serialised `BatchBody`.
+- The body is opaque here: replication and storage never read it. A data body is one serialised `BatchBody`.
 - Bodies join: one serialised `BatchBody` followed by another is a serialised `BatchBody` with the records of both, in
   order. Protobuf defines that for every message with only repeated fields, and the leader relies on it to make
   one batch of many appends without parsing any of them.
@@ -85,10 +85,10 @@ def encode_batch(
 
 
 def decode_batches(data: bytes) -> tuple[Batch, ...]:
-    """The batches in `data`, a concatenation of any number: whole, contiguous, epochs not decreasing.
+    """Decode the batches in `data`, a concatenation of any number: whole, contiguous, epochs not decreasing.
 
-    For foreign bytes: everything but the bodies is validated. Raises ApiError(CORRUPT_MESSAGE) with the first
-    error. Costs a few microseconds a batch, and one copy and one CRC of its bytes.
+    For bytes from a peer or a file: everything but the bodies is validated. Raises ApiError(CORRUPT_MESSAGE) with the
+    first error. Costs a few microseconds a batch, and one copy and one CRC of its bytes.
     """
     batches: list[Batch] = []
     position = 0
@@ -106,7 +106,7 @@ def decode_batches(data: bytes) -> tuple[Batch, ...]:
 
 
 def decode_batch(data: bytes, position: int = 0) -> Batch:
-    """The batch that starts at `position`. Raises ApiError(CORRUPT_MESSAGE) unless it is whole and valid."""
+    """Decode the batch that starts at `position`. Raises ApiError(CORRUPT_MESSAGE) unless it is whole and valid."""
     available = len(data) - position
     if available < HEADER_BYTES:
         _refuse_bytes(position, f"{available} bytes are left, less than the {HEADER_BYTES} bytes of a header")
@@ -125,7 +125,7 @@ def decode_batch(data: bytes, position: int = 0) -> Batch:
     if base_offset < 0 or epoch < 1:
         _refuse(base_offset, f"the offset must be at least 0 and its epoch, {epoch}, at least 1")
     if count < 1 or delta != count - 1 or base_offset > MAX_OFFSET - count:
-        _refuse(base_offset, f"its record count {count} and its last offset delta {delta} do not fit")
+        _refuse(base_offset, f"its record count {count} and its last offset delta {delta} do not match")
     if not 0 <= base_time <= max_time:
         _refuse(base_offset, f"its timestamps, {base_time} and {max_time}, are negative or decrease")
     return Batch(

@@ -1,7 +1,7 @@
 """Control records: the quorum's own records in its log, as the protobuf bodies of control batches.
 
-A control batch holds one `ControlBody`. A reader skips unknown kinds of control records, as Kafka does (FM-12), so
-that a later version may add some.
+A control batch holds one `ControlBody`. A reader skips unknown kinds of control records, as Kafka does (FM-12), so that
+a later version may add kinds.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def encode_leader_change(record: LeaderChange) -> bytes:
 
 
 def encode_voters(voters: VoterSet) -> tuple[bytes, int]:
-    """The body of the control batch with the kraft.version and then the voters; and its number of records.
+    """The body of the control batch with the kraft.version and then the voters; and the number of its records.
 
     Every voter must have a directory id.
     """

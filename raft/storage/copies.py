@@ -1,7 +1,7 @@
-"""Small files in two copies under two names, each with its own checksum: the damage or loss of one costs nothing.
+"""Small files in two copies under two names, each with its own checksum: the damage or loss of one copy loses nothing.
 
-Both hold the same, except after a crash between their renames: then the reader takes the one that is further on. A
-directory of an older version, with one copy, is read as one whose second copy was lost, and gets a second one.
+Both hold the same, except after a crash between their renames: then the reader uses the more recent one. A directory of
+an older version, with one copy, is read as one whose second copy was lost, and gets a second copy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kraftbase.errors import OutOfSpace, StorageError
 from kraftbase.files.files import TEMPORARY_SUFFIX, FileSystem, join, read_whole, write_new_file, write_temporary
 
 COPY_SUFFIX: Final = "-copy"
-"""At the end of the second name."""
+"""The end of the second copy's name."""
 
 
 def copy_paths(directory: str, name: str) -> tuple[str, str]:
@@ -44,7 +44,7 @@ def write_copies(files: FileSystem, directory: str, name: str, data: bytes) -> N
 
 
 def mend_copies(files: FileSystem, directory: str, name: str, data: bytes) -> None:
-    """Rewrite the copies that do not hold `data`, which the other one does; not for now if there is no room."""
+    """Rewrite the copies that do not hold `data`, which the other one does; not now if there is no room."""
     found = read_copies(files, directory, name)
     for path in copy_paths(directory, name):
         if found.get(path) != data:

@@ -8,8 +8,8 @@
     snapshots/         snapshots (snapshot.store)
     metadata.db        the state machine's SQLite file: derived data
 
-The directory id names this copy of the data: a directory that is lost or formatted again has another one, so that its
-replica is not taken for the one that voted and acknowledged before.
+The directory id names this copy of the data: a directory that is lost or formatted again gets another id, so that its
+replica is not mistaken for the one that voted and acknowledged before.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class DataDirectory:
         identity = DirectoryIdentity(cluster_id=cluster_id, node_id=node_id, directory_id=directory_id or random_uuid())
         files.make_directories(path)
         if not files.exists(join(path, META_NAME)):
-            _refuse_foreign(files, path)  # before the lock, whose file would stay in it
+            _refuse_foreign(files, path)  # before the lock, whose file would stay in the directory
         lock = _lock(files, path)
         try:
             if files.exists(join(path, META_NAME)):
@@ -125,8 +125,8 @@ class DataDirectory:
         if not files.exists(join(path, META_NAME)):
             _refuse_without_meta(files, path)
             raise DirectoryError(
-                f"{path} is not formatted. Format it if its node is new, or name the directory that is; if its data is"
-                " lost, see docs/operations/replacing-a-disk.md"
+                f"{path} is not formatted. Format it if its node is new, or name the directory that is formatted; if"
+                " its data is lost, see docs/operations/replacing-a-disk.md"
             )
         lock = _lock(files, path)
         try:
@@ -235,7 +235,7 @@ def _refuse_foreign(files: FileSystem, path: str) -> None:
 
 
 def _is_only_marked(files: FileSystem, log_path: str) -> bool:
-    """Whether formatting was interrupted there, between the mark of a new directory and the identity."""
+    """Whether formatting was interrupted in it, between the mark of a new directory and the identity."""
     return {NEW_DIRECTORY_NAME, NEW_DIRECTORY_NAME + TEMPORARY_SUFFIX}.issuperset(files.list_directory(log_path))
 
 

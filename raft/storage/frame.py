@@ -5,7 +5,7 @@ tail can be distinguished from damage to durable data:
 
 - The frame's CRC covers its head and the first four bytes of the batch, which are the batch's own CRC, which covers
   the rest of the batch. So every byte is under one of the two, and the batch is summed once.
-- `previous_crc` is the CRC of the frame before, over segment borders too: a frame that is missing, or from another
+- `previous_crc` is the CRC of the previous frame, over segment borders too: a frame that is missing, or from another
   history, breaks the chain.
 - `position` is where in the file the frame starts: bytes of a frame that were copied elsewhere, say into a client's
   record, are not a frame there.
@@ -74,7 +74,7 @@ def encode_marker(position: int, previous_crc: int, durable_before: Offset) -> t
 
 
 def frame_length(data: bytes, index: int) -> int | None:
-    """The frame's length, by the head at `index` of `data`; None if the head is not whole."""
+    """The frame's length, from the head at `index` of `data`; None if the head is not whole."""
     if len(data) - index < HEAD_BYTES:
         return None
     length: int = HEAD.unpack_from(data, index)[5]
@@ -115,7 +115,7 @@ def decode_frame(data: bytes, position: int, data_position: int = 0, *, path: st
 
 
 def find_frames(data: bytes, start: int, *, path: str = "segment") -> Iterator[Frame]:
-    """Every valid frame in a segment file's bytes at or behind `start`: a scan past damage."""
+    """Every valid frame in a segment file's bytes from `start` on: a scan past damage."""
     magic_position = data.find(MAGIC, start + CRC_BYTES)
     while magic_position >= 0:
         frame = decode_frame(data, magic_position - CRC_BYTES, path=path)

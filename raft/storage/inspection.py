@@ -1,4 +1,4 @@
-"""Inspects a log's files without changing them: every frame, every damaged stretch, the outcome of the next start.
+"""Inspects a log's files without changing them: every frame, every damaged stretch, and the outcome of the next start.
 
 Nothing here writes, locks or makes a file. `walk_segment` continues behind damage, so that an operator sees all of it;
 `rehearse_recovery` runs the real recovery on files that drop changes, so that its result is that of the next start.
@@ -23,11 +23,11 @@ from raft.storage.segment import parse_segment_name
 
 
 class FoundFrame(NamedTuple):
-    """A whole frame, and whether it follows the one before."""
+    """A whole frame, and whether it follows the previous one."""
 
     frame: Frame
     is_chained: bool | None
-    """Whether it has the CRC of the frame before; None where that one is not known, such as behind damage."""
+    """Whether it has the CRC of the previous frame; None where that CRC is not known, such as behind damage."""
     misfits: tuple[str, ...]
     """Why it cannot be the next frame of the log, apart from the chain of CRCs."""
 
@@ -44,7 +44,7 @@ class DamagedStretch(NamedTuple):
 
 @dataclass(slots=True)
 class LogCursor:
-    """The position of a walk through a log, with the state after the frames before. None stands for unknown."""
+    """The position of a walk through a log, with the state after the previous frames. None stands for unknown."""
 
     last_crc: int | None = None
     end_offset: Offset | None = None
@@ -65,12 +65,12 @@ class LogCursor:
         return is_reached
 
     def lose_track(self) -> None:
-        """Damage comes next: the frame before the one behind it is unknown."""
+        """Damage follows: the frame before the next whole one is unknown."""
         self.last_crc = None
         self.end_offset = None
 
     def take(self, frame: Frame) -> FoundFrame:
-        """Judge the next frame, and continue from it."""
+        """Check the next frame, and continue from it."""
         is_chained = None if self.last_crc is None else frame.previous_crc == self.last_crc
         misfits = tuple(self._misfits(frame))
         self.last_crc = frame.crc
@@ -87,7 +87,7 @@ class LogCursor:
         if batch is not None and batch.epoch < self.last_epoch:
             yield f"its epoch {batch.epoch} is below epoch {self.last_epoch} before it"
         if frame.durable_before < self.durable_before:
-            yield f"it calls offsets below {frame.durable_before} durable, a frame before it {self.durable_before}"
+            yield f"it calls offsets below {frame.durable_before} durable, an earlier frame {self.durable_before}"
         end_offset = self.end_offset if self.end_offset is not None or batch is None else batch.base_offset
         if end_offset is not None and frame.durable_before > end_offset:
             yield f"it calls offsets below {frame.durable_before} durable, where the log ends at {end_offset}"
@@ -142,7 +142,7 @@ def _describe(data: bytes, position: int, end_position: int) -> str:
     if data[position + CRC_BYTES : position + CRC_BYTES + len(MAGIC)] != MAGIC:
         return "garbage"
     if len(data) - position < HEAD_BYTES:
-        return "a frame that the file ends in"
+        return "a frame cut off by the end of the file"
     crc, _, version, kind, _, length, own_position, _, _ = HEAD.unpack_from(data, position)
     if own_position != position:
         return f"a frame that belongs at byte {own_position}"
@@ -150,7 +150,7 @@ def _describe(data: bytes, position: int, end_position: int) -> str:
         return f"a frame of {length} bytes, longer than the rest of the file"
     covered_bytes = HEAD_BYTES if length == HEAD_BYTES else HEAD_BYTES + CRC_BYTES
     if crc32c(data[position + CRC_BYTES : position + covered_bytes]) != crc:
-        return "a frame whose checksum does not fit"
+        return "a frame whose checksum does not match"
     try:
         decode_frame(data, position)
     except StorageError:
@@ -228,9 +228,9 @@ class _PretendedFile(_UnchangedFile):
 
 
 class UnchangedFiles:
-    """A file system to rehearse recovery on: reads are real, and changes are visible only through this object.
+    """A file system on which recovery is rehearsed: reads are real, and changes are visible only through this object.
 
-    Files that are made stay empty, those that are removed are hidden; writes are dropped.
+    Created files stay empty, removed files are hidden, and writes are dropped.
     """
 
     def __init__(self) -> None:
@@ -238,7 +238,7 @@ class UnchangedFiles:
         self._removed: set[str] = set()
 
     def open(self, path: str, *, create: bool = False) -> _UnchangedFile:
-        """The file as it is on disk; an empty one if it was made here."""
+        """The file as it is on disk; an empty one if it was created here."""
         if create:
             if self.exists(path):
                 raise StorageError(f"cannot create {path}: it exists")
@@ -251,11 +251,11 @@ class UnchangedFiles:
             return _UnchangedFile(path)
 
     def open_to_read(self, path: str) -> _UnchangedFile:
-        """The file as it is on disk, or as it was made here."""
+        """The file as it is on disk, or as it was created here."""
         return self.open(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or directory of that name."""
+        """Whether a file or directory of that name exists."""
         return path in self._made or (path not in self._removed and Path(path).exists())
 
     def list_directory(self, path: str) -> list[str]:
@@ -311,4 +311,4 @@ def _errors_of(path: str) -> Iterator[None]:
 
 
 def _refuse_change(path: str) -> NoReturn:
-    raise InvariantViolation(f"{path} is looked at only; nothing in its directory changes")
+    raise InvariantViolation(f"{path} is open for inspection only; nothing in its directory changes")

@@ -1,7 +1,7 @@
-"""The durable start of a log (docs/formats/log.md): below it is a snapshot, and segments there may be deleted.
+"""The durable start of a log (docs/formats/log.md): a snapshot covers the records below; segments there may be deleted.
 
 A log without the file has everything. The file is written before anything below the start is removed, in two copies. A
-start only advances, so of two copies that differ the one that is further on was written last.
+start only advances, so of two copies that differ, the one with the higher start was written last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 1
 
 
 class LogStartUnknown(CorruptLog):
-    """The start of a log is unknown: no copy is whole, or they are of another log."""
+    """The start of a log is unknown: no copy is whole, or the copies are of another log."""
 
     def __init__(self, finding: str) -> None:
         super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
@@ -48,7 +48,7 @@ def decode_log_start(data: bytes, path: str) -> OffsetAndEpoch:
 
 
 def read_log_start(files: FileSystem, directory: str) -> OffsetAndEpoch:
-    """Where the log in `directory` starts, and the epoch of the record before.
+    """Return where the log in `directory` starts, and the epoch of the record before.
 
     Raises LogStartUnknown when there are copies and none is whole, StorageError for an unknown version.
     """

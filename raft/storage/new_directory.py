@@ -17,7 +17,7 @@ FORMAT_VERSION = 1
 
 _REASONS = {
     "first": "this directory is new, and has never been level with a leader",
-    "replacement": "this directory is in the place of one that is lost",
+    "replacement": "this directory replaces a lost one",
 }
 
 
@@ -36,8 +36,8 @@ def encode_new_directory(kind: str) -> bytes:
 def read_new_directory(files: FileSystem, directory: str) -> RecoveringLog | None:
     """The recovery of the log in `directory` while it is new; None if it is not. Raises StorageError.
 
-    A damaged or empty mark counts as that of a replacement, which allows less: it shows at least that the directory is
-    new.
+    A damaged or empty mark counts as that of a replacement, which allows less: the mark shows at least that the
+    directory is new.
     """
     path = join(directory, NEW_DIRECTORY_NAME)
     if not files.exists(path):

@@ -1,8 +1,8 @@
 """The quorum state: the epoch, its leader and the vote, as two checksummed copies (docs/formats/quorum-state.md).
 
 Both copies hold the same state, under one sequence number. `save` writes one, syncs it, writes the other, syncs it, and
-only then returns. So after a crash at any step one copy is whole, and it is the state of the last save that returned or
-of the one that did not; and damage to one copy loses nothing. If states alternated between the files, damage to the
+only then returns. So after a crash at any step one copy is whole, and it holds the state of the last save that returned
+or of the interrupted one; and damage to one copy loses nothing. If states alternated between the files, damage to the
 newer one would restore an older vote, undetected.
 
 A vote cannot be guessed: with two bad copies the node does not start (RF-06).
@@ -37,7 +37,7 @@ _ADVICE = f"The vote of this replica may be lost, so it must not vote again: it 
 
 
 class QuorumStateStore:
-    """Loads and saves the quorum state of one directory. `load` comes first."""
+    """Loads and saves the quorum state of one directory. Call `load` first."""
 
     def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files

@@ -1,8 +1,8 @@
 """A log that lost durable data to damage, and fetches it again from the leader (docs/formats/log.md).
 
-The data behind the damage is set aside, and the log continues with the undamaged part before it. First of all a file
-records that, durably: a replica that started from the shorter log without it might vote for a candidate that lacks what
-the replica had acknowledged. The file is removed when the log has everything again.
+The data behind the damage is set aside, and the log continues with the undamaged part before it. Before anything else,
+a file records this, durably: a replica that started from the shorter log without it might vote for a candidate that
+lacks what the replica had acknowledged. The file is removed when the log has everything again.
 
 After a crash at any step the next start finds the file and finishes, or finds the damage again.
 """
@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 
 
 class RecoveringUnknown(StorageError):
-    """A log recovers, and both copies of the file that records from what are damaged."""
+    """A log recovers, and both copies of the file that records how far are damaged."""
 
     def __init__(self, finding: str) -> None:
         super().__init__(f"{finding}. {NOBODY_TO_FETCH_FROM}")
@@ -64,10 +64,10 @@ def decode_recovering(data: bytes, path: str) -> RecoveringLog:
 
 
 def read_recovering(files: FileSystem, directory: str) -> RecoveringLog | None:
-    """What the log in `directory` is recovering from; None if it is not.
+    """Return what the log in `directory` is recovering from; None if it is not recovering.
 
     Copies that differ are of two recoveries: the larger offset and epoch cover both. Raises RecoveringUnknown when
-    there are copies and none is whole, StorageError for an unknown version.
+    copies exist and none is whole, StorageError for an unknown version.
     """
     found: list[RecoveringLog] = []
     damage: RecoveringUnknown | None = None
@@ -94,9 +94,10 @@ def say_recovering(files: FileSystem, directory: str, recovering: RecoveringLog)
 def is_recovering(files: FileSystem, directory: str, epoch: Epoch | None) -> bool:
     """Whether the log in `directory` recovers.
 
-    If both copies are damaged, it must recover everything that a leader has, and records that again. `epoch`, the
-    replica's durable one, is no lower than the lost one, and so requires no less. It is None if there is no other voter
-    to fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an unknown version, FlushFailed.
+    If both copies are damaged, the log must recover everything that a leader has, and this is recorded
+    again. `epoch`, the replica's durable one, is no lower than the lost one, and so requires no less. It is None if
+    there is no other voter to fetch from: then damaged copies raise RecoveringUnknown. Raises StorageError for an
+    unknown version, FlushFailed.
     """
     try:
         return read_recovering(files, directory) is not None
@@ -127,8 +128,8 @@ def begin_recovering(
     """Record that the log recovers, then set the damaged part aside: from byte `position` of one segment on.
 
     `epoch` is the replica's durable epoch, `durable_offset` what is known to have been durable, `base_offset` names the
-    segment. For a log that recovers already the first record stays valid: what it fetched since never counted. Raises
-    StorageError, OutOfSpace, FlushFailed.
+    segment. For a log that recovers already the first file stays valid: records fetched since then never counted.
+    Raises StorageError, OutOfSpace, FlushFailed.
     """
     if read_recovering(files, directory) is None:
         recovering = RecoveringLog(_until_offset(files, directory, durable_offset), epoch, reason)
@@ -143,11 +144,11 @@ def begin_recovering(
 def begin_anew(
     files: FileSystem, directory: str, *, epoch: Epoch, reason: str, durable_offset: Offset | None = None
 ) -> None:
-    """Give up a log that starts above 0, when no local data holds what is below: it recovers, from offset 0.
+    """Discard a log that starts above 0, when no local data holds the records below: it recovers, from offset 0.
 
     All of its segments are set aside; the next open finds an empty log. `epoch` is the replica's durable epoch,
     `durable_offset` what is known to have been durable; None: everything below the start was. Not while the log is
-    open. After a crash the log is unchanged, or recovers and is given up again: the file with the start is removed
+    open. After a crash the log is unchanged, or recovers and is discarded again: the file with the start is removed
     last, because without it the remaining segments would count as damage. Raises StorageError, OutOfSpace, FlushFailed.
     """
     begin_recovering(
@@ -174,7 +175,7 @@ def end_recovering(files: FileSystem, directory: str) -> None:
 def _until_offset(files: FileSystem, directory: str, durable_offset: Offset) -> Offset:
     """The end of the last valid frame, even behind damage; UNKNOWN_UNTIL_OFFSET if the log may have continued there.
 
-    It may have if it once reached further, or the last segment cannot be read, or does not end in zeros.
+    That is possible if the log once reached further, or the last segment cannot be read, or does not end in zeros.
     """
     bases = [base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None]
     if not bases:

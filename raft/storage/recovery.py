@@ -1,8 +1,9 @@
 """Opening a log: read every frame, distinguish a torn tail from damage, and make every byte of the log durable.
 
 All but the last segment is certainly durable, because a segment is flushed before the next one is made. So is
-everything below the `durable_before` of any valid frame, also of those behind damage, and below what the caller knows
-(`minimum_durable_offset`). Bytes that are no valid next frame, and not just zeros up to the end of the file, are
+everything below the `durable_before` of any valid frame, also of those behind damage, and everything below
+`minimum_durable_offset`, which the caller knows. Bytes that are no valid next frame, and not just zeros up to the end
+of the file, are
 
 - a torn tail, which is cut, when nothing there is certainly durable and either no valid frame follows, or the disk
   evidently lost a write there: a stretch up to a sector's border that still reads as zeros. A disk may write the
@@ -15,13 +16,13 @@ A crash, together with bit rot in the last burst before any later frame proves i
 double fault that this format accepts.
 
 A log may start above offset 0, where a snapshot ends: its start is in the file `log-start`
-(`raft.storage.log_start_file`). Data that was durable below the start is then no loss. Segments wholly below it are
+(`raft.storage.log_start_file`). Missing durable data below the start is then no loss. Segments wholly below it are
 removed: a crash interrupted their removal. For a log that ends below its start, or has lower epochs there, a crash
 interrupted the replacement by a snapshot, which is completed now: the log starts over, empty, at its start.
 
 Data that is not certainly durable is written again before it is flushed. After a failed fsync the kernel may keep pages
-that never reached the disk and count them as clean; reading them back proves nothing, and only a new write makes the
-next flush write them.
+that never reached the disk and mark them clean; reading them back proves nothing, and only a new write makes the next
+flush write them.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLog:
-    """An open log: its segments in order, at least one, all of it durable."""
+    """An open log: its segments in order, at least one, all of them durable."""
 
     segments: list[Segment]
     epochs: EpochCache
@@ -103,7 +104,7 @@ def recover(
     *,
     may_create: bool = True,
 ) -> RecoveredLog:
-    """Open the log in `directory`, which is made if it is missing, unless it is known to have existed.
+    """Open the log in `directory`, which is created if it is missing, unless it is known to have existed.
 
     Raises CorruptLog if it is damaged, then nothing changed. With `accept_damage_in_epoch`, the replica's durable
     epoch, it opens the undamaged part and records that the log recovers.
@@ -142,7 +143,7 @@ def mend_copies_of(files: FileSystem, directory: str) -> None:
 def _read(files: FileSystem, directory: str, minimum_durable_offset: Offset, *, may_create: bool) -> RecoveredLog:
     start = read_log_start(files, directory)
     bases = sorted(base for name in files.list_directory(directory) if (base := parse_segment_name(name)) is not None)
-    # A start without segments: a crash while the log started over leaves that, and a restore makes it.
+    # A start without segments: left by a crash while the log started over, or made by a restore.
     is_made = not bases and minimum_durable_offset <= start.offset and (may_create or start.offset > 0)
     if is_made:
         create_segment(files, directory, start.offset)
@@ -203,7 +204,7 @@ class _Recovery:
         self._torn_bytes = 0
 
     def read_segments(self, base_offsets: list[Offset]) -> None:
-        """Read those segments, or as many as needed to see that the log starts over.
+        """Read those segments, or as many as needed to detect that the log starts over.
 
         If it does not, the torn tail is cut and everything is durable when this returns.
         """
@@ -243,7 +244,7 @@ class _Recovery:
         path = segment.file.path
         frame = decode_frame(data, 0, path=path)
         if frame is not None and len(self.segments) == 1 and base_offset > 0:
-            segment.last_crc = frame.previous_crc  # the frame before was removed with its segment, or was never here
+            segment.last_crc = frame.previous_crc  # the previous frame was removed with its segment, or was never here
         while frame is not None and self._follows(segment, frame):
             self._note(segment, frame)
             if self.begins_anew:
@@ -295,7 +296,7 @@ class _Recovery:
             self._check_start(segment, batch)
 
     def _is_replaced(self, batch: Batch) -> bool:
-        """Whether the batch shows that a snapshot was about to replace the log: its epoch is lower than it must be.
+        """Whether the batch shows that a snapshot was about to replace the log: its epoch is too low.
 
         Only the epoch shows that if the log reached past the snapshot; otherwise the log ends below the start, or right
         at it in a higher epoch, whose records were never committed.
@@ -332,8 +333,8 @@ class _Recovery:
     def _judge_damage(self, segment: Segment, data: bytes, torn_end: int) -> None:
         """Raise CorruptLog unless the data after the segment's last frame is a torn tail, or the log starts over.
 
-        From `torn_end` on there are only zeros, with which the last frame may end as well. A log that ends below its
-        start has lost durable data, or a snapshot was about to replace it: then it has nothing behind the start.
+        From `torn_end` on there are only zeros; the last frame may also end in zeros. A log that ends below its start
+        has lost durable data, or a snapshot was about to replace it: then it has nothing behind the start.
         """
         # Consider a last segment with three frames:
         #
@@ -376,7 +377,7 @@ class _Recovery:
             segment.trim()
         # In the example of `_judge_damage`, with all three frames whole: 110 is known to be durable, so C alone is
         # written again. It may be in the page cache only, since a flush that failed before the crash can leave pages
-        # that count as clean.
+        # marked clean.
         durable_count = bisect_right(self._frame_ends, self._durable_offset, key=itemgetter(0))
         rewritten_from = self._frame_ends[durable_count - 1][1] if durable_count else 0
         if rewritten_from < segment.end_position:

@@ -21,7 +21,7 @@ from raft.storage.frame import HEAD_BYTES, Frame, decode_frame, encode_frames, e
 INDEX_INTERVAL_BYTES = 1024
 """The bytes between two index entries: the next frame that starts this far behind the last entry gets one.
 
-Entries take 16 bytes in memory, 16 KiB for each MiB of small batches; a read decodes half of this on its way.
+Entries take 16 bytes in memory, 16 KiB for each MiB of small batches; on average a read first decodes half of this.
 """
 
 _NAME = re.compile(r"([0-9]{20})\.log")
@@ -33,7 +33,7 @@ def segment_name(base_offset: Offset) -> str:
 
 
 def create_segment(files: FileSystem, directory: str, base_offset: Offset) -> None:
-    """Make an empty segment, durably."""
+    """Create an empty segment, durably."""
     file = files.open(join(directory, segment_name(base_offset)), create=True)
     file.fsync()
     file.close()
@@ -56,7 +56,7 @@ class SparseIndex:
         self._positions = array("q")
 
     def note(self, offset: Offset, position: int) -> None:
-        """Note where a batch starts: keep an entry if the last one is far enough away."""
+        """Record where a batch starts: keep an entry if the last entry is far enough away."""
         if not self._positions or position - self._positions[-1] >= INDEX_INTERVAL_BYTES:
             self._offsets.append(offset)
             self._positions.append(position)
@@ -83,7 +83,7 @@ class Segment:
         self.end_offset = base_offset
         """The offset after the last record."""
         self.end_position = 0
-        """Where the next frame goes."""
+        """The position of the next frame."""
         self.last_crc = last_crc
         """The CRC of the last frame, here or in the segment before."""
         self.index = SparseIndex()
@@ -91,7 +91,7 @@ class Segment:
         """The file's size: writes below it find room."""
 
     def note_frame(self, frame: Frame) -> None:
-        """Note the next frame, which was read."""
+        """Record the next frame, which was read."""
         if frame.batch is not None:
             self.index.note(frame.batch.base_offset, frame.position)
             self.end_offset = frame.batch.end_offset
@@ -216,8 +216,8 @@ class Segment:
         try:
             self.file.write_at(self.end_position, data)
         except OutOfSpace:
-            # Durably: if the partly written frames came back after a crash, their offsets might have been given to
-            # other records of the same epoch by then.
+            # Durably: if the partly written frames reappeared after a crash, other records of the same epoch might have
+            # their offsets by then.
             self.trim()
             self.file.fsync()
             raise

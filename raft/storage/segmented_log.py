@@ -2,7 +2,7 @@
 
 What is durable, and when:
 
-- `append` writes; only a flush makes it durable. At most one flush is under way; it may run in another thread while
+- `append` writes; only a flush makes it durable. At most one flush is in progress; it may run in another thread while
   this one appends and reads. Everything else is for one thread.
 - A full segment is flushed before the next one is made, and the next one's file and name are synced before anything is
   written to it. So data that is not flushed is in the last segment only, and a segment's existence proves that
@@ -62,7 +62,7 @@ class LogConfig:
 
 
 class PendingFlush:
-    """A flush that was started: `run` does the work, in any thread; then it is passed to the log's `finish_flush`."""
+    """A flush that was started: `run` does the work, in any thread; then pass it to the log's `finish_flush`."""
 
     __slots__ = ("_file", "end_offset")
 
@@ -114,7 +114,7 @@ class SegmentedLog:
         """Open the log in `directory`, or make it. A torn tail is cut; when it returns, everything is durable.
 
         `minimum_durable_offset` is an offset up to which the caller knows the log to have been flushed; without
-        `may_create` the caller knows that there was a log. Raises CorruptLog when durable data is damaged or missing,
+        `may_create` the caller knows that a log existed. Raises CorruptLog when durable data is damaged or missing,
         naming file, byte and offset; then no file was changed. With `accept_damage_in_epoch`, the replica's durable
         epoch, it opens the undamaged part, and `recovering` shows what must be fetched again.
         """
@@ -156,7 +156,7 @@ class SegmentedLog:
         """Reserve room for `byte_count` bytes of batches, whatever their number, in addition to the fixed reserve.
 
         Not cumulative: give all bytes that were accepted and not yet appended. Rolls to a new segment if they do not
-        fit. Cheap when there is room already. Raises OutOfSpace, then nothing changed.
+        fit. Cheap when the room is already reserved. Raises OutOfSpace, then nothing changed.
         """
         framed = framed_bytes_max(byte_count)
         segment = self._segments[-1]
@@ -214,14 +214,14 @@ class SegmentedLog:
         return self.finish_flush(pending)
 
     def start_flush(self) -> PendingFlush:
-        """Begin to flush all batches appended so far. InvariantViolation while another flush is under way."""
-        check(self._pending is None, "one flush is under way at most")
+        """Begin to flush all batches appended so far. InvariantViolation while another flush is in progress."""
+        check(self._pending is None, "at most one flush is in progress")
         self._pending = PendingFlush(self._segments[-1].file, self.log_end_offset)
         return self._pending
 
     def finish_flush(self, pending: PendingFlush) -> Offset:
-        """Note that `pending.run()` has returned. Returns the flushed end offset."""
-        check(pending is self._pending, "the flush that is finished is the one under way")
+        """Record that `pending.run()` has returned. Returns the flushed end offset."""
+        check(pending is self._pending, "the finished flush is the one in progress")
         self._pending = None
         self._flushed_end_offset = max(self._flushed_end_offset, pending.end_offset)
         self._close_retired()
@@ -234,7 +234,7 @@ class SegmentedLog:
         """
         check(
             self.log_start_offset <= end_offset <= self.log_end_offset,
-            "a log is cut within itself only",
+            "a log is truncated within itself only",
             end_offset=end_offset,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
@@ -264,10 +264,11 @@ class SegmentedLog:
         return True
 
     def advance_start(self, start: OffsetAndEpoch) -> None:
-        """Advance the log's start, durably; segments wholly below go, the one that holds it stays whole (SN-42).
+        """Advance the log's start, durably; segments wholly below are removed, the one that holds it stays whole
+        (SN-42).
 
-        InvariantViolation unless that is between the start and the flushed end, where a batch begins or the log ends,
-        and of the epoch of the record before (SN-43). Raises OutOfSpace, then nothing changed.
+        InvariantViolation unless `start` is between the log's start and its flushed end, where a batch begins or the
+        log ends, with the epoch of the record before (SN-43). Raises OutOfSpace, then nothing changed.
         """
         check(
             self.log_start_offset <= start.offset <= self._flushed_end_offset,
@@ -302,7 +303,7 @@ class SegmentedLog:
         """
         check(
             start.offset > self.log_start_offset and is_replaced_by(self.end, start),
-            "a snapshot that takes a log's place is past it",
+            "a snapshot that replaces a log is past it",
             start=start,
             log_start_offset=self.log_start_offset,
             log_end_offset=self.log_end_offset,
@@ -328,8 +329,8 @@ class SegmentedLog:
     def read_batches(self, start_offset: Offset, max_bytes: int, end_offset: Offset | None = None) -> tuple[Batch, ...]:
         """Batches from the one that holds `start_offset`: at least one, at most `max_bytes`, none past `end_offset`.
 
-        May be fewer than would fit. Empty when there is nothing between the offsets. Raises ApiError
-        (OFFSET_OUT_OF_RANGE) when `start_offset` is not in the log nor its end, CorruptLog when the disk returns
+        May return fewer than would fit, and none when no batch is between the offsets. Raises ApiError
+        (OFFSET_OUT_OF_RANGE) when `start_offset` is neither in the log nor its end, CorruptLog when the disk returns
         other bytes than were written.
         """
         if not self.log_start_offset <= start_offset <= self.log_end_offset:
@@ -363,7 +364,7 @@ class SegmentedLog:
 
     def close(self) -> None:
         """Release reserved room and close the files. Flushes nothing; closing twice changes nothing."""
-        # If starting over failed there are no segments.
+        # If starting over failed, there are no segments.
         if self._segments and self._segments[-1].reserved_size > self._segments[-1].end_position:
             self._segments[-1].trim()
         for segment in self._segments:
@@ -416,7 +417,7 @@ class SegmentedLog:
         full.trim()
 
     def _remove_last_segment(self) -> None:
-        """Remove the last segment. A flush under way may still use its file, which is closed after that."""
+        """Remove the last segment. A flush in progress may still use its file, which is closed after that flush."""
         segment = self._segments.pop()
         self._base_offsets.pop()
         self._files.remove(segment.file.path)

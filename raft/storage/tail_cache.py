@@ -8,10 +8,10 @@ from kraftbase.types import Epoch, Offset
 from raft.core.types import Batch
 
 OBJECT_BYTES = 256
-"""About what a batch in memory takes in addition to its bytes."""
+"""The approximate memory of a batch in addition to its bytes."""
 
 _EVICTED = Batch(Offset(0), Offset(0), Epoch(0), False, b"")
-"""Takes the place of an evicted batch."""
+"""Replaces an evicted batch."""
 
 
 class TailCache:

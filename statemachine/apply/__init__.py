@@ -1,1 +1,1 @@
-"""The state machine: it applies what is committed, and notifies its subscribers."""
+"""The state machine: it applies committed records, and notifies its subscribers."""

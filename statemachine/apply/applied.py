@@ -1,4 +1,4 @@
-"""The port to what is applied on this node: what the controller needs of the store and of the state machine."""
+"""The port to the applied metadata of this node: what the controller needs of the store and of the state machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statemachine.tables.table import Table
 
 
 class Subscriber(Protocol):
-    """A listener on the state machine's progress. The calls must be quick."""
+    """A listener on the state machine's progress. Its methods must be quick."""
 
     def applied(self, end_offset: Offset) -> None:
         """Everything below `end_offset` is in the store now."""
@@ -23,7 +23,7 @@ class Subscriber(Protocol):
         ...
 
     def shut_down(self) -> None:
-        """No more calls will come."""
+        """The last call: no others follow."""
         ...
 
 
@@ -32,7 +32,7 @@ class CommittedMetadata(Protocol):
 
     @property
     def reader(self) -> sqlite3.Connection:
-        """A connection for short reads; another one after a snapshot was loaded."""
+        """A connection for short reads; another connection after a snapshot was loaded."""
         ...
 
     @property
@@ -41,12 +41,12 @@ class CommittedMetadata(Protocol):
         ...
 
     def changed_at(self, table: Table[Any]) -> Offset:
-        """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
+        """The end of the last transaction that may have changed `table`: while it stays the same, so does the table."""
         ...
 
 
 class StateMachine(Protocol):
-    """What applies the committed log. `statemachine.apply.machine.MetadataMachine` is one."""
+    """The part that applies the committed log. `statemachine.apply.machine.MetadataMachine` is one."""
 
     @property
     def applied_end_offset(self) -> Offset:
@@ -72,5 +72,5 @@ class StateMachine(Protocol):
         ...
 
     def set_commit_callback(self, on_committed: Callable[[Offset], bool]) -> None:
-        """Notify `on_committed` before applying what is committed, where that is next; it returns if it answered."""
+        """Call `on_committed` before applying committed records, where that is next; it returns whether it answered."""
         ...

@@ -1,8 +1,7 @@
-"""Which version of Fetch this node may use: that which comes with the cluster's metadata.version (CT-62, PK-05).
+"""The version of Fetch that this node may use: the one of the cluster's metadata.version (CT-62, PK-05).
 
 Version 18 carries the replica's high watermark (KIP-1166), and all nodes understand it from metadata.version 27 on. The
-log below knows nothing of features: it is notified when the finalized level, as far as it is applied here, changes
-that.
+log below knows nothing of features: it is notified when the finalized level that is applied here changes the version.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ def allowed_fetch_version(store: CommittedMetadata) -> int:
 
 
 class FetchVersionGate:
-    """Notifies the log when what is applied changes the version: a `Subscriber` of the state machine."""
+    """Notifies the log when applied records change the version: a `Subscriber` of the state machine."""
 
     def __init__(self, store: CommittedMetadata, allow: Callable[[int], None]) -> None:
-        """`allow` is called, on the event loop, when the version differs from that when the gate was made."""
+        """`allow` is called, on the event loop, when the version differs from the one at creation."""
         self._store = store
         self._allow = allow
         self._looked_at = store.changed_at(FEATURES)
@@ -53,7 +52,7 @@ class FetchVersionGate:
             self._allow(version)
 
     def leader_changed(self, leader_and_epoch: LeaderAndEpoch) -> None:
-        """Every leader answers all versions."""
+        """Does nothing: every leader answers all versions."""
 
     def shut_down(self) -> None:
         """There is nothing to end."""

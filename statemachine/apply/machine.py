@@ -1,14 +1,14 @@
 """Feeds the store from the committed log and notifies waiters (rules LI-01 to LI-05 on the listener's side).
 
-- A snapshot takes the database's place when the node has none, or the log does not reach back to where it stands.
-- Batches are applied in runs, each in one transaction (`statemachine.apply.run_writer`). Those that only wait for the
-  commit are notified before a small run is written; from then on reads wait for that run, so what was acknowledged here
-  is seen here.
+- - A snapshot replaces the database when the node has none, or the log starts above the database's applied end.
+- Batches are applied in runs, each in one transaction (`statemachine.apply.run_writer`). Waiters for the commit alone
+  are notified before a small run is written; from then on reads wait for that run, so that a read here sees everything
+  that was acknowledged here.
 - Waiters, subscribers and publishers are notified after the transaction.
-- At certain offsets the node is given the digest of the state, for the quorum to compare. A state that differs from the
-  others' is fenced: nothing more is applied or read, and the next start rebuilds it.
-- No room on the disk, or another process's lock on the database, is waited out; anything else that keeps a record from
-  being applied is reported, and the node must stop (CT-18).
+- At certain offsets the node gets the digest of the state, for the quorum to compare. A state that differs from the
+  others' is fenced: it is no longer changed or read, and the next start rebuilds it.
+- While there is no room on the disk, or another process has locked the database, it waits and tries again; any other
+  obstacle to applying a record is reported, and the node must stop (CT-18).
 
 Everything happens in callbacks of a runtime: the node's event loop, or the simulator's virtual time.
 """
@@ -43,8 +43,9 @@ from statemachine.store.write_ahead_log import TRANSACTION_BYTES_SOFT_MAX
 WAITERS_MAX: Final = 10_000
 
 ACKNOWLEDGED_WAIT_MS: Final = 2_000
-"""How long a read waits for what was acknowledged here. That is a few turns, or as long as a checkpoint stops the
-writer, a second and its syncs at most; only an obstacle makes it last longer."""
+"""How long a read waits for records that were acknowledged here. Normally they are applied within a few turns, or when
+a checkpoint no longer stops the writer, after a second and its syncs at most; only an obstacle takes longer.
+"""
 
 logger = structlog.get_logger(__name__)
 
@@ -59,7 +60,7 @@ class MetadataMachine:
     can_load_snapshots: Final = True
 
     def __init__(self, store: StorePort, runtime: Runtime, on_loop: OnLoop = OnLoop()) -> None:
-        """`runtime` has a worker of the store's own: its disk's thread. It writes what is larger than `on_loop`."""
+        """`runtime` has a worker of the store's own: its disk's thread. It writes runs larger than `on_loop`."""
         self._store = store
         self._runtime = runtime
         self._applied_end_offset = store.applied_end_offset
@@ -71,9 +72,9 @@ class MetadataMachine:
         self._writer = RunWriter(store, runtime, self._checkpointer, self._obstacle, self._rotten, on_loop)
         self._loader = SnapshotLoader(store, runtime, self._checkpointer, self._obstacle)
         self._runs: deque[Sequence[CommittedBatch]] = deque()
-        """What is still to be written of the batches in hand."""
+        """The rest of the current batches, yet to be written."""
         self._on_done: OnDone | None = None
-        """Ends the present call of the listener; None if there is none."""
+        """Ends the current call of the listener; None if there is none."""
         self._report: Callable[[StateDigest], None] | None = None
         self._on_rotten: Callable[[str], None] = self.fence_rotten
         self._unreported: list[StateDigest] = []
@@ -103,7 +104,7 @@ class MetadataMachine:
         self._subscribers.append(subscriber)
 
     def set_commit_callback(self, on_committed: OnCommitted) -> None:
-        """Notify `on_committed` of the end offset of each run that is written on the loop next.
+        """Call `on_committed` with the end offset of each run that is written on the loop next.
 
         It returns whether it acknowledged anything.
         """
@@ -120,12 +121,12 @@ class MetadataMachine:
             self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
 
     def remove_publisher(self, publisher: MetadataPublisher) -> None:
-        """Notify `publisher` no more; nothing happens if it is not installed."""
+        """Stop notifying `publisher`; nothing happens if it is not installed."""
         self._publishers.remove(publisher)
         self._store.has_publishers = bool(self._publishers)
 
     def set_state_digest_callback(self, report: Callable[[StateDigest], None]) -> None:
-        """Give `report` the store's last digest, once the node runs, and then each new digest."""
+        """Call `report` with the store's last digest, once the node runs, and then with each new digest."""
         self._report = report
         if self._store.state_digest is not None:
             self._unreported.append(self._store.state_digest)
@@ -135,7 +136,7 @@ class MetadataMachine:
     def fence(self, expected: StateDigest, own: StateDigest) -> None:
         """Stop for good: the store has the digest `own`, the quorum has `expected` (KAFKA-14275).
 
-        Nothing more is applied, reads and operations are refused, and the next start sets the database aside.
+        The state is no longer changed, reads and operations are refused, and the next start sets the database aside.
         """
         if self._obstacle.fence is not None:
             return
@@ -152,19 +153,19 @@ class MetadataMachine:
         )
 
     def fence_rotten(self, reason: str) -> None:
-        """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has found.
+        """Stop for good: the store's rows are not those that were applied, for `reason`, as a scrub has detected.
 
-        Like `fence`, but nothing was made from the wrong rows, so the snapshots stay.
+        Like `fence`, but nothing was derived from the wrong rows, so the snapshots stay.
         """
         if self._obstacle.fence is None:
             self._fence_for(
-                f"this node's metadata rotted ({reason}); its database is rebuilt from a snapshot and the log as soon"
-                " as no other node rebuilds its own",
+                f"this node's metadata is corrupted ({reason}); its database is rebuilt from a snapshot and the log as"
+                " soon as no other node rebuilds its own",
                 reason,
             )
 
     def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Have `on_rotten` call `fence_rotten`, and notify others, when rot keeps a record from being applied."""
+        """Let `on_rotten` call `fence_rotten`, and notify others, when corruption prevents applying a record."""
         self._on_rotten = on_rotten
 
     def refuse_if_fenced(self) -> None:
@@ -196,11 +197,12 @@ class MetadataMachine:
     # --- reads --------------------------------------------------------------------------------------------------------
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Timer | None:
-        """Call back when everything below `end_offset`, and what was acknowledged here, is applied here: maybe now.
+        """Call back when everything below `end_offset`, and everything acknowledged here, is applied here: maybe at
+        once.
 
-        Cancel what is returned to wait no more. `on_done` is called with an ApiError: REQUEST_TIMED_OUT if it is not in
-        time, or never because this node shuts down, THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR if
-        this state machine is fenced, or cannot apply what was acknowledged.
+        Cancel the returned timer to stop waiting. `on_done` is called with an ApiError: REQUEST_TIMED_OUT if the offset
+        is not reached in time, or this node shuts down, THROTTLING_QUOTA_EXCEEDED if too many wait, KAFKA_STORAGE_ERROR
+        if this state machine is fenced, or cannot apply acknowledged records.
         """
         if self._obstacle.fence is not None:
             on_done(ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._obstacle.fence))
@@ -222,7 +224,7 @@ class MetadataMachine:
             on_done(_shuts_down())
             return None
         if len(self._waiters) >= WAITERS_MAX:
-            message = f"{WAITERS_MAX} reads wait here; try again later"
+            message = f"{WAITERS_MAX} reads are waiting; try again later"
             on_done(ApiError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, message))
             return None
         return self._waiters.wait(end_offset, timeout_ms, partial(self._reached, end_offset, timeout_ms, on_done))
@@ -239,7 +241,7 @@ class MetadataMachine:
     # --- the listener -------------------------------------------------------------------------------------------------
 
     def handle_commit(self, batches: tuple[Batch, ...], on_done: OnDone) -> None:
-        """Apply the batches, then notify; those that only wait for the commit are notified before a small run."""
+        """Apply the batches, then notify; waiters for the commit alone are notified before a small run."""
         self._on_done = on_done
         self._runs.extend(_transactions([CommittedBatch(batch) for batch in batches]))
         self._next_run(None)
@@ -265,7 +267,7 @@ class MetadataMachine:
         self._checkpointer.after_writing(self._next_run)
 
     def handle_load_snapshot(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
-        """Replace the database by the snapshot, then notify. Reads see the old one until then."""
+        """Replace the database by the snapshot, then notify. Reads see the old database until then."""
         self._on_done = on_done
         end_offset = snapshot.snapshot_id.offset
         logger.info("loading a snapshot", end_offset=end_offset, applied=self._applied_end_offset)
@@ -295,7 +297,7 @@ class MetadataMachine:
         on_done(None)
 
     def begin_shutdown(self, on_done: OnDone) -> None:
-        """Fail the waiters, and finish what the worker is doing."""
+        """Fail the waiters, and finish the worker's current step."""
         if self._obstacle.is_shut_down:
             on_done(None)
             return
@@ -306,24 +308,24 @@ class MetadataMachine:
         self._checkpointer.pause(lambda: self._loader.stop(lambda: self._runtime.run_on_disk(lambda: None, on_done)))
 
     def abandon(self) -> None:
-        """As `begin_shutdown`; what the worker is doing ends later."""
+        """As `begin_shutdown`; the worker's current step ends later."""
         self.begin_shutdown(lambda error: None)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run a step in which others are called; what it raises ends the node, as a record that cannot be applied."""
+        """Run a step that calls other code; an exception ends the node, like a record that cannot be applied."""
         try:
             step()
         except BaseException as error:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        """The present call of the listener has ended."""
+        """The current call of the listener has ended."""
         on_done, self._on_done = self._on_done, None
         self._runs.clear()
         if on_done is not None:
             on_done(error)
 
-    # --- those who are notified ---------------------------------------------------------------------------------------
+    # --- notifications ------------------------------------------------------------------------------------------------
 
     def _report_state_digests(self) -> None:
         digests = [*self._unreported, *self._store.take_state_digests()]
@@ -341,11 +343,11 @@ class MetadataMachine:
     def _publish_deltas(self) -> None:
         self._publishers.publish_deltas(self._store.take_deltas())
         self._publishers.initialize_new(self._applied_end_offset, self._store.reader)
-        self._store.has_publishers = bool(self._publishers)  # one that failed was removed
+        self._store.has_publishers = bool(self._publishers)  # a publisher that failed was removed
 
 
 def _transactions(batches: Sequence[CommittedBatch]) -> Iterator[list[CommittedBatch]]:
-    """Those that are applied in one transaction each; none is large, because of the write-ahead log."""
+    """Divide the batches into runs, one transaction each; none is large, because of the write-ahead log."""
     run: list[CommittedBatch] = []
     size_bytes = 0
     for batch in batches:

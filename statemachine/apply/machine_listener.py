@@ -1,4 +1,4 @@
-"""A state machine for a program outside of the nodes, which follows the log with `raft.observe.observe`."""
+"""A state machine for a program outside the nodes, which follows the log with `raft.observe.observe`."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class MachineListener(Listener):
         return self._machine.name
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Apply the batches, then close the reader. Raises what keeps a record from being applied."""
+        """Apply the batches, then close the reader. Raises the error that prevents a record from being applied."""
         with reader:
             await awaited(partial(self._machine.handle_commit, reader.batches))
 
     async def handle_load_snapshot(self, reader: LoadSnapshotReader) -> None:
-        """Replace the database by the snapshot, then close the reader. Raises what keeps it from being loaded."""
+        """Replace the database by the snapshot, then close the reader. Raises the error that prevents this."""
         with reader:
             await awaited(partial(self._machine.handle_load_snapshot, reader.snapshot))
 
@@ -41,15 +41,15 @@ class MachineListener(Listener):
         await awaited(partial(self._machine.handle_leader_change, leader_and_epoch))
 
     async def begin_shutdown(self) -> None:
-        """Fail the waiters, and finish what the worker is doing."""
+        """Fail the waiters, and finish the worker's current step."""
         await awaited(self._machine.begin_shutdown)
 
 
 @contextmanager
 def machine_on_loop(store: MetadataStore, on_loop: OnLoop = OnLoop()) -> Iterator[MetadataMachine]:
-    """A state machine over `store` on the event loop that runs, with a thread for runs that are larger than `on_loop`.
+    """Create a state machine over `store` on the running event loop, with a thread for runs larger than `on_loop`.
 
-    Feed it by a node (`raft.client.RaftClient.register`) or, as a `MachineListener`, by `raft.observe.observe`.
+    Connect it to a node (`raft.client.RaftClient.register`) or, as a `MachineListener`, to `raft.observe.observe`.
     """
     with ThreadPoolExecutor(1, thread_name_prefix="kraftlog-apply") as executor:
         yield MetadataMachine(store, AsyncioRuntime(executor), on_loop)

@@ -1,4 +1,4 @@
-"""Why committed records cannot be applied at the moment, and why never again."""
+"""Why committed records cannot be applied at the moment, or never again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from kraftbase.errors import ApiError, ErrorCode
 
 
 class Obstacle:
-    """What keeps one state machine from applying: no room on the disk or a lock, which pass, or a fence, which stays.
+    """The obstacle to applying: no room on the disk or a lock, which pass, or a fence, which stays.
 
-    One for a whole state machine: what writes runs and what loads snapshots report here, and reads ask here.
+    One object for a whole state machine: the run writer and the snapshot loader report here, and reads check here.
     """
 
     def __init__(self) -> None:
         self.passing_reason: str | None = None
-        """No room, or another process's lock: it is tried again."""
+        """No room on the disk, or another process's lock: applying is tried again."""
         self.fence: str | None = None
-        """The rows are not those that were applied, or not those of the quorum: nothing is applied or read any more."""
+        """The rows are not those that were applied, or not those of the quorum: they are no longer changed or read."""
         self.is_shut_down = False
 
     @property
@@ -25,7 +25,7 @@ class Obstacle:
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more is to be applied: fenced, or shut down."""
+        """Whether nothing more may be applied: fenced, or shut down."""
         return self.fence is not None or self.is_shut_down
 
     def refuse_if_fenced(self) -> None:

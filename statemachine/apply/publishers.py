@@ -1,8 +1,8 @@
 """Publishers are notified of changes in the metadata: see `MetadataMachine.install_publisher` (CT-64).
 
 Each delta is published once, in the order of the log, after its transaction. What was not committed, or was in a
-metadata transaction that was aborted, is never published. A snapshot that replaces the state comes without a
-delta: the publishers look at the whole again, and deltas continue from there.
+metadata transaction that was aborted, is never published. A snapshot that replaces the state comes without a delta: the
+publishers read the whole state again, and deltas continue from there.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ logger = structlog.get_logger(__name__)
 
 
 class MetadataPublisher(Protocol):
-    """Notified of changes, on the event loop. The calls must be quick: nothing is applied meanwhile.
+    """Notified of changes, on the event loop. The calls must be quick: while they run, no record is applied.
 
-    One that raises is notified no more; the state machine continues.
+    A publisher that raises is no longer notified; the state machine continues.
     """
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Take `metadata`, which holds everything below `end_offset`, in the place of everything published before.
+        """Read `metadata`, which holds everything below `end_offset` and replaces everything published before.
 
-        The first call, and again after each snapshot that was loaded. `metadata` has the tables of docs/sql.md and is
+        This is the first call, and follows each loaded snapshot. `metadata` has the tables of docs/sql.md and is valid
         for this call only; changes are published from `end_offset` on.
         """
         ...
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Note what changed; a run that changes nothing is not published."""
+        """Process the changes; a run that changes nothing is not published."""
         ...
 
 
 class MetadataPublishers:
-    """The publishers of one state machine: those that are installed, and those that are about to be."""
+    """The publishers of one state machine: the installed ones, and those about to be installed."""
 
     def __init__(self) -> None:
         self._installed: list[MetadataPublisher] = []
@@ -55,7 +55,7 @@ class MetadataPublishers:
         self._new.append(publisher)
 
     def remove(self, publisher: MetadataPublisher) -> None:
-        """Notify `publisher` no more; nothing happens if it is not installed."""
+        """Stop notifying `publisher`; nothing happens if it is not installed."""
         for publishers in (self._installed, self._new):
             if publisher in publishers:
                 publishers.remove(publisher)
@@ -67,11 +67,11 @@ class MetadataPublishers:
         self._publish(new, lambda publisher: publisher.on_snapshot(end_offset, metadata))
 
     def publish_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Show the new state to the publishers that have seen the one before."""
+        """Show the new state to the publishers that have seen the previous one."""
         self._publish(self._installed, lambda publisher: publisher.on_snapshot(end_offset, metadata))
 
     def publish_deltas(self, deltas: Iterable[MetadataDelta]) -> None:
-        """Give `deltas` to all but the new ones."""
+        """Pass `deltas` to all but the new publishers."""
         for delta in deltas:
             self._publish(self._installed, lambda publisher, delta=delta: publisher.on_delta(delta))  # type: ignore[misc]
 
@@ -82,5 +82,5 @@ class MetadataPublishers:
             try:
                 say(publisher)
             except Exception as error:
-                logger.error("a publisher failed and gets no more changes", publisher=repr(publisher), exc_info=error)
+                logger.error("publisher failed and gets no further changes", publisher=repr(publisher), exc_info=error)
                 self.remove(publisher)

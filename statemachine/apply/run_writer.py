@@ -1,7 +1,7 @@
-"""Writes one run of committed batches: acknowledge, let the answers leave, write (CT-10).
+"""Writes one run of committed batches: acknowledge it, let the answers leave, write it (CT-10).
 
-Small runs are written on the event loop; others in the worker, while reads continue and see the state before. No room
-on the disk, or another process's lock on the database, is waited out.
+Small runs are written on the event loop; others in the worker, while reads continue and see the previous state. While
+there is no room on the disk, or another process has locked the database, it tries again.
 """
 
 from __future__ import annotations
@@ -28,17 +28,16 @@ REMOVALS_ON_LOOP_MAX: Final = 0
 partitions along, 30 milliseconds of work, and a partition has any number of remote segments."""
 
 UNAVAILABLE_PAUSE_MS: Final = 500
-"""How long to wait before a transaction that found no room or a lock is tried again."""
+"""How long to wait before a transaction that had no room or met a lock is tried again."""
 
 OnCommitted = Callable[[Offset], bool]
-"""Called with the end of a run that is committed and is written on the loop next; returns whether it acknowledged
-anything."""
+"""Called with the end of a committed run that is written on the loop next; returns whether it acknowledged anything."""
 
 logger = structlog.get_logger(__name__)
 
 
 class OnLoop(NamedTuple):
-    """How large a run may be that is written on the event loop, rather than by the worker."""
+    """The limits of a run that is written on the event loop, rather than by the worker."""
 
     bytes_max: int = 32 * 1024
     """By default up to about 800 records."""
@@ -59,7 +58,7 @@ class RunWriter:
         on_rotten: Callable[[str], None],
         on_loop: OnLoop,
     ) -> None:
-        """`on_rotten` is called when rows that a record was to change are not those that were applied."""
+        """`on_rotten` is called when the rows that a record would change are not those that were applied."""
         self._store = store
         self._runtime = runtime
         self._checkpointer = checkpointer
@@ -68,13 +67,13 @@ class RunWriter:
         self._on_loop = on_loop
         self.on_committed: OnCommitted = lambda end_offset: False
         self.acknowledged_end_offset = Offset(0)
-        """What is below was acknowledged here, written or not."""
+        """The offset below which records were acknowledged here, written or not."""
         self._batches: Sequence[CommittedBatch] = ()
         self._on_done: OnDone = lambda error: None
 
     # Consider a leader whose store has applied everything below 100. A client creates topic a: offsets 100 and 101.
-    # They are committed, and come here. First the controller answers the client: the end offset is 102. When the answer
-    # is with the network, and only then, the rows are written to SQLite: the client does not wait for that.
+    # They are committed, and this class gets them. First the controller answers the client: the end offset is 102. Only
+    # when the answer is with the network are the rows written to SQLite: the client does not wait for that.
     #
     # A read that arrives in between must see topic a: the client has the answer and may have sent the read. So
     # `acknowledged_end_offset` is 102 while 100 is applied, and reads wait for 102 even if they ask for a lower offset
@@ -82,13 +81,12 @@ class RunWriter:
     # as the end offset.
     #
     # Nothing is lost if the process ends in between: the log has both records, and the store applies them after the
-    # next start. If the database cannot be written, the answer was right all the same, since topic a is committed.
-    # Reads are refused here with KAFKA_STORAGE_ERROR then, rather than answered without topic a, and so are new
-    # operations.
+    # next start. If the database cannot be written, the answer was right nevertheless, since topic a is committed. Then
+    # reads are refused here with KAFKA_STORAGE_ERROR, rather than answered without topic a, and so are new operations.
     def write(self, batches: Sequence[CommittedBatch], on_done: OnDone) -> None:
-        """Write the run, when that is possible; `on_done` gets what must stop the node.
+        """Write the run, when that is possible; `on_done` is called with an error that must stop the node.
 
-        Once the state machine is fenced the run is passed over; once it is shut down, `on_done` is not called.
+        Once the state machine is fenced the run is skipped; once it is shut down, `on_done` is not called.
         """
         self._batches, self._on_done = batches, on_done
         self._try()
@@ -110,9 +108,9 @@ class RunWriter:
             self._written(error)
 
     def _prepared(self) -> PreparedRun | None:
-        """What is to be written on the loop; None if the run is too large for that.
+        """The run prepared for writing on the loop; None if it is too large for that.
 
-        What waits for the end of a transaction counts, for it may end here.
+        Batches that wait for the end of a transaction count, for it may end here.
         """
         size_bytes = self._store.waiting_bytes + sum(batch.size_bytes for batch in self._batches)
         if size_bytes > self._on_loop.bytes_max:
@@ -169,7 +167,7 @@ class RunWriter:
         self._runtime.call_later(UNAVAILABLE_PAUSE_MS, self._try)
 
     def _look_for_rot(self, error: BaseException) -> None:
-        """Maybe not the record is wrong but the rows that it was to change."""
+        """Check whether the rows that the record would change are wrong, rather than the record."""
         found: list[str | None] = []
 
         def look() -> None:

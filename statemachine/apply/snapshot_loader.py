@@ -1,4 +1,4 @@
-"""Puts a snapshot in the place of a state machine's database. Reads see the old one until then."""
+"""Replaces a state machine's database by a snapshot. Reads see the old database until then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from statemachine.store.metadata_tables import StoreUnavailable
 from statemachine.store.store_port import StorePort
 
 LOADING_PAUSE_MS: Final = 500
-"""How long to wait before a snapshot that found no room or a lock is loaded again."""
+"""How long to wait before a snapshot that had no room or met a lock is loaded again."""
 
 logger = structlog.get_logger(__name__)
 
@@ -32,20 +32,20 @@ class SnapshotLoader:
         self._snapshot: SnapshotReader | None = None
         self._on_done: OnDone = lambda error: None
         self._using: Timer | None = None
-        """What cancels the wait for queries that run."""
+        """Cancels the wait for running queries."""
         self._on_stopped: Callable[[], None] = lambda: None
 
     def load(self, snapshot: SnapshotReader, on_done: OnDone) -> None:
-        """Load `snapshot`, when that is possible; `on_done` gets what must stop the node.
+        """Load `snapshot`, when that is possible; `on_done` is called with an error that must stop the node.
 
-        Once the state machine is fenced nothing is loaded; once it is shut down, `on_done` is not called.
+        Once the state machine is fenced no snapshot is loaded; once it is shut down, `on_done` is not called.
         """
         self._snapshot, self._on_done = snapshot, on_done
-        # When the old database is closed, on the event loop, SQLite copies what is left of its write-ahead log.
+        # When the old database is closed, on the event loop, SQLite copies the rest of its write-ahead log.
         self._checkpointer.make_room(self._pause_checkpoints)
 
     def stop(self, on_stopped: Callable[[], None]) -> None:
-        """Wait for no query any more, once the state machine is shut down; `on_stopped` may be called now."""
+        """Stop waiting for queries, as the state machine is shut down; `on_stopped` may be called now."""
         if self._using is None:
             on_stopped()
         else:

@@ -1,4 +1,4 @@
-"""Waiters for offsets: many at once, which come and give up at any time."""
+"""Waiters for offsets: many at once, which come and are cancelled at any time."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kraftbase.runtime import OnDone, Runtime, Timer
 from kraftbase.types import Offset
 
 GONE_MIN: Final = 100
-"""At most this many places of waiters that gave up stay, instead of rebuilding the heap."""
+"""At most this many places of cancelled waiters stay, instead of rebuilding the heap."""
 
 
 class Waiter:
-    """One that waits. `cancel` it when nobody wants to know any more."""
+    """One waiter. `cancel` it when its result is no longer wanted."""
 
     __slots__ = ("_number", "_on_done", "_waiters", "timer")
 
@@ -25,7 +25,7 @@ class Waiter:
         self.timer: Timer | None = None
 
     def cancel(self) -> None:
-        """Give up; nothing happens if it has been called back."""
+        """Stop waiting; nothing happens if the waiter has been called back."""
         self._waiters.forget(self._number)
 
     def call_back(self, error: BaseException | None) -> None:
@@ -36,7 +36,7 @@ class Waiter:
 
 
 class OffsetWaiters:
-    """Calls those back whose offset is reached. To come, to be called and to give up each cost a few steps of a heap.
+    """Calls back the waiters whose offset is reached. Adding, calling back and cancelling each cost a few heap steps.
 
     Used on one event loop.
     """
@@ -44,9 +44,9 @@ class OffsetWaiters:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._waiting: dict[int, Waiter] = {}
-        """By the number in which they came."""
+        """The waiters, by number in order of arrival."""
         self._places: list[tuple[Offset, int]] = []
-        """A heap of the offsets, with the waiters' numbers; some have given up."""
+        """A heap of the offsets, with the waiters' numbers; some are cancelled."""
         self._numbers = count()
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class OffsetWaiters:
     def wait(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> Waiter:
         """Call back when everything below `end_offset` is reached.
 
-        `on_done` is called with TimeoutError when it is not in time, and with what `fail` is given.
+        `on_done` is called with TimeoutError when the offset is not reached in time, and with the argument of `fail`.
         """
         number = next(self._numbers)
         waiter = self._waiting[number] = Waiter(self, number, on_done)
@@ -65,7 +65,7 @@ class OffsetWaiters:
         return waiter
 
     def forget(self, number: int) -> Waiter | None:
-        """The waiter that came as `number` waits no more."""
+        """The waiter with that number no longer waits."""
         waiter = self._waiting.pop(number, None)
         if waiter is not None:
             if waiter.timer is not None:
@@ -79,13 +79,13 @@ class OffsetWaiters:
             waiter.call_back(TimeoutError())
 
     def _tidy(self) -> None:
-        """Forget the places of those that gave up when they are the majority, so that they do not pile up."""
+        """Remove the places of cancelled waiters when they are the majority, so that they do not accumulate."""
         if len(self._places) > 2 * len(self._waiting) + GONE_MIN:
             self._places = [place for place in self._places if place[1] in self._waiting]
             heapify(self._places)
 
     def reach(self, end_offset: Offset) -> None:
-        """Call those back that wait for that offset, or an earlier one."""
+        """Call back the waiters for that offset or an earlier one."""
         while self._places and self._places[0][0] <= end_offset:
             _, number = heappop(self._places)
             waiter = self._waiting.pop(number, None)

@@ -27,7 +27,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 _UNLIMITED: Final = -1
 _AS_RETENTION: Final = -2
-"""For a local retention: the same as the whole one (TS-50)."""
+"""For a local retention: the same as the whole retention (TS-50)."""
 
 _TOPIC_DEFAULTS: Final = {name: definition.default for name, definition in TOPIC_CONFIGS.items()}
 _BROKER_DEFAULTS: Final = {name: definition.default for name, definition in BROKER_CONFIGS.items()}
@@ -48,14 +48,14 @@ class InheritedConfigs:
 
     @cached_property
     def of_topics(self) -> Mapping[str, str]:
-        """For every config of a topic: what is set for all brokers under their name of it, else Kafka's default."""
+        """For every config of a topic: the value set for all brokers under their name of it, else Kafka's default."""
         set_for_all = {
             _TOPICS_NAME_OF[name]: value for name, value in self.of_cluster.items() if name in _TOPICS_NAME_OF
         }
         return {**_TOPIC_DEFAULTS, **set_for_all}
 
     def of_broker(self, resource_name: str) -> Mapping[str, str]:
-        """For every config of a broker: what is set for all, else Kafka's default; of the default itself only that."""
+        """For every config of a broker: the value set for all, else Kafka's default; for all only the latter."""
         return _BROKER_DEFAULTS if resource_name == CLUSTER_DEFAULT else {**_BROKER_DEFAULTS, **self.of_cluster}
 
 
@@ -64,8 +64,8 @@ def check_topic_configs(
 ) -> None:
     """Raise ApiError(INVALID_CONFIG) unless a topic that has the valid `configs` `before` can have `configs`.
 
-    `inherited` has the values that apply where the topic has none. Unless `tiering_enabled`, no topic becomes tiered;
-    one that is tiered already may stay so, and its other configs may change (TS-81).
+    `inherited` has the values that apply where the topic has none. Unless `tiering_enabled`, no topic becomes tiered; a
+    tiered topic may stay so, and its other configs may change (TS-81).
     """
     values = _Values(configs, inherited)
     was_tiered = _is_on(before.get(REMOTE_STORAGE_ENABLE, ""))
@@ -91,7 +91,7 @@ def check_topic_configs(
 def check_broker_configs(configs: Mapping[str, str], inherited: Mapping[str, str]) -> None:
     """Raise ApiError(INVALID_CONFIG) unless the valid `configs` go together in one broker, or in all.
 
-    `inherited` has the values that apply where it has none.
+    `inherited` has the values that apply where `configs` has none.
     """
     values = _Values(configs, inherited)
     _check_local_retention(values, "log.local.retention.ms", "log.retention.ms")
@@ -105,7 +105,7 @@ def check_broker_configs(configs: Mapping[str, str], inherited: Mapping[str, str
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The values that apply: what is set, and what is inherited where nothing is."""
+    """The values that apply: the set ones, and the inherited ones where none is set."""
 
     own: Mapping[str, str]
     inherited: Mapping[str, str]
@@ -138,7 +138,7 @@ def _check_tiered(values: _Values) -> None:
         local, total = f"local.retention.{unit}", f"retention.{unit}"
         _check_local_retention(values, local, total)
         if values.is_on(REMOTE_COPY_DISABLE) and values.number(local) not in (_AS_RETENTION, values.number(total)):
-            # What is deleted locally would be nowhere: nothing is copied any more.
+            # Records deleted locally would be nowhere, since nothing is copied any longer.
             raise invalid_config(
                 f"with {values.shown(REMOTE_COPY_DISABLE)} {values.shown(local)} must be as {values.shown(total)}; set"
                 f" it to that or to {_AS_RETENTION}"

@@ -13,7 +13,7 @@ BROKER_ID_MAX: Final = 2**31 - 1
 
 
 KAFKAS_OTHER_TYPES: Final[dict[int, str]] = {8: "broker loggers", 16: "client metrics", 32: "groups"}
-"""Resources that have configs in Kafka only. Nothing here logs, measures or coordinates groups for them to act on."""
+"""Resources that have configs in Kafka only. Nothing here logs, measures or coordinates groups by them."""
 
 
 def check_resource(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
@@ -35,7 +35,7 @@ def check_resource(state: MetadataState, resource_type: int, resource_name: str)
 
 
 def check_describable(state: MetadataState, resource_type: int, resource_name: str) -> ResourceType:
-    """As `check_resource`; but the configs of an unregistered broker can be seen, and then deleted."""
+    """As `check_resource`; but the configs of an unregistered broker can be read, and then deleted."""
     known_type = check_resource_type(resource_type)
     if known_type is ResourceType.BROKER and state.configs(known_type, resource_name):
         return known_type

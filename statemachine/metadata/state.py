@@ -1,4 +1,4 @@
-"""The metadata as decisions read it: by the names and ids that requests use, the latest of it, committed or not.
+"""The metadata as decisions read it: by the names and ids that requests use, in the latest state, committed or not.
 
 Everything that turns a request into records (`kraftlog.controller.operations`) takes a `MetadataState` and changes
 nothing.
@@ -69,7 +69,7 @@ class MetadataState:
         return (topic for _, topic in self._view.find(TOPICS_BY_NAME))
 
     def colliding_topic(self, name: str) -> str | None:
-        """Another topic whose name collides with `name`, if there is one."""
+        """Another topic whose name collides with `name`, if one exists."""
         if not may_collide(name):
             return None
         found = self._view.find(TOPICS_BY_COLLISION, (collision_key(name),), limit=2)
@@ -95,7 +95,7 @@ class MetadataState:
     def partitions_with_elr(
         self, topic_id: bytes | None = None, after: Key | None = None, limit: int = -1
     ) -> list[PartitionRecord]:
-        """Partitions with replicas that may lead though not in sync, or did last (KIP-966), of one topic or of all.
+        """Partitions with replicas that may lead though not in sync, or led last (KIP-966), of one topic or of all.
 
         By topic id and partition id, those above the key `after`.
         """
@@ -221,5 +221,5 @@ class MetadataState:
         return next(iter(self._view.find(REMOTE_SEGMENTS, (topic_id,), limit=1)), None) is not None
 
     def remote_partition_delete(self, topic_id: bytes, partition_id: int) -> RemotePartitionDeleteMetadataRecord | None:
-        """How far the deletion of a partition's remote data is; None if it is not being deleted."""
+        """The state of the deletion of a partition's remote data; None if it is not being deleted."""
         return self._view.get(REMOTE_PARTITION_DELETES, (topic_id, partition_id))

@@ -43,7 +43,7 @@ def matching_acls(entries: Iterable[AccessControlEntryRecord], acl_filter: AclFi
 
 
 def _matcher(acl_filter: AclFilter) -> Callable[[AccessControlEntryRecord], bool]:
-    """Whether an entry is one that the filter matches."""
+    """Whether the filter matches an entry."""
     wanted = _wanted(acl_filter)
     pattern_type: int = wanted.pop("pattern_type", ANY)
     resource_name: str | None = wanted.pop("resource_name", None)
@@ -57,7 +57,7 @@ def _matcher(acl_filter: AclFilter) -> Callable[[AccessControlEntryRecord], bool
 
 
 def content_prefix(acl_filter: AclFilter) -> Key:
-    """What the content of every entry begins with that the filter matches, as in `ACLS_BY_CONTENT`.
+    """The beginning of the content of every entry that the filter matches, as in `ACLS_BY_CONTENT`.
 
     Raises ApiError(INVALID_REQUEST) if the filter is not valid.
     """
@@ -79,7 +79,7 @@ def _wanted(acl_filter: AclFilter) -> dict[str, Any]:
 
 
 def _pattern_matches(entry: AccessControlEntryRecord, pattern_type: int, resource_name: str | None) -> bool:
-    """Whether the filter wants the entry's pattern: Kafka's ResourcePatternFilter.
+    """Whether the filter matches the entry's pattern, as Kafka's ResourcePatternFilter does.
 
     MATCH stands for every pattern that covers the resource of that name; ANY for both types with exactly that name.
     """

@@ -1,4 +1,4 @@
-"""How much fits one answer. A larger one is refused while it is built, with what to ask for in its place.
+"""The size of one answer. A larger one is refused while it is built, with a hint at what to request instead.
 
 Reads share a thread: an answer that cannot be sent must not cost more than the largest that can.
 """
@@ -15,7 +15,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from raft.rpc.options import MESSAGE_BYTES_MAX
 
 ANSWER_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 1024
-"""Of all the parts of an answer; the rest is for its other fields: an offset, a sum."""
+"""The bytes of all parts of an answer; the rest is for its other fields: an offset, a sum."""
 
 _HEADER_BYTES_MAX: Final = 5
 """A part's tag, and its length."""
@@ -24,9 +24,9 @@ Part = TypeVar("Part", bound=Message)
 
 
 def fitting(parts: Generator[Part, None, None], instead: str) -> Iterator[Part]:
-    """`parts`, for as long as they fit one answer. They are closed then: a cursor left open holds an old state.
+    """Collect `parts` while they fit one answer, then close them: an open cursor would hold an old state.
 
-    Raises ApiError(RECORD_LIST_TOO_LARGE), whose message has what to ask for `instead`.
+    Raises ApiError(RECORD_LIST_TOO_LARGE), whose message says what to request `instead`.
     """
     size_bytes = 0
     with closing(parts):

@@ -1,6 +1,6 @@
 """Descriptions of a cluster's features, client quotas, access control entries and config sources.
 
-Numbers are Kafka's. One that this version does not know is returned as it is: a newer node may have it.
+Numbers are Kafka's. A number that this version does not know is returned as it is: a newer node may know it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DescribedFeatures:
 
 
 class UpgradeType(IntEnum):
-    """Which way a feature's level may go, in Kafka's numbers (KIP-584)."""
+    """The direction in which a feature's level may change, in Kafka's numbers (KIP-584)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -55,7 +55,7 @@ class FeatureChange:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntityPart:
-    """What a quota is for, or a part of it."""
+    """The entity of a quota, or a part of it."""
 
     entity_type: str
     """user, client-id or ip."""
@@ -94,7 +94,7 @@ class DescribedClientQuotas:
 
 
 class AclResourceType(IntEnum):
-    """What access is controlled to. Not the numbers of the things that have configs."""
+    """The resources to which access is controlled. The numbers differ from those of resources with configs."""
 
     ANY = 1
     """In filters only."""
@@ -166,7 +166,7 @@ class AccessControlEntry:
 
 @dataclass(frozen=True, slots=True)
 class AccessControlFilter:
-    """Which entries are meant; what is None matches everything."""
+    """A filter for entries; a field that is None matches everything."""
 
     resource_type: int | None = None
     resource_name: str | None = None

@@ -94,7 +94,7 @@ class ConfigValue:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much of everything there is below one offset; equal on any two nodes that have applied as much."""
+    """The number of objects of each kind below one offset; equal on any two nodes that have applied as much."""
 
     end_offset: int
     topics: int
@@ -103,7 +103,7 @@ class Counts:
     configs: int
 
 
-# --- what the admin client takes and returns --------------------------------------------------------------------------
+# --- arguments and results of the admin client ---------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def metadata_version(connection: sqlite3.Connection) -> int:
 
 
 def counts(connection: sqlite3.Connection) -> Counts:
-    """How much of everything there is."""
+    """The number of objects of each kind."""
     row = connection.execute(
         "SELECT (SELECT end_offset FROM applied), (SELECT count(*) FROM topics), (SELECT count(*) FROM partitions),"
         " (SELECT count(*) FROM brokers), (SELECT count(*) FROM configs)"
@@ -113,7 +113,8 @@ def describe_all_topics(connection: sqlite3.Connection) -> Iterator[TopicDescrip
 
 
 def partitions_bytes_min(connection: sqlite3.Connection) -> int:
-    """A lower bound on the bytes of all partitions' descriptions: they are counted, with their log directories, unread.
+    """A lower bound on the bytes of all partitions' descriptions: partitions and their log directories are only
+    counted.
 
     For a million of them that takes some tenths of a second.
     """

@@ -1,4 +1,4 @@
-"""What the admin client takes and returns about single partitions: ISRs, elections, reassignments, remote segments."""
+"""The admin client's values about single partitions: ISRs, elections, reassignments, remote segments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ElectionType(IntEnum):
     PREFERRED = 0
     """The first replica should lead again."""
     UNCLEAN = 1
-    """Any replica may lead where there is no leader, though it may lack what was acknowledged."""
+    """Any replica may lead where no leader exists, though it may lack acknowledged records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PartitionOutcome:
     code: ErrorCode
     """NONE: it was done."""
     message: str
-    """Why it was not done, and what to do. If it was, what there is to know of it; mostly empty."""
+    """Why it was not done, and what to do; if it was done, what the caller should know, mostly nothing."""
 
 
 # --- ISRs -------------------------------------------------------------------------------------------------------------
@@ -49,7 +49,7 @@ class IsrAlteration:
     partition_id: int
     leader_epoch: int
     partition_epoch: int
-    """The one that the leader knows: a partition that was changed since is left as it is."""
+    """The partition epoch that the leader knows: a partition that was changed since is left as it is."""
     isr: tuple[IsrBroker, ...]
     leader_recovery_state: int = 0
     """0 recovered, 1 recovering."""
@@ -57,7 +57,7 @@ class IsrAlteration:
 
 @dataclass(frozen=True, slots=True)
 class AlteredIsr:
-    """A partition after an alteration; after one that failed, only ids, code and message count."""
+    """A partition after an alteration; after a failed one, only ids, code and message count."""
 
     topic_id: str
     partition_id: int
@@ -80,7 +80,7 @@ class OngoingReassignment:
     topic: str
     partition_id: int
     replicas: tuple[int, ...]
-    """Those of the target first, in its order, then those that will be removed."""
+    """The target's replicas first, in its order, then those that will be removed."""
     adding_replicas: tuple[int, ...]
     removing_replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -144,4 +144,4 @@ class FoundRemoteSegment:
     segment: RemoteSegment | None
     """None: no finished copy has the offset in that epoch, or none was asked for."""
     highest_offset: int | None
-    """The highest offset of the epoch that was ever copied; None: nothing was."""
+    """The highest offset of the epoch that was ever copied; None: none was."""

@@ -27,7 +27,7 @@ REFERENCES_MAX: Final = 10 * DESCRIBED_TOPICS_MAX
 """At most this many references are searched for repeated ones."""
 
 PARTITIONS_INSTEAD: Final = "name topics, fewer at a time, or ask in SQL for what you need of them"
-"""What to ask for when descriptions of topics are too large for a message."""
+"""What to request when descriptions of topics are too large for a message."""
 
 
 def state_of(connection: sqlite3.Connection) -> MetadataState:

@@ -1,7 +1,7 @@
 """Lookups of remote segments in a metadata database: the reading half of Kafka's RemoteLogMetadataManager (TS-56).
 
-Offsets are inclusive. Topic ids must have 16 bytes, else ValueError is raised. A segment that another has replaced in a
-leader epoch is found by no lookup in that epoch, but listed (TS-60, TS-63).
+Offsets are inclusive. Topic ids must have 16 bytes, else ValueError is raised. No lookup in a leader epoch finds a
+segment that another has replaced in that epoch, but lists contain it (TS-60, TS-63).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def find_segment(
 ) -> RemoteLogSegmentMetadataRecord | None:
     """The finished copy that has the record at `offset`, written in `leader_epoch`; None if none is found.
 
-    Only the copy that starts last at or below `offset` in that epoch is considered: if the epoch ends there
-    before `offset`, nothing is found, even where a longer copy that starts before would have it (TS-61).
+    Only the copy that starts last at or below `offset` in that epoch is considered: if the epoch ends in that copy
+    before `offset`, nothing is found, even if a longer copy that starts earlier has the offset (TS-61).
     """
     found = connection.execute(
         f"SELECT segment_id, end_offset FROM remote_segment_epochs WHERE {_OF_PARTITION} AND leader_epoch = ?"  # noqa: S608

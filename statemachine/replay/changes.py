@@ -1,8 +1,8 @@
 """The net change that a run of committed records makes to the tables, without the steps in between.
 
 Only the last value of each row is kept, so a flush touches each row once, and how the log was cut into runs makes no
-difference. What each record did to which row is noted for the digest by which nodes are compared; that too is the same
-however the log is cut.
+difference. The effect of each record on each row is kept for the digest by which nodes are compared; the digest, too,
+is the same however the log is cut.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NOTHING: Final = SortedRows[Any]()
 
 
 class TooManyRows(Exception):
-    """The records need more rows than are allowed here; the `Changes` that raised it is spent."""
+    """The records need more rows than are allowed here; the `Changes` that raised this must not be used again."""
 
 
 class Changes:
@@ -59,28 +59,29 @@ class Changes:
         self._removed: dict[Table[Any], dict[Key, None]] = {}
         """Key prefixes whose stored rows are all removed, before anything is added."""
         self._stored: dict[tuple[Table[Any], Key], Row | None] = {}
-        """Rows that were looked up, as they are stored: what is written in their place takes them from the sums."""
+        """Rows that were looked up, as they are stored: rows written in their place subtract them from the sums."""
         self._topics: dict[Key, Any] = {}
         """Stored topics that were looked up: a topic's partitions mostly follow one another."""
         self._new_topics: set[Key] = set()
-        """Topics that these records created: no row of theirs is stored."""
+        """Topics that these records created: none of their rows is stored."""
         self._effects: list[bytes] = []
 
     def replay(self, records: Iterable[MetadataRecord], base_offset: int) -> None:
-        """Replay `records`, the first of which is at `base_offset`. Raises ReplayError; then this is spent."""
+        """Replay `records`, the first of which is at `base_offset`. After a ReplayError, this object is spent."""
         replay(self, records, base_offset)
 
     def take_effects(self) -> bytes:
-        """What the records replayed since the last call did, encoded: how many fields, their lengths, the fields.
+        """The effects of the records replayed since the last call, encoded: the number of fields, their lengths, the
+        fields.
 
-        For each row that they touched, one after the other, the fields are what was done to it, the table, and the
+        For each row that they touched, one after the other, the fields are the kind of change, the table, and the
         record or the key (docs/formats/metadata.md).
         """
         effects, self._effects = self._effects, []
         return b"".join((pack(f">{len(effects) + 1}I", len(effects), *map(len, effects)), *effects))
 
     def removals(self) -> int:
-        """How many topics are removed, with all their partitions, and how many partitions' remote data."""
+        """The number of topics that are removed, with all their partitions, and of partitions whose remote data is."""
         return sum(len(self._removed.get(table, ())) for table in (PARTITIONS, REMOTE_SEGMENTS))
 
     @property
@@ -115,7 +116,7 @@ class Changes:
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, up to `end`: see `View`.
 
-        They are read as the caller iterates: nothing must be changed meanwhile.
+        They are read as the caller iterates: change nothing until then.
         """
         rows = self._rows.get(table) or _NOTHING
         stored = table.find(self._connection, prefix, after, end=end)
@@ -138,7 +139,7 @@ class Changes:
                 raise TooManyRows
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
-        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        """Return the records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
         met = (entry for entry in self.find(table, (), after) if condition.holds(entry[1]))
         found = list(islice(met, limit))
         return Page(found, found[-1][0] if len(found) == limit else None)
@@ -227,7 +228,7 @@ class Changes:
     def _replaced(self, table: Table[Any], keys: Iterable[Key]) -> list[Row]:
         """The stored rows with these keys, after all removals by prefix."""
         stored, rows, unknown = self._stored, [], []
-        new_topics = self._new_topics if table is PARTITIONS else ()  # what was stored of them is removed by prefix
+        new_topics = self._new_topics if table is PARTITIONS else ()  # their stored rows are removed by prefix
         has_removals = table in self._removed
         for key in keys:
             if key[:1] in new_topics:

@@ -1,8 +1,8 @@
 """What a run of committed batches changed, typed: each changed row, as it was and as it is.
 
 A delta is the net change of one transaction of the store, made just before it is written: a value that was set twice
-shows once, and a change without effect does not show. It costs one look-up for each row that was touched, however large
-the state is, and nothing at all without a publisher.
+shows once, and a change without effect does not show. It costs one look-up for each touched row, however large the
+state is, and nothing without a publisher.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Change(Generic[R]):
-    """One thing that changed. The records must not be changed."""
+    """One change. The records must not be changed."""
 
     before: R | None
     """None: it was created."""
@@ -54,7 +54,7 @@ class Change(Generic[R]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataDelta:
-    """What one run of committed batches changed."""
+    """The changes of one run of committed batches."""
 
     end_offset: Offset
     """The offset after the last record of the run."""
@@ -65,7 +65,7 @@ class MetadataDelta:
     """Registrations, with their state: fenced or not, shutting down or not, which directories work."""
     topics: tuple[Change[TopicRecord], ...] = ()
     partitions: tuple[Change[PartitionRecord], ...] = ()
-    """Those of a removed topic are among them, each by itself."""
+    """The partitions of a removed topic are among them, each by itself."""
     configs: tuple[Change[ConfigRecord], ...] = ()
     client_quotas: tuple[Change[ClientQuotaRecord], ...] = ()
     producer_ids: tuple[Change[ProducerIdsRecord], ...] = ()
@@ -99,7 +99,7 @@ _TABLES: Final[dict[str, Table[Any]]] = {
 
 
 def delta_of(changes: Changes, end_offset: Offset) -> MetadataDelta:
-    """What `changes`, which are not written yet, will change."""
+    """The changes that `changes`, which are not written yet, will make."""
     by_field = {
         name: tuple(Change(before, after) for before, after in changes.differences(table) if before != after)
         for name, table in _TABLES.items()

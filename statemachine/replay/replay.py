@@ -1,7 +1,7 @@
 """How each kind of record changes the metadata (CT-01 to CT-03).
 
 A record that cannot be true (a partition of a topic that does not exist, an unknown kind or version) is a ReplayError:
-a replica that passed over it would no longer be one (CT-02, CT-18).
+a replica that skipped it would no longer be a replica (CT-02, CT-18).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class ReplayError(InvariantViolation):
 
 
 def replay(view: View, records: Iterable[MetadataRecord], base_offset: int) -> None:
-    """Apply `records`, the first of which is at `base_offset`, to `view`. Raises ReplayError; then `view` is spent."""
+    """Apply `records`, the first of which is at `base_offset`, to `view`. After a ReplayError, `view` is spent."""
     for offset, record in enumerate(records, base_offset):
         kind: str = record.WhichOneof("record") or ""
         apply = _REPLAY.get(kind)
@@ -219,7 +219,7 @@ def _broker_registration_change(view: View, record: BrokerRegistrationChangeReco
     broker.CopyFrom(_registered(view, record.broker_id, record.broker_epoch, "changes"))
     if record.HasField("fenced"):
         broker.fenced = record.fenced
-        broker.unclean_shutdown &= record.fenced  # what it may have lost is cleared before it is unfenced
+        broker.unclean_shutdown &= record.fenced  # by then it has left every ISR and ELR
         if not record.fenced and broker.HasField("last_unfenced_epoch"):
             broker.last_unfenced_epoch = broker.broker_epoch
     if record.HasField("in_controlled_shutdown"):
@@ -282,7 +282,7 @@ def _producer_ids(view: View, record: ProducerIdsRecord) -> None:
     before = view.get(PRODUCER_IDS, PRODUCER_IDS.key_of(record))
     if before is not None and record.next_producer_id <= before.next_producer_id:
         raise InvalidRecord(
-            f"goes from producer id {before.next_producer_id} to {record.next_producer_id}: ids would be given twice"
+            f"goes from producer id {before.next_producer_id} to {record.next_producer_id}: ids would be reused"
         )
     view.put(PRODUCER_IDS, record)
 

@@ -1,9 +1,9 @@
 """How the records of tiered storage change the metadata (KIP-405; TS-60 to TS-62).
 
 A segment spans leader epochs. In each of them a copy that is finished is referenced: lookups find it, if it is the one
-that starts last at or below an offset. There it replaces every other that starts no earlier in that epoch and
-ends no later, or starts at the same offset. Those stay listed, unreferenced, until they are deleted; they do not return
-when the segment that replaced them is deleted.
+that starts last at or below an offset. In that epoch it replaces every other copy that starts no earlier and ends no
+later, or starts at the same offset. Replaced copies stay listed, unreferenced, until they are deleted; they do not
+return when the segment that replaced them is deleted.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _STORED_STATES: Final = (SegmentState.COPY_STARTED, SegmentState.COPY_FINISHED, 
 
 
 def segment(view: View, record: RemoteLogSegmentMetadataRecord) -> None:
-    """A copy begins; or, in a snapshot, a segment in its state: the record does not tell these apart."""
+    """A copy begins; or, in a snapshot, a segment in its state: the record does not distinguish the two."""
     what = f"adds remote segment {record.segment_id.hex()} in state {segment_state_name(record.state)}"
     _check_ids(what, record.topic_id, record.segment_id)
     if record.state not in _STORED_STATES:
-        raise InvalidRecord(f"{what}, in which none begins")
+        raise InvalidRecord(f"{what}, in which no segment begins")
     before = view.get(REMOTE_SEGMENTS, (record.topic_id, record.partition_id, record.segment_id))
-    if before is not None and before != record:  # the old one's epochs would stay, and lookups find it in them
+    if before is not None and before != record:  # the epochs of the old segment would stay, and lookups would find it
         raise InvalidRecord(f"{what}, but another with that id is in state {segment_state_name(before.state)}")
     if any(later.start_offset <= part.start_offset for part, later in pairwise(epoch_ranges(record))):
         raise InvalidRecord(f"{what}, whose leader epochs do not start one after the other")
@@ -76,7 +76,7 @@ def segment(view: View, record: RemoteLogSegmentMetadataRecord) -> None:
 
 
 def segment_update(view: View, record: RemoteLogSegmentMetadataUpdateRecord) -> None:
-    """A segment gets its next state. In COPY_FINISHED already, it does not replace others again."""
+    """A segment gets its next state. If it is in COPY_FINISHED already, it does not replace others again."""
     _check_ids(f"updates remote segment {record.segment_id.hex()}", record.topic_id, record.segment_id)
     key = (record.topic_id, record.partition_id, record.segment_id)
     before = view.get(REMOTE_SEGMENTS, key)
@@ -133,7 +133,7 @@ def _in_epoch(record: RemoteLogSegmentMetadataRecord, part: EpochRange, is_refer
 # D, 0 to 19. Here D replaces A and B. Kafka replaces copies only if the new one reaches the epoch's highest offset, 29:
 # there D replaces A, which starts at the same offset, and B is still found. Both have the same records.
 def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: EpochRange) -> None:
-    """Lookups in that epoch find `finished` from now on, where they found others that it covers (TS-60)."""
+    """Let lookups in that epoch find `finished` from now on, where they found others that it covers (TS-60)."""
     partition = (finished.topic_id, finished.partition_id)
     in_epoch = (*partition, part.leader_epoch)
     # No id is below "": these are all that start within that part, mostly none, of the many that an epoch may have
@@ -166,7 +166,7 @@ def _take_place(view: View, finished: RemoteLogSegmentMetadataRecord, part: Epoc
 
 
 def partition_delete(view: View, record: RemotePartitionDeleteMetadataRecord) -> None:
-    """The deletion of a partition's remote data advances; at its end nothing of it is left."""
+    """The deletion of a partition's remote data advances; at its end, none of the data is left."""
     what = f"takes the deletion of partition {record.partition_id} of topic {record.topic_id.hex()}"
     _check_ids(what, record.topic_id)
     partition = (record.topic_id, record.partition_id)

@@ -1,8 +1,9 @@
 """Which committed batches take effect together: metadata transactions (KIP-868; CT-16).
 
 A transaction begins with one record and ends, or is aborted, with a later one of the same batch or of another. The log
-joins appends into batches as they come, so records of other appends may come before and after in the same batch. All
-records between take effect at once with the end, and not at all if it is aborted. Whole batches wait for that.
+joins appends into batches as they arrive, so records of other appends may precede and follow in the same batch. All
+records between take effect at once with the end, and not at all if the transaction is aborted. Whole batches wait for
+its end.
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ MARKERS: Final = frozenset(("begin_transaction", "end_transaction", "abort_trans
 
 
 class CommittedRun(NamedTuple):
-    """A committed batch and its records, with NoOps in the place of those that take no effect."""
+    """A committed batch and its records, with NoOps in place of records without effect."""
 
     batch: CommittedBatch
     records: Sequence[MetadataRecord]
 
 
 class OpenTransaction(NamedTuple):
-    """What waits for the end of a transaction, decoded: each batch is decoded once, whenever the others come."""
+    """Decoded batches that wait for the end of a transaction: each is decoded once, whenever the others arrive."""
 
     earlier: OpenTransaction | None
-    """What waited before its last batch came."""
+    """The batches that waited before the last one arrived."""
     latest: tuple[CommittedRun, ...]
     """Whole batches, at least one. The first of all is the one in which the transaction begins; where it begins in the
-    batch that ends another one, what waited for that one still waits."""
+    batch that ends another transaction, the batches that waited for that one still wait.
+    """
     begun: Offset
     """The offset of the record that begins it."""
     size_bytes: int
@@ -67,18 +69,18 @@ class AppliedTogether(NamedTuple):
 #     10 to 12   topic a, begin, topic b
 #     13 to 14   topic c, end
 #
-# After the first batch nothing more is applied, not even topic a: a batch is applied whole or not at all, so that the
+# After the first batch nothing is applied, not even topic a: a batch is applied whole or not at all, so that the
 # applied end offset, 10, is where some batch begins. With the second batch a, b and c take effect at once. Were offset
 # 14 an abort, b and c would be replaced by records that do nothing, and a would stay.
 #
-# Now the controller is lost when only the first batch is committed. Every node stays at 10, a node that
-# starts again reads on from 10, and snapshots end at 10. Nothing ends the transaction but the next controller: the
-# first record that it appends, after its LeaderChange, is the abort (`activation_records`). If it appended anything
-# else first, that would be part of the transaction and be undone with it.
+# Now the controller is lost when only the first batch is committed. Every node stays at 10, a restarted node continues
+# from 10, and snapshots end at 10. Only the next controller ends the transaction: the first record that it appends,
+# after its LeaderChange, is the abort (`activation_records`). If it appended anything else first, that would be part of
+# the transaction and be undone with it.
 def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction | None = None) -> AppliedTogether:
-    """Divide `batches`, which follow on what waits since `before`, into applied and waiting. Raises ReplayError.
+    """Divide `batches`, which follow the ones waiting in `before`, into applied and waiting ones. Raises ReplayError.
 
-    Costs a look at each of their records, not at those that wait. `before` stays as it is: the same batches may be
+    Costs a look-up for each of their records, not for those that wait. `before` stays as it is: the same batches may be
     given again.
     """
     runs: list[CommittedRun] = []
@@ -91,7 +93,7 @@ def applied_together(batches: Iterable[CommittedBatch], before: OpenTransaction 
             if kind not in MARKERS:
                 continue
             if (begun is None) != (kind == "begin_transaction"):
-                raise ReplayError(f"the committed record at offset {offset} is a {kind} where none may be")
+                raise ReplayError(f"the committed record at offset {offset} is a {kind} where none is allowed")
             if begun is not None and before is not None:
                 waiting = [*before.runs(), *waiting]
                 before = None
@@ -121,7 +123,7 @@ def _forget(waiting: list[CommittedRun], begun: Offset, end: Offset) -> None:
 def _records(batch: CommittedBatch) -> Sequence[MetadataRecord]:
     try:
         body = MetadataBatch.FromString(batch.body)
-        body.DiscardUnknownFields()  # what rows cannot keep must not be in digests either
+        body.DiscardUnknownFields()  # data that rows cannot keep must not be in digests either
         records = body.records
     except DecodeError as error:
         raise ReplayError(f"the committed batch at offset {batch.base_offset} is no MetadataBatch: {error}") from None

@@ -1,7 +1,7 @@
-"""What replaying records needs of the metadata: keyed rows that can be looked up, set and removed.
+"""The metadata as replay needs it: keyed rows that can be looked up, set and removed.
 
-There are two views. `Changes` is over a database and collects what a transaction will change there; the controller's
-`Overlay` is over the committed state and collects what is not committed. Both replay records with the same code
+There are two views. `Changes` is over a database and collects the changes of a transaction; the controller's `Overlay`
+is over the committed state and collects uncommitted changes. Both replay records with the same code
 (`statemachine.replay.replay`), so the controller decides on the same state that every node will have.
 """
 
@@ -37,7 +37,7 @@ class View(Protocol):
         ...
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
-        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        """Return the records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
         ...
 
     def put(self, table: Table[R], record: R) -> None:
@@ -58,7 +58,7 @@ def merged(
 ) -> Iterator[tuple[Key, R]]:
     """The lower records merged with those above, both by key in SQLite's order; above, None stands for "removed".
 
-    Lower records for which `is_own` is true are passed over.
+    Lower records for which `is_own` is true are skipped.
     """
     below = ((key_to_sql(key), key, record) for key, record in stored if key not in is_own)
     above = ((key_to_sql(key), key, record) for key, record in own if record is not None)

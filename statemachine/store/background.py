@@ -24,12 +24,12 @@ def start_module(
 ) -> Popen[bytes]:
     """Run a module of this program with pipes for its input and output; `communicate` with it.
 
-    With a `connection`, that is its standard input instead, and it has no output. It has this process's environment,
-    with what `environment` sets, and leads a process group of its own.
+    With a `connection`, the connection is its standard input instead, and it has no output. It has this process's
+    environment, with what `environment` sets, and leads a process group of its own.
     """
     # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
     command = (sys.executable, "-P", "-m", module, *arguments)
-    # Not the event loop's way: it forks, and gRPC's threads do not survive that. This one is a vfork.
+    # asyncio's subprocess call forks, and gRPC's threads do not survive a fork. This one is a vfork.
     process = Popen(  # noqa: S603
         command,
         env={**_environment(), **environment},
@@ -44,7 +44,7 @@ def start_module(
 
 
 async def run_to_end(process: Popen[bytes]) -> tuple[int, bytes, bytes]:
-    """Its exit code, its output and its error output; it is killed if this is cancelled."""
+    """The process's exit code, its output and its error output; it is killed if this call is cancelled."""
     end = asyncio.ensure_future(asyncio.to_thread(process.communicate))
     try:
         said, complaints = await asyncio.shield(end)

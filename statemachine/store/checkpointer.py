@@ -1,7 +1,7 @@
 """When the write-ahead log of a node's metadata database starts over, between the transactions that fill it.
 
 It runs in the worker that applies large runs, so that such a run and a checkpoint never meet. A run that is applied on
-the event loop waits for the moment in which the writer must be still. The loop itself waits for neither.
+the event loop waits while the checkpoint must stop the writer. The loop itself waits for neither.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ RETRY_MS: Final = 1_000
 """How long to wait after an attempt that did not succeed."""
 
 WAIT_FOR_READERS_SECONDS: Final = 0.05
-"""How long the writer is stopped for the sake of readers: what a page of a list takes them."""
+"""How long the writer is stopped so that readers finish: about as long as a reader takes for a page of a list."""
 
 LONG_WAIT_SECONDS: Final = 1.0
-"""The same when it is large. New readers do not hold it up, so it succeeds unless one is older than this."""
+"""The same when the log is large. New readers do not delay it, so it succeeds unless a reader is older than this."""
 
 LONG_WAIT_PAUSE_MS: Final = 10_000
-"""A long wait in vain is followed by none for this long: an old reader takes a tenth of the writer's time at most."""
+"""After a long wait that failed, no other for this long: an old reader costs at most a tenth of the writer's time."""
 
 WARNING_PAUSE_MS: Final = 60_000
 
 LOOK_MS: Final = 1_000
-"""How often to look whether it is due, even if nothing is written: the log, or another program, may take the room."""
+"""How often to check whether it is due, even if nothing is written: the log, or another program, may take the room."""
 
 logger = structlog.get_logger(__name__)
 
@@ -48,25 +48,25 @@ class Checkpointer:
         self._is_running = False
         self._failures = SaidOnce()
         self._after_attempt: list[Callable[[], None]] = []
-        """What waits for the end of the present attempt."""
+        """Callbacks that wait for the end of the current attempt."""
         self._must_be_still = False
         """Whether nothing may be written at the moment."""
         self._held_writer: OnDone | None = None
-        """What waits for the end of that."""
+        """The callback that waits until writing is allowed again."""
         self._not_before_ms = 0.0
         """When the next attempt may begin."""
         self._look: Timer | None = None
         self._is_held = False
-        """Whether a reader has defeated the last attempt since it became large."""
+        """Whether a reader has made the last attempt fail since the log became large."""
         self._no_long_wait_before_ms = 0.0
         self._no_warning_before_ms = 0.0
         self._is_paused = False
         self._fault: BaseException | None = None
 
     def before_writing(self, proceed: OnDone) -> None:
-        """Call `proceed` when a transaction may be written at once, which may be now. One caller at a time.
+        """Call `proceed` when a transaction may be written at once, maybe immediately. One caller at a time.
 
-        It is called with WriteAheadLogHeld, a StoreUnavailable, if the write-ahead log has become as large as it may.
+        It is called with WriteAheadLogHeld, a StoreUnavailable, if the write-ahead log has reached its limit.
         """
         if self._store.write_ahead_log.is_full:
             self._runtime.run_on_disk(
@@ -82,9 +82,9 @@ class Checkpointer:
             proceed(error)
 
     def after_writing(self, proceed: OnDone) -> None:
-        """Start over when it is time; `proceed` is called later when it has become large, else now.
+        """Start the log over when due; call `proceed` later when the log has become large, else now.
 
-        It is called with FlushFailed, or what else has failed, if the process must end.
+        It is called with FlushFailed, or another error, if the process must end.
         """
         if self._fault is not None or self._is_paused:
             proceed(self._fault)
@@ -97,7 +97,7 @@ class Checkpointer:
             proceed(None)
 
     def make_room(self, on_done: Callable[[bool, BaseException | None], None]) -> None:
-        """Start over now, for want of room; `on_done` gets whether there is more room than before, or FlushFailed."""
+        """Start the log over now, for lack of room; `on_done` gets whether that has freed room, or FlushFailed."""
         size_bytes = self._store.write_ahead_log.size_bytes
         if self._is_paused or size_bytes == 0:
             on_done(False, None)
@@ -105,7 +105,7 @@ class Checkpointer:
             self._begin(lambda: on_done(self._store.write_ahead_log.size_bytes < size_bytes, self._fault))
 
     def pause(self, on_idle: Callable[[], None]) -> None:
-        """Call `on_idle` when nothing is in progress, which may be now; nothing more begins before `resume`."""
+        """Call `on_idle` when no attempt is in progress, maybe at once; no attempt begins before `resume`."""
         self._is_paused = True
         if self._look is not None:
             self._look.cancel()
@@ -172,7 +172,7 @@ class Checkpointer:
             self._end(None)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """Run a step of the attempt; what it raises ends the attempt."""
+        """Run a step of the attempt; an exception ends the attempt."""
         try:
             step()
         except BaseException as error:
@@ -185,7 +185,7 @@ class Checkpointer:
             case sqlite3.Error():
                 if self._failures.begins():
                     reason = str(error)
-                    logger.warning("no checkpoint of the metadata database; the next one is tried later", reason=reason)
+                    logger.warning("checkpoint of the metadata database failed; it is tried again later", reason=reason)
                 self._leave_it()
             case _:
                 self._fault = error
@@ -204,7 +204,7 @@ class Checkpointer:
 
         def found(error: BaseException | None) -> None:
             logger.warning(
-                "a long read transaction keeps the write-ahead log of the metadata database",
+                "long read transaction holds the write-ahead log of the metadata database",
                 size_bytes=self._store.write_ahead_log.size_bytes,
                 readers="".join(readers),
             )

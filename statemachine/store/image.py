@@ -1,7 +1,7 @@
 """The committed metadata as a snapshot, and back (docs/formats/snapshot.md).
 
-The records are in a fixed order: what is applied, then table by table (SN-33), each by its key; at
-most 1,024 in a batch. So the bytes depend on the state alone.
+The records are in a fixed order: the applied state, then table by table (SN-33), each by its key; at most 1,024 in a
+batch. So the bytes depend on the state alone.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ BATCH_BYTES_SOFT_MAX: Final = 1024 * 1024
 
 
 class SnapshotPoint(NamedTuple):
-    """Where in the log a read transaction stands: the snapshot that can be made of it."""
+    """The position of a read transaction in the log, and the snapshot that can be taken of it."""
 
     snapshot_id: OffsetAndEpoch
     header: SnapshotHeader
 
 
 def snapshot_point(connection: sqlite3.Connection) -> SnapshotPoint | None:
-    """The id and header of a snapshot of the present read transaction; None if nothing is applied.
+    """The id and header of a snapshot of the current read transaction; None if nothing is applied.
 
-    It is always at the end of a batch, because transactions are (SN-31).
+    The id is always at the end of a batch, because transactions end there (SN-31).
     """
     end_offset, epoch, timestamp_ms, cluster_id = connection.execute(
         "SELECT end_offset, epoch, timestamp_ms, cluster_id FROM applied"
@@ -58,9 +58,9 @@ def snapshot_point(connection: sqlite3.Connection) -> SnapshotPoint | None:
 def write_image(
     connection: sqlite3.Connection, writer: SnapshotWriter, progress: Callable[[int], None] | None = None
 ) -> None:
-    """Append everything that the present read transaction sees to `writer`, whose id is its `snapshot_point`'s.
+    """Append everything that the current read transaction sees to `writer`, whose id is its `snapshot_point`'s.
 
-    `progress` is called with how many records are written so far. Costs about 10 microseconds a row. Raises OutOfSpace
+    `progress` is called with the number of records written so far. Costs about 10 microseconds a row. Raises OutOfSpace
     or StorageError as the writer does.
     """
     tables = (table for table in TABLES if table.kind is not None)
@@ -78,8 +78,8 @@ def load_image(
 ) -> None:
     """Fill `tables`, which must be empty, with a snapshot, in one transaction.
 
-    `progress` is called after each batch with how many bytes of the snapshot are read, and how many there are.
-    Raises CorruptSnapshot if it is damaged, another cluster's, or no metadata; nothing changed then. Costs about 10
+    `progress` is called after each batch with the number of bytes of the snapshot read, and of all. Raises
+    CorruptSnapshot if it is damaged, another cluster's, or no metadata; nothing changed then. Costs about 10
     microseconds a record.
     """
     if reader.header.cluster_id != tables.cluster_id:

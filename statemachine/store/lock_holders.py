@@ -17,7 +17,7 @@ READ_LOCK_BYTES: Final = range(123, 128)
 COMMAND_LENGTH_MAX: Final = 80
 NAMED_MAX: Final = 3
 MOMENT_SECONDS: Final = 0.1
-"""A process that reads for this long does not read for a moment only."""
+"""A process that reads for this long is not a short reader."""
 
 _LOCKS: Final = Path("/proc/locks")
 
@@ -32,9 +32,10 @@ class SharedLock(NamedTuple):
 
 
 def processes_reading(shared_memory: Path) -> list[str]:
-    """Those that read the database now and in a moment: "process 17 (sqlite3 metadata.db)". Waits for that moment.
+    """The processes that read the database now and after a moment, for which it waits: "process 17 (sqlite3
+    metadata.db)".
 
-    At most three, this process only if there is no other. Empty if the system does not list them.
+    At most three, this process only if there is no other. Empty if the system does not list locks.
     """
     before = _readers(shared_memory)
     time.sleep(MOMENT_SECONDS)

@@ -1,8 +1,8 @@
-"""The committed metadata as tables on one SQLite connection: what a transaction applies, and its progress and digest.
+"""The committed metadata as tables on one SQLite connection: transactions, their progress and their digest.
 
-Neither files nor threads are known here: `statemachine.store.store` has those. The digest is a chain over every batch
-(base offset, epoch, body) and what its records did. At regular offsets it is recorded as a `StateDigest`, for nodes
-to compare theirs.
+This module uses neither files nor threads: `statemachine.store.store` has those. The digest is a chain over every batch
+(base offset, epoch, body) and what its records did. At regular offsets it is recorded as a `StateDigest`, for nodes to
+compare theirs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ STATE_DIGEST_INTERVAL_OFFSETS: Final = 1_000
 
 _RETRYABLE: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL)
 _RETRYABLE_EXTENDED: Final = (sqlite3.SQLITE_IOERR_SHMSIZE,)
-"""No room for the index of the write-ahead log."""
+"""There is no room for the index of the write-ahead log."""
 
 
 class StoreUnavailable(KraftlogError):
@@ -50,7 +50,7 @@ class Applied(NamedTuple):
     epoch: Epoch
     """The epoch of the last applied batch; 0 before the first."""
     digest: str
-    """Over all batches applied so far and what they did, 32 hexadecimal digits."""
+    """The digest over all batches applied so far and their effects, 32 hexadecimal digits."""
 
 
 class AppliedState(NamedTuple):
@@ -117,22 +117,23 @@ class MetadataTables:
 
     @property
     def applied(self) -> Applied:
-        """How much of the log the last transaction left applied."""
+        """How much of the log was applied as of the last transaction."""
         return self._applied
 
     @property
     def state_digest(self) -> StateDigest | None:
-        """The last recorded one, None before the first: at the last batch that reached or passed a multiple of
-        the interval."""
+        """The last recorded digest, None before the first: at the last batch that reached or passed a multiple of the
+        interval.
+        """
         return self._state_digest
 
     def changed_at(self, table: Table[Any]) -> Offset:
-        """How far the last transaction went that touched `table`, the opening of the tables and `restore` included."""
+        """The end of the last transaction that touched `table`, the opening of the tables and `restore` included."""
         return self._changed_at.get(table, self._opened_at)
 
     @property
     def has_open_transaction(self) -> bool:
-        """Whether batches wait that take effect when their metadata transaction ends, if it is not aborted."""
+        """Whether batches wait for the end of their metadata transaction, to take effect if it is not aborted."""
         return self._open_transaction is not None
 
     @property
@@ -141,17 +142,17 @@ class MetadataTables:
         return 0 if self._open_transaction is None else self._open_transaction.size_bytes
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Those recorded since the last call, in order, without those that another process has recorded."""
+        """The digests recorded since the last call, in order, without those that another process has recorded."""
         taken, self._new_state_digests = self._new_state_digests, []
         return taken
 
     def take_deltas(self) -> list[MetadataDelta]:
-        """Those that `apply` has noted since the last call, in order; none is empty."""
+        """The deltas that `apply` has noted since the last call, in order; none is empty."""
         taken, self._new_deltas = self._new_deltas, []
         return taken
 
     def mark_diverged(self, reason: str) -> None:
-        """Have the database set aside, for `reason`, when it is opened the next time. Waits for the disk.
+        """Mark the database, for `reason`, so that the next opening sets it aside. Waits for the disk.
 
         Raises StoreUnavailable as `apply` does.
         """
@@ -160,9 +161,9 @@ class MetadataTables:
             self.connection.execute("UPDATE applied SET diverged = ?", (reason,))
 
     def complete_row_sums(self, missing: Sequence[int]) -> None:
-        """Count the rows from before any were counted: `missing`, slice by slice, is what the sums lack.
+        """Complete the sums by older rows, which were not counted: `missing` is what the sums lack, slice by slice.
 
-        Nothing happens if they count all. Raises StoreUnavailable as `apply` does.
+        Nothing happens if the sums count all rows. Raises StoreUnavailable as `apply` does.
         """
         if self._row_sums.is_complete:
             return
@@ -172,7 +173,7 @@ class MetadataTables:
         self._row_sums = row_sums
 
     def is_in(self, log_end_offset: Offset, epochs: EpochCache | None) -> bool:
-        """Whether a log with that end and those epochs holds everything that is applied, or did before its start."""
+        """Whether a log with that end and those epochs holds everything applied, or did before its start."""
         end_offset, epoch, _ = self._applied
         if end_offset == 0 or epochs is None:
             return end_offset <= log_end_offset
@@ -182,15 +183,15 @@ class MetadataTables:
         return in_log.epoch == epoch and end_offset <= in_log.offset
 
     def apply(self, batches: Iterable[CommittedBatch], *, note_delta: bool = False) -> None:
-        """Apply committed batches, in order, in one transaction; those that are applied already are passed over.
+        """Apply committed batches, in order, in one transaction; batches that are applied already are skipped.
 
-        Those of a metadata transaction that has not ended wait in memory for its end, and what is applied ends before
-        them; a process that is started again receives them again (CT-16).
+        Batches of a metadata transaction that has not ended wait in memory for its end, and the applied end offset
+        stays before them; a restarted process receives them again (CT-16).
 
-        Raises ReplayError if they do not follow on what is applied or cannot be applied: then the node must stop
-        (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. Nothing changed then.
-        Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition removed with
-        its topic. With `note_delta` there is a delta of it to take, which costs 2 to 15 microseconds for each row.
+        Raises ReplayError if the batches do not follow the applied ones or cannot be applied: then the node must stop
+        (CT-02, CT-18). Raises StoreUnavailable if there is no room or the database is locked. After an error nothing
+        has changed. Costs 50 to 100 microseconds for one record, 3 to 10 for each of many, and 0.5 for each partition
+        removed with its topic. With `note_delta` the run leaves a delta, which costs 2 to 15 microseconds for each row.
         """
         self.commit(self._prepared(batches, rows_max=None), note_delta=note_delta)
 
@@ -199,7 +200,7 @@ class MetadataTables:
     ) -> PreparedRun | None:
         """The first half of `apply`, which writes nothing: the result of replaying the batches, for `commit`.
 
-        None if that is too much: more `Changes.removals` than `removals_max`, or more rows than `rows_max`, as
+        None if the run is too large: more `Changes.removals` than `removals_max`, or more rows than `rows_max`, as
         `Changes` counts them; a record of tiered storage has some for each leader epoch. Raises ReplayError.
         """
         try:
@@ -216,7 +217,7 @@ class MetadataTables:
         return PreparedRun(changes, restored, size_bytes, state_digests, together.open_transaction)
 
     def commit(self, prepared: PreparedRun, *, note_delta: bool = False) -> None:
-        """The second half of `apply`: write what was prepared last. Raises ReplayError and StoreUnavailable."""
+        """The second half of `apply`: write the last prepared run. Raises ReplayError and StoreUnavailable."""
         before, after, changes, delta = self._applied, prepared.restored.applied, prepared.changes, None
         if after == before:
             self._open_transaction = prepared.open_transaction
@@ -260,7 +261,7 @@ class MetadataTables:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All within takes effect, or nothing. Raises StoreUnavailable if the database cannot be written now."""
+        """Make all changes within take effect, or none. Raises StoreUnavailable if the database cannot be written."""
         execute = self.connection.execute
         try:
             execute("BEGIN")
@@ -280,7 +281,7 @@ class MetadataTables:
         return error
 
     def _new(self, batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
-        """Those of `batches` that are not applied, and do not wait for the end of a transaction."""
+        """The batches of `batches` that are not applied, and do not wait for the end of a transaction."""
         last = None if self._open_transaction is None else self._open_transaction.last_batch
         end_offset, epoch = (last.end_offset, last.epoch) if last is not None else self._applied[:2]
         for batch in batches:
@@ -297,7 +298,7 @@ class MetadataTables:
         for batch, records in runs:
             if batch.base_offset != end_offset or batch.epoch < epoch:
                 raise ReplayError(
-                    f"the batch at offset {batch.base_offset}, epoch {batch.epoch} does not follow on what is applied:"
+                    f"the batch at offset {batch.base_offset}, epoch {batch.epoch} does not follow the applied batches:"
                     f" offsets below {end_offset}, epoch {epoch}; if it is not of this log, stop the node and move"
                     " the database away to have it rebuilt"
                 )

@@ -1,4 +1,4 @@
-"""A copy of a metadata database for long reads: a long read of the database itself holds its write-ahead log.
+"""A copy of a metadata database for long reads: a long read of the database itself would hold its write-ahead log.
 
 The copy is SQLite's temporary database: in memory while it is small, else in a file without a name, which disappears
 when the connection is closed, or the process ends.
@@ -22,7 +22,7 @@ DIRECTORY_VARIABLE: Final = "SQLITE_TMPDIR"
 
 
 def open_copy(database: Path) -> sqlite3.Connection:
-    """A connection to a copy of what is committed to the database now; it can only read.
+    """Return a connection to a copy of the committed database; it can only read.
 
     The database is read in one transaction, a second for some hundred megabytes. Raises StorageError if it cannot be
     read, OutOfSpace if there is no room for the copy.

@@ -1,4 +1,4 @@
-"""Threads of their own for reads that may take long."""
+"""Separate threads for reads that may take long."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Lane:
         self._waiting = 0
 
     def shut_down(self) -> None:
-        """Wait for the call that runs; those that wait for their turn are cancelled."""
+        """Wait for the running call; waiting ones are cancelled."""
         self._thread.shutdown(cancel_futures=True)
 
     async def run(self, function: Callable[[], T]) -> T:
@@ -47,7 +47,7 @@ class Lane:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Wait for the call that runs; later calls wait for the end of the context."""
+        """Wait for the running call; later calls wait for the end of the context."""
         loop = asyncio.get_running_loop()
         is_idle, may_go_on = asyncio.Event(), threading.Event()
 
@@ -75,11 +75,11 @@ class QueryLane(Lane):
         self._connection = open_reader(path)
 
     def reopen(self) -> None:
-        """Continue with the database that is at the path now. Nothing may run: see `held`."""
+        """Continue with the database that is at the path now. No call may be running: see `held`."""
         self._connection = open_reader(self._path)
 
     def close_connection(self) -> None:
-        """Close the connection to the database. Nothing may run: see `held`."""
+        """Close the connection to the database. No call may be running: see `held`."""
         self._connection.close()
 
     async def query(self, function: Callable[[sqlite3.Connection], T]) -> T:

@@ -1,7 +1,7 @@
 """What a node and its process for SQL statements send each other, over a pair of sockets.
 
-The node sends a statement, and when nobody wants its answer any more, that it is abandoned. Back come the parts of the
-answer, and last the exit code of the process that ran the statement.
+The node sends a statement, and a message that abandons it when its answer is no longer wanted. The process sends the
+parts of the answer, and then the exit code of the process that ran the statement.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ABANDONED: Final = b"A"
 _STATEMENT_HEAD: Final = Struct("!dI")
 """Its limit in seconds, and its length in bytes."""
 _PART_HEAD: Final = Struct("!Ii")
-"""The length of a part; 0: there are no more, and the exit code counts."""
+"""The length of a part; 0: the answer has ended, and the exit code is valid."""
 _LENGTH_BYTES: Final = 4
 
 
 class Statement(NamedTuple):
-    """What is to be run."""
+    """A statement to run."""
 
     sql: str
     timeout_seconds: float
@@ -36,29 +36,29 @@ class Outcome(NamedTuple):
     """What came of a statement."""
 
     exit_code: int
-    """Minus the signal's number if a signal ended its process."""
+    """Minus the signal's number if a signal ended the process that ran the statement."""
     answer: bytes
-    """Whole only if the exit code is 0."""
+    """Complete only if the exit code is 0."""
 
 
 # --- to the process ---------------------------------------------------------------------------------------------------
 
 
 def send_statement(connection: socket.socket, statement: Statement) -> None:
-    """Have it run. Nothing else may be sent at the same time."""
+    """Send the statement to run. No other message may be sent at the same time."""
     sql = statement.sql.encode()
     connection.sendall(_STATEMENT + _STATEMENT_HEAD.pack(statement.timeout_seconds, len(sql)) + sql)
 
 
 def send_abandoned(connection: socket.socket) -> None:
-    """Have the statement ended that was sent last; nothing happens if it has ended. Nothing else may be sent now."""
+    """End the statement that was sent last; nothing happens if it has ended. No other message may be sent now."""
     connection.sendall(_ABANDONED)
 
 
 def receive_statement(connection: socket.socket) -> Statement | None:
-    """The next one, None if the node has closed its end. Blocks."""
+    """The next statement, None if the node has closed its end. Blocks."""
     while (kind := connection.recv(1)) == _ABANDONED:
-        pass  # the last one had ended when that was sent
+        pass  # the last statement had ended when the message was sent
     head = connection.recv(_STATEMENT_HEAD.size, socket.MSG_WAITALL)
     if kind != _STATEMENT or len(head) < _STATEMENT_HEAD.size:
         return None
@@ -76,7 +76,7 @@ def send_part(connection: socket.socket, part: bytes) -> None:
 
 
 def send_end(connection: socket.socket, exit_code: int) -> None:
-    """There is no more of the answer."""
+    """The end of the answer."""
     connection.sendall(_PART_HEAD.pack(0, exit_code))
 
 

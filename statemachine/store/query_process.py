@@ -1,7 +1,8 @@
-"""A node's side of the process that runs its clients' SQL statements: started for the first one, kept for the next.
+"""A node's side of the process that runs its clients' SQL statements: started for the first statement, kept for the
+next.
 
-In the node's process a statement could take all memory, and SQLite reads the clock only between steps, some of which
-one statement can make take minutes.
+In the node's own process, a statement could take all memory, and SQLite checks the clock only between steps, some of
+which one statement can make take minutes.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from statemachine.words.limits import STATEMENT_START_SECONDS_MAX
 
 MODULE: Final = "statemachine.store.query_server"
 COMPLAINT_BYTES_MAX: Final = 64 * 1024
-"""What a pipe holds."""
+"""The capacity of a pipe."""
 
 logger = structlog.get_logger(__name__)
 
 
 class StatementRun:
-    """A statement that is run at most once. Its caller may leave it at any time."""
+    """A statement that is run at most once. Its caller may abandon it at any time."""
 
     def __init__(self, statement: Statement) -> None:
         self.statement = statement
@@ -47,24 +48,24 @@ class StatementRun:
         self._is_abandoned = False
 
     def refuse_if_abandoned(self) -> None:
-        """Raise ApiError(REQUEST_TIMED_OUT) if nobody waits for it."""
+        """Raise ApiError(REQUEST_TIMED_OUT) if the statement is abandoned."""
         if self._is_abandoned:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the query was ended because its caller left")
 
     def begin(self, connection: socket.socket) -> None:
-        """Send it to its process. Raises ApiError(REQUEST_TIMED_OUT) instead if it is abandoned."""
+        """Send the statement to its process. Raises ApiError(REQUEST_TIMED_OUT) instead if it is abandoned."""
         with self._lock:
             self.refuse_if_abandoned()
             send_statement(connection, self.statement)
             self._connection = connection
 
     def finish(self) -> None:
-        """The process runs it no longer: from now on it may run others."""
+        """The process no longer runs the statement: from now on it may run others."""
         with self._lock:
             self._connection = None
 
     def abandon(self) -> None:
-        """Nobody wants the answer any more: it ends, or does not begin. From any thread, also when it has ended."""
+        """Abandon the statement: it ends, or does not begin. From any thread, also when it has ended."""
         with self._lock:
             self._is_abandoned = True
             if self._connection is not None:
@@ -76,9 +77,10 @@ class QueryProcess:
     """A process that is ready for statements on one database. One thread at a time."""
 
     def __init__(self, database: Path) -> None:
-        """Start it, and wait until it is ready.
+        """Start the process, and wait until it is ready.
 
-        Raises ApiError: REQUEST_TIMED_OUT if that takes too long, UNKNOWN_SERVER_ERROR if it cannot or ends instead.
+        Raises ApiError: REQUEST_TIMED_OUT if the start takes too long, UNKNOWN_SERVER_ERROR if the process cannot start
+        or ends.
         """
         self._is_ended = False
         with ExitStack() as unless_started:
@@ -93,7 +95,7 @@ class QueryProcess:
             unless_started.pop_all()
             its_connection.close()
         self._stderr = cast(IO[bytes], self._process.stderr)
-        os.set_blocking(self._stderr.fileno(), False)  # it is read when something went wrong, and may be empty
+        os.set_blocking(self._stderr.fileno(), False)  # read after an error; may be empty
         try:
             receive_outcome(self._connection, STATEMENT_START_SECONDS_MAX)
         except TimeoutError:
@@ -114,10 +116,10 @@ class QueryProcess:
         return not self._is_ended and os.waitid(os.P_PID, self._process.pid, flags) is None
 
     def run(self, run: StatementRun) -> list[QueryResponse]:
-        """The answer, in pieces; an error of the statement's is in the first. Blocks for that long.
+        """Return the answer, in pieces; an error of the statement is in the first. Blocks until then.
 
         Raises ApiError: INVALID_REQUEST if its time has expired, REQUEST_TIMED_OUT if it is abandoned,
-        UNKNOWN_SERVER_ERROR if what runs it ends otherwise. The process may not be running afterwards.
+        UNKNOWN_SERVER_ERROR if the process that runs it ends otherwise. The process may not be running afterwards.
         """
         timeout_seconds = run.statement.timeout_seconds
         try:
@@ -140,17 +142,17 @@ class QueryProcess:
         return list(decode_pieces(answer))
 
     def end(self) -> None:
-        """End it, and what it runs. Nothing happens if that was done."""
+        """End the process, and the statement that it runs. Nothing happens if it was ended."""
         if not self._is_ended:
             self._end()
 
     def _ended(self) -> ApiError:
-        """What to raise as it has closed its end, and so ends by itself."""
+        """The error to raise when the process has closed its end, and so ends by itself."""
         return _error(*self._end())
 
     def _end(self) -> tuple[int, bytes]:
         self._is_ended = True
-        os.killpg(self._process.pid, signal.SIGKILL)  # it may have ended, a child of it may not
+        os.killpg(self._process.pid, signal.SIGKILL)  # the process may have ended, its child may not
         exit_code = self._process.wait()
         complaints = self._complaints()
         self._stderr.close()
@@ -164,7 +166,7 @@ class QueryProcess:
 
 
 def _error(exit_code: int, complaints: bytes) -> ApiError:
-    logger.error("the process of a query ended", code=exit_code, complaint=last_line(complaints))
+    logger.error("process of a query ended", code=exit_code, complaint=last_line(complaints))
     return ApiError(
         ErrorCode.UNKNOWN_SERVER_ERROR,
         f"the query's process ended with {exit_code}; see this node's log, and ask for less",

@@ -3,7 +3,7 @@
 `python -m statemachine.store.query_server DATABASE` has a socket as its standard input: see
 `statemachine.store.query_messages`. It is kept for the next statement: its children have everything imported, so a
 statement begins within milliseconds. It has one thread and no connection to the database, so a child can be forked; it
-runs no statement itself, so none leaves anything to the next.
+runs no statement itself, so no statement affects the next.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from statemachine.store.query_worker import answer, bound_process
 
 
 def serve(connection: socket, database: Path) -> None:
-    """Say that this process is ready, then run statements until the node closes its end."""
+    """Report that this process is ready, then run statements until the node closes its end."""
     send_end(connection, 0)
     while (statement := receive_statement(connection)) is not None:
         send_end(connection, _run(connection, database, statement))
@@ -57,13 +57,13 @@ def _run(connection: socket, database: Path, statement: Statement) -> int:
 
 
 def _pass_on(reading: int, connection: socket) -> bool:
-    """Send what the child writes until it has ended. False if its answer is not wanted before that."""
+    """Send the child's output until it has ended. Return False if the answer is abandoned before that."""
     poll = select.poll()
     poll.register(reading, select.POLLIN)
     poll.register(connection, select.POLLIN)
     while True:
         ready = [descriptor for descriptor, _ in poll.poll()]
-        if connection.fileno() in ready:  # it is abandoned, or the node has ended
+        if connection.fileno() in ready:  # the statement is abandoned, or the node has ended
             return False
         part = os.read(reading, PART_BYTES_MAX)
         if not part:
@@ -88,9 +88,9 @@ def _answer(database: Path, statement: Statement, writing: int) -> NoReturn:
 
 
 def main(arguments: list[str]) -> None:
-    """Until here this process had the node's priority: it had to start, which takes a fifth of a second, and soon."""
+    """Lower the priority: until here it was the node's, for a fast start, which takes a fifth of a second."""
     stand_back(os.getpid(), STATEMENT_NICENESS)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a statement that is ended may have a gigabyte
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a statement that is killed may have a gigabyte
     gc.freeze()  # a collection in a child would copy the pages of everything
     with suppress(BrokenPipeError, ConnectionResetError):  # the node has ended
         serve(socket(fileno=sys.stdin.fileno()), Path(arguments[0]))

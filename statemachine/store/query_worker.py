@@ -1,7 +1,6 @@
 """Runs one SQL statement of a client on a node's metadata database, in a process that ends with it.
 
-What SQLite cannot bound by itself is bounded for the whole process: memory, which includes temporary tables, and the
-processor's time.
+SQLite's missing limits are set for the whole process: memory, which includes temporary tables, and processor time.
 """
 
 from __future__ import annotations
@@ -19,24 +18,24 @@ from statemachine.tables.database import open_reader
 
 ROWS_MAX: Final = 100_000
 PIECE_BYTES_SOFT_MAX: Final = 256 * 1024
-"""A message of an answer holds about this much, and at least one row."""
+"""The size of a message of an answer: about this much, and at least one row."""
 
 MEMORY_BYTES_MAX: Final = 1024 * 1024 * 1024
 """The address space of the process, itself and the result included."""
 
 GRACE_SECONDS: Final = 2
-"""How much more processor time the process has than the statement: for Python itself, and what SQLite cannot end."""
+"""Processor time in addition to the statement's limit: for Python itself, and for steps that SQLite cannot end."""
 
 
 def bound_process(timeout_seconds: float) -> None:
-    """From now on this process cannot take more memory or time than a statement with that limit may."""
+    """Limit this process from now on to the memory and time that a statement with that limit may use."""
     processor_seconds = int(timeout_seconds) + GRACE_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (processor_seconds, processor_seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
 
 
 def answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryResponse]:
-    """The columns with the first rows, then the others, in messages that fit; or one message with an error."""
+    """The columns with the first rows, then the other rows, in messages that fit; or one message with an error."""
     try:
         return _answer(database, sql, timeout_seconds)
     except ApiError as error:
@@ -45,13 +44,13 @@ def answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryRespon
         code, message = ErrorCode.KAFKA_STORAGE_ERROR, str(error)
     except MemoryError:
         code = ErrorCode.INVALID_REQUEST
-        message = f"the query needs more than the {MEMORY_BYTES_MAX >> 20} MiB of memory that it may have; ask for less"
+        message = f"the query needs more than the {MEMORY_BYTES_MAX >> 20} MiB of memory that it may use; ask for less"
     return [QueryResponse(error_code=code, error_message=message)]
 
 
 def _answer(database: Path, sql: str, timeout_seconds: float) -> list[QueryResponse]:
     with closing(open_reader(database)) as connection:
-        connection.execute("PRAGMA temp_store = MEMORY")  # on the disk the node's log may need the room
+        connection.execute("PRAGMA temp_store = MEMORY")  # the node's log may need the room on the disk
         connection.execute("BEGIN")
         found = run_query(connection, sql, rows_max=ROWS_MAX, timeout_seconds=timeout_seconds)
         end_offset = applied_end_offset(connection)

@@ -1,10 +1,10 @@
 """Reads all rows of a metadata database and compares them with the sums that each transaction keeps (`row_sums`).
 
 One table's structure, or one slice of its rows, is read in one transaction, so none lasts long; each sees rows and sums
-as of the same offset, so the writer continues meanwhile.
+as of the same offset, so the writer continues at the same time.
 
-`python -m statemachine.store.scrub DATABASE` does it in its own process. It reads the file and not the node's
-memory, and shares no interpreter with the node. It prints the result as a line of JSON.
+`python -m statemachine.store.scrub DATABASE` runs in its own process. It reads the file and not the node's memory, and
+shares no interpreter with the node. It prints the result as a line of JSON.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NO_DAMAGE: Final = frozenset(
 
 
 class RottenDatabase(Exception):
-    """The content changed by itself: nothing must be made from it, and it must be rebuilt."""
+    """The content changed by itself: nothing must be derived from it, and it must be rebuilt."""
 
 
 @contextmanager
 def telling_rot(what: str) -> Iterator[None]:
-    """Turn what SQLite reports of damaged pages, within the block, into RottenDatabase; the rest into StorageError."""
+    """Raise RottenDatabase for damaged pages that SQLite reports within the block, StorageError for other errors."""
     try:
         yield
     except (UnusableDatabase, DamagedDatabase) as error:
@@ -57,9 +57,9 @@ def telling_rot(what: str) -> Iterator[None]:
 
 
 def check_rows(connection: sqlite3.Connection) -> None:
-    """Compare all rows that the present transaction sees, each table in one go. Partial sums show nothing about rows.
+    """Compare all rows that the current transaction sees, each table at once. Partial sums show nothing about rows.
 
-    Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
+    Raises RottenDatabase if a row is not what was written, StorageError if the database cannot be read.
     """
     _check_frame(connection)
     with telling_rot("what is applied"):
@@ -75,11 +75,11 @@ def check_rows(connection: sqlite3.Connection) -> None:
 
 
 def scrub(connection: sqlite3.Connection) -> list[int]:
-    """Read everything, each part in a transaction of its own. `connection` may be one that can only read.
+    """Read everything, each part in a transaction of its own. `connection` may be read-only.
 
     Returns what the sums lack, slice by slice: nothing, or, if they are partial, the argument for
-    `MetadataTables.complete_row_sums`.
-    Raises RottenDatabase if anything is not what was written, StorageError if it cannot be read.
+    `MetadataTables.complete_row_sums`. Raises RottenDatabase if anything is not what was written, StorageError if the
+    database cannot be read.
     """
     missing: list[int] = []
     for read in _readings(connection):
@@ -89,7 +89,7 @@ def scrub(connection: sqlite3.Connection) -> list[int]:
 
 
 def _readings(connection: sqlite3.Connection) -> Iterator[Callable[[], list[int]]]:
-    """All that has to be read, in parts; a part of rows returns what their sum lacks."""
+    """Everything to read, in parts; a part of rows returns what their sum lacks."""
     yield lambda: _check_frame(connection)
     for table in TABLES:
         yield lambda name=table.name: _check_structure(connection, name)  # type: ignore[misc]
@@ -107,14 +107,14 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _check_frame(connection: sqlite3.Connection) -> list[int]:
-    """The row of `applied`, and that tables and views are the present ones."""
+    """Check the row of `applied`, and that tables and views are the current ones."""
     with telling_rot("what is applied"):
         check_tables(connection)
         return []
 
 
 def _check_structure(connection: sqlite3.Connection, table: str) -> list[int]:
-    """Pages, the order of keys, and each index against its table: SQL uses indexes too."""
+    """Check pages, the order of keys, and each index against its table: SQL uses indexes too."""
     with telling_rot(f"table {table}"):
         found = connection.execute(f"PRAGMA integrity_check({table})").fetchone()[0]
     if found != "ok":
@@ -136,7 +136,7 @@ def _differs(table: str) -> RottenDatabase:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: exit code 0 and a line of JSON; 3 and the reason on standard error if it is rotten, 1 if unread."""
+    """The process: exit code 0 and a line of JSON; 3 and the reason on standard error if corrupted, 1 if unread."""
     try:
         with telling_rot("its file"), closing(open_reader(Path(arguments[0]))) as connection:
             sys.stdout.write(json.dumps(scrub(connection)) + "\n")

@@ -28,9 +28,9 @@ class Scrubber:
     def __init__(
         self, store: MetadataStore, interval_ms: int, on_rotten: Callable[[str], None], *, is_new: bool = False
     ) -> None:
-        """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one, at the start.
+        """`interval_ms` is from the end of a scrub to the beginning of the next; 0: only one scrub, at the start.
 
-        `on_rotten` is called on rot, once. A database that `is_new` was empty when it was opened.
+        `on_rotten` is called on corruption, once. A database that `is_new` was empty when it was opened.
         """
         self._store = store
         self._interval_ms = interval_ms
@@ -38,27 +38,25 @@ class Scrubber:
         self._is_new = is_new
 
     async def run(self) -> None:
-        """Run until cancelled, until there is rot, or until no scrub is due."""
+        """Run until cancelled, until corruption is detected, or until no scrub is due."""
         wait_seconds = self._interval_seconds if self._is_new else 0.0
         while wait_seconds is not None:
             await asyncio.sleep(wait_seconds)
             wait_seconds = await self.scrub()
 
     async def scrub(self) -> float | None:
-        """Scrub once. Returns after how many seconds to scrub again; None: never."""
+        """Scrub once. Return the number of seconds until the next scrub; None: there is none."""
         code, said, complaints = await run_to_end(start_module("statemachine.store.scrub", (str(self._store.path),)))
         if code == ROTTEN_EXIT_CODE:
             self._on_rotten(last_line(complaints))
             return None
         if code != 0:
-            logger.warning(
-                "the metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}"
-            )
+            logger.warning("metadata database was not scrubbed", reason=last_line(complaints) or f"exit code {code}")
             return RETRY_SECONDS
         try:
             await asyncio.to_thread(self._store.complete_row_sums, json.loads(said))
         except (StoreUnavailable, sqlite3.Error) as error:
-            logger.warning("the sums of rows stay partial until the next scrub", reason=str(error))
+            logger.warning("sums of rows stay partial until the next scrub", reason=str(error))
             return RETRY_SECONDS
         return self._interval_seconds
 

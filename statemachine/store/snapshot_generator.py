@@ -21,17 +21,18 @@ RETRY_MS: Final = 60_000
 """How long to wait after a snapshot could not be taken."""
 
 OnTaken: TypeAlias = Callable[[TakenSnapshot | None, BaseException | None], None]
-"""Called once, with the snapshot or with what went wrong."""
+"""Called once, with the snapshot or with the error."""
 
 TakeSnapshot: TypeAlias = Callable[[OnTaken], Timer]
-"""Begins to take a snapshot of what is applied now; never calls back within the call. Cancel what it returns to abandon
-that: it is called back then, too. `statemachine.store.snapshot_process.SnapshotProcess` is one."""
+"""Begins to take a snapshot of the applied state; never calls back within the call. Cancel the returned timer to
+abandon the snapshot; the callback is called then, too. `statemachine.store.snapshot_process.SnapshotProcess` is one.
+"""
 
 logger = structlog.get_logger(__name__)
 
 
 class AppliedStore(Protocol):
-    """How much is applied. `statemachine.store.store.MetadataStore` is one."""
+    """The applied end and size. `statemachine.store.store.MetadataStore` is one."""
 
     @property
     def applied_end_offset(self) -> Offset:
@@ -51,7 +52,7 @@ class SnapshotConfig:
     max_bytes_between: int = 20 * 1024 * 1024
     """Take one when this many bytes of records were applied since the last."""
     max_interval_ms: int = 60 * 60 * 1000
-    """Take one when the last is this old and anything was applied since; 0: never for that reason."""
+    """Take one when the last is this old and a record was applied since; 0: never for that reason."""
 
 
 class SnapshotGenerator:
@@ -68,9 +69,9 @@ class SnapshotGenerator:
         self._bytes_at_last = store.applied_bytes
         self._last_end_offset = Offset(0)
         self._taking: Timer | None = None
-        """What cancels the one that is being taken."""
+        """Cancels the snapshot that is being taken."""
         self._waiting: list[tuple[Offset, OnTaken]] = []
-        """Those who have asked for one of at least that much."""
+        """The callers that have requested a snapshot of at least that much."""
         self._timer: Timer | None = None
         self._has_failed = False
         self._failures = SaidOnce()
@@ -84,7 +85,7 @@ class SnapshotGenerator:
         self._on_taken = on_taken
 
     def set_rot_callback(self, on_rotten: Callable[[str], None]) -> None:
-        """Call `on_rotten` if the database turns out not to be what was applied: no snapshot is taken of it."""
+        """Call `on_rotten` if the database is not what was applied; then no snapshot of it is taken."""
         self._on_rotten = on_rotten
 
     def replace_damaged(self) -> None:
@@ -93,7 +94,7 @@ class SnapshotGenerator:
             self._start()
 
     def take(self, on_taken: OnTaken) -> None:
-        """Take one of at least what is applied now; `on_taken` gets StorageError if that is not possible."""
+        """Take a snapshot of at least what is applied now; `on_taken` gets StorageError if that is not possible."""
         if self._is_shut_down:
             on_taken(None, StorageError("this node shuts down; ask another"))
             return
@@ -116,13 +117,13 @@ class SnapshotGenerator:
         """Every node takes its own snapshots, whichever node leads."""
 
     def shut_down(self) -> None:
-        """Take no more."""
+        """Stop taking snapshots."""
         self._is_shut_down = True
         if self._timer is not None:
             self._timer.cancel()
 
     def close(self, on_closed: Callable[[], None]) -> None:
-        """Abandon the snapshot that is being taken, if one is; call `on_closed` when nothing is left of it."""
+        """Abandon the snapshot that is being taken, if any; call `on_closed` when its process has ended."""
         self.shut_down()
         if self._taking is None:
             on_closed()
@@ -166,7 +167,7 @@ class SnapshotGenerator:
             self._on_closed()
 
     def _answer(self, taken: TakenSnapshot) -> None:
-        """Those who have asked for less have it; for others another one is taken."""
+        """Callers that have requested less have it; for others another snapshot is taken."""
         waiting, self._waiting = self._waiting, []
         for wanted, on_taken in waiting:
             if wanted <= taken.snapshot_id.offset:
@@ -183,7 +184,7 @@ class SnapshotGenerator:
         waiting, self._waiting = self._waiting, []
         if not self._is_shut_down:
             if not waiting and self._failures.begins():
-                logger.error("no snapshot was taken; it is tried again", reason=str(failure))
+                logger.error("snapshot was not taken; it is tried again", reason=str(failure))
             self._has_failed = True
             self._wait(RETRY_MS)
         for _, on_taken in waiting:

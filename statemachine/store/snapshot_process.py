@@ -28,7 +28,8 @@ class SnapshotProcess:
 
     def __call__(self, on_taken: OnTaken) -> _Running:
         """Begin to take one. `on_taken` gets it, or StorageError; RottenDatabase if the database is not what was
-        applied."""
+        applied.
+        """
         token = token_hex(8)
         try:
             process = self._started(token)
@@ -54,7 +55,7 @@ class SnapshotProcess:
         )
 
     def _remove_part(self, token: str) -> None:
-        """A process that was killed leaves its part of a file, again with each attempt."""
+        """Remove the part of a file that a killed process leaves at each attempt."""
         for part in Path(self._directory).glob(f"*-{token}{SUFFIX}{PART_SUFFIX}"):
             with suppress(OSError):  # the next start removes it
                 part.unlink()
@@ -73,7 +74,7 @@ class _Running:
 
 
 def _taken_by(process: Popen[bytes]) -> TakenSnapshot:
-    """What the process has taken, when it has ended. Raises RottenDatabase and StorageError."""
+    """The snapshot that the ended process has taken. Raises RottenDatabase and StorageError."""
     said, complaints = process.communicate()
     if process.returncode == 0:
         return decode_taken(said)

@@ -1,8 +1,8 @@
 """Takes a snapshot of a node's metadata database, while the node continues to commit to it.
 
-`python -m statemachine.store.snapshot_worker DATABASE DIRECTORY TOKEN` does it in its own process, so that the
-node's event loop shares no interpreter with it; it prints the result as one line of JSON. The token, hexadecimal
-digits, is in the name of the file that it writes: the process's parent can remove the file when it was killed.
+`python -m statemachine.store.snapshot_worker DATABASE DIRECTORY TOKEN` runs in its own process, so that the node's
+event loop shares no interpreter with it; it prints the result as one line of JSON. The token, hexadecimal digits, is in
+the name of the file that it writes, so that the parent can remove the file of a killed process.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from statemachine.store.scrub import ROTTEN_EXIT_CODE, RottenDatabase, check_row
 
 
 class TakenSnapshot(NamedTuple):
-    """A snapshot of what was applied when it was requested."""
+    """A snapshot of the state that was applied when it was requested."""
 
     snapshot_id: OffsetAndEpoch
     path: str
     size_bytes: int
     is_new: bool
-    """False: it had been taken before, and nothing was applied since."""
+    """False: it was taken before, and no record was applied since."""
 
 
 def take_snapshot(database: Path, snapshots: SnapshotStore) -> TakenSnapshot:
-    """Write a snapshot of what is committed to the database now; deleting older ones is the node's business.
+    """Write a snapshot of the committed database; deleting older ones is the node's business.
 
-    One of the same id that is damaged is replaced. Readers and the writer of the database continue, and nothing holds
-    its write-ahead log once the database is copied: to write a large snapshot may take minutes. Raises StorageError if
+    A damaged snapshot of the same id is replaced. Readers and the writer of the database continue, and nothing holds
+    its write-ahead log once the database is copied: writing a large snapshot may take minutes. Raises StorageError if
     there is nothing to take, the database cannot be read or copied, or the snapshot cannot be written, RottenDatabase
     if the database is not what was applied; then there is no new snapshot.
     """
@@ -90,7 +90,7 @@ def decode_taken(line: str | bytes) -> TakenSnapshot:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The process: exit code 0 and a line of JSON; else the reason on standard error, and 3 if it is rot."""
+    """The process: exit code 0 and a line of JSON; else the reason on standard error, and 3 if it is corruption."""
     database, directory, token = arguments
     try:
         taken = take_snapshot(Path(database), SnapshotStore(PosixFileSystem(), directory, token=lambda: token))

@@ -1,7 +1,7 @@
 """One SQL statement of a client on the metadata: it can only read, cannot run for long, and sees no other files.
 
-SQLite itself enforces that: the connection can only read, an authorizer checks every action of a statement when it is
-prepared, limits bound single values, and a handler that is called as it runs ends it in time.
+SQLite itself enforces this: the connection can only read, an authorizer checks every action of a statement when it is
+prepared, limits bound single values, and a handler that is called during execution ends a statement in time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESULT_BYTES_MAX: Final = 32 * 1024 * 1024
 """How large the texts and blobs of a result may be together, each value counted as 8 bytes more."""
 
 VALUE_BYTES_MAX: Final = 1024 * 1024
-"""How large one text or blob may be, in between as well; it has to fit a message."""
+"""The largest text or blob, also as an intermediate value; it has to fit a message."""
 
 COLUMNS_MAX: Final = 100
 """How many columns a result may have: a row is in memory before it is counted."""
@@ -32,7 +32,7 @@ STATEMENT_LENGTH_MAX: Final = 100_000
 """Characters of a statement."""
 
 LIKE_PATTERN_BYTES_MAX: Final = 1_000
-"""A long pattern could run for minutes without a chance to stop it."""
+"""A long pattern could run for minutes, and could not be stopped."""
 
 _FIRST_WORDS: Final = ("SELECT", "WITH", "VALUES", "EXPLAIN", "PRAGMA")
 _FIRST_WORD: Final = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*([A-Za-z_]*)", re.DOTALL)
@@ -40,7 +40,7 @@ _FIRST_WORD: Final = re.compile(r"(?:\s|;|--[^\n]*(?:\n|\Z)|/\*.*?(?:\*/|\Z))*([
 _DESCRIBING_PRAGMAS: Final = frozenset(
     {"table_info", "table_xinfo", "index_list", "index_info", "index_xinfo", "foreign_key_list"}
 )
-"""Those whose argument names an object; an argument to any other would be a new setting."""
+"""PRAGMAs whose argument names an object; an argument to any other would be a new setting."""
 _ASKING_PRAGMAS: Final = frozenset(
     {
         "application_id",
@@ -62,7 +62,7 @@ _OUTSIDE_FUNCTIONS: Final = frozenset({"edit", "fts3_tokenizer", "load_extension
 """Functions of SQLite or of its shell that reach beyond the database."""
 
 _CLOSED: Final = OPAQUE_NAMES | {"sqlite_dbpage"}
-"""Tables of what is never shown, and the one of the pages that it is on, where SQLite was built with that."""
+"""Tables that are never shown, and the table of pages that contains them, if SQLite was built with it."""
 
 _LIMITS: Final = (
     (sqlite3.SQLITE_LIMIT_LENGTH, VALUE_BYTES_MAX),
@@ -88,7 +88,7 @@ _FAULTS_OF_THE_STATEMENT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """What a statement has found."""
+    """The result of a statement."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -105,12 +105,11 @@ def run_query(
 ) -> QueryResult:
     """Run one statement: SELECT, WITH, VALUES, EXPLAIN, or a PRAGMA that only describes. Blocks for that long.
 
-    `connection` is one of `open_reader`, which has no other user meanwhile; it may be in a transaction, and
-    stays in it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than
-    one, or may not be run; if it takes longer than `timeout_seconds`, has more than `rows_max` rows, or more than
-    about `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. The memory it takes, and the time of
-    single steps of SQLite, are bounded only in a process of its own (statemachine.store.query_process): MemoryError
-    then.
+    `connection` is one of `open_reader`, which has no other user during the call; it may be in a transaction, and stays
+    in it. Raises ApiError: INVALID_REQUEST with SQLite's words and a hint if the statement is none, is more than one,
+    or may not be run; if it takes longer than `timeout_seconds`, has more than `rows_max` rows, or more than about
+    `bytes_max` bytes; KAFKA_STORAGE_ERROR if the database cannot be read. Its memory, and the time of single steps of
+    SQLite, are bounded only in a process of its own (statemachine.store.query_process): MemoryError then.
     """
     _check_statement(sql)
     check(
@@ -135,18 +134,18 @@ class _Guard:
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline
         self.denied: str | None = None
-        """What the statement would have done that is not allowed."""
+        """The action of the statement that is not allowed."""
         self.is_closed = False
-        """That is reading what is never shown."""
+        """Whether that action reads data that is never shown."""
 
     def is_over(self) -> bool:
-        """Whether the statement's time has expired; called by SQLite as it runs."""
+        """Whether the statement's time has expired; called by SQLite during execution."""
         return time.monotonic() >= self._deadline
 
     def authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, source: str | None
     ) -> int:
-        """Whether the statement may do that; the meaning of `first` and `second` depends on the action."""
+        """Whether the statement may perform that action; the meaning of `first` and `second` depends on it."""
         match action:
             case sqlite3.SQLITE_READ if first in _CLOSED and second:  # without a column: rows are only counted
                 self.is_closed = True
@@ -216,14 +215,14 @@ def _size(value: object) -> int:
     return 8 + (len(value) if isinstance(value, str | bytes) else 0)
 
 
-# --- what is wrong ----------------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def _check_statement(sql: str) -> None:
     if len(sql) > STATEMENT_LENGTH_MAX:
-        raise invalid_request(f"the query has {len(sql)} characters; at most {STATEMENT_LENGTH_MAX} are taken")
+        raise invalid_request(f"the query has {len(sql)} characters; at most {STATEMENT_LENGTH_MAX} are accepted")
     if "\0" in sql:
-        raise invalid_request("the query has a character 0 in it")
+        raise invalid_request("the query contains a NUL character")
     found = _FIRST_WORD.match(sql)
     first = found[1].upper() if found else ""
     if first not in _FIRST_WORDS:
@@ -232,9 +231,9 @@ def _check_statement(sql: str) -> None:
 
 
 def took_too_long(timeout_seconds: float) -> ApiError:
-    """The error of a statement that took too long."""
+    """The error for a statement that took too long."""
     return invalid_request(
-        f"the query took longer than {timeout_seconds:g} s; ask for less, or ask a copy of the database"
+        f"the query took longer than {timeout_seconds:g} s; ask for less, or query a copy of the database"
     )
 
 

@@ -1,7 +1,8 @@
-"""Where a node's clients' SQL statements wait for their turn.
+"""The queue of SQL statements of a node's clients.
 
-While a statement runs, SQLite keeps all that is written to the write-ahead log. One statement after the other would
-leave no moment for it to start over. So while it is large, the next statement does not begin until it has.
+While a statement runs, SQLite keeps all that is written to the write-ahead log. Statements without a pause would leave
+no moment for that log to start over. So while the log is large, the next statement does not begin until it has started
+over.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from statemachine.store.query_process import QueryProcess, StatementRun
 from statemachine.store.write_ahead_log import WARN_BYTES, WriteAheadLog
 
 IDLE_SECONDS_MAX: Final = 300.0
-"""How long the process for statements is kept for the next one: someone who asks, or looks every minute, finds it."""
+"""How long the process for statements is kept for the next one: long enough for a client that polls every minute."""
 
 PAUSE_SECONDS_MAX: Final = 4.0
 """How long a statement waits for the write-ahead log to start over, which is tried every second. If another reader
-prevents it, the statement runs, up to WARN_BYTES; from there on it is refused."""
+prevents that, the statement runs, up to WARN_BYTES; above that size it is refused.
+"""
 
 LOOK_SECONDS: Final = 0.02
 
@@ -33,14 +35,14 @@ class StatementLane(Lane):
     """A thread that runs statements on one database, one after the other, in a process that it keeps for a while."""
 
     def __init__(self, path: Path, write_ahead_log: Callable[[], WriteAheadLog]) -> None:
-        """`write_ahead_log` returns that of the database which is at the path now."""
+        """`write_ahead_log` returns the log of the database that is at the path now."""
         super().__init__("kraftlog-statement")
         self._path = path
         self._write_ahead_log = write_ahead_log
         self._process: QueryProcess | None = None
         """The thread's."""
         self._runs: set[StatementRun] = set()
-        """Those that run or wait for their turn."""
+        """The statements that run or wait for their turn."""
         self._idle_timer: asyncio.TimerHandle | None = None
         self._is_shut_down = False
 
@@ -54,9 +56,9 @@ class StatementLane(Lane):
         self._end_process()
 
     async def run_statement(self, statement: Statement) -> list[QueryResponse]:
-        """See `QueryProcess.run`. It ends when this is cancelled.
+        """See `QueryProcess.run`. The statement ends when this call is cancelled.
 
-        Raises THROTTLING_QUOTA_EXCEEDED, too, if too many wait, or another reader has let the write-ahead log grow.
+        Also raises THROTTLING_QUOTA_EXCEEDED if too many wait, or another reader has let the write-ahead log grow.
         """
         run = StatementRun(statement)
         self._runs.add(run)

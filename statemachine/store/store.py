@@ -1,10 +1,10 @@
 """The committed metadata of one node in SQLite.
 
 - One transaction applies one or several committed batches and records it: applied end offset, epoch and digest change
-  with the tables, so each record takes effect exactly once, whatever crashes when.
+  with the tables, so each record takes effect exactly once, even after a crash at any time.
 - One writer at a time, on any thread; readers have connections of their own and see whole transactions.
-- The digest is a chain over every batch (base offset, epoch, body) and what its records did: two nodes that have
-  applied as much of the same log have the same one, however the batches were grouped into transactions.
+- The digest is a chain over every batch (base offset, epoch, body) and the effects of its records: two nodes that have
+  applied as much of the same log have the same digest, however the batches were grouped into transactions.
 - SQLite is derived data: a database that is damaged, foreign or unlike the quorum's is set aside and
   rebuilt.
 """
@@ -66,7 +66,7 @@ class MetadataStore:
         self._read_seconds_max = read_max_ms / 1000
         self.cluster_id = cluster_id
         self.has_publishers = False
-        """Whether each run that is applied leaves a delta to take."""
+        """Whether each applied run leaves a delta."""
         self._writer_lock = threading.Lock()
         self._start_using(database)
         try:
@@ -98,12 +98,12 @@ class MetadataStore:
         forget_snapshots: Callable[[], None] = lambda: None,
         read_max_ms: int = READ_MAX_MS,
     ) -> MetadataStore:
-        """The store at `path`, made if there is none.
+        """Open the store at `path`, which is created if it is missing.
 
-        One that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it differed
-        from the quorum's, `forget_snapshots` is called before: they were made from it. A read that takes longer than
-        `read_max_ms` is ended. Raises DirectoryError if it holds another cluster's metadata, StorageError if the file
-        cannot be opened or made.
+        A database that cannot be used is set aside as `<name>.damaged`, and snapshot and log fill a new one. If it
+        differed from the quorum's, `forget_snapshots` is called first: the snapshots were taken of it. A read that
+        takes longer than `read_max_ms` is ended. Raises DirectoryError if it holds another cluster's metadata,
+        StorageError if the file cannot be opened or made.
         """
         remove(_new_path(path))  # a crash has left it half-filled
         try:
@@ -146,7 +146,7 @@ class MetadataStore:
 
     @property
     def applied(self) -> Applied:
-        """How much of the log the last transaction left applied."""
+        """How much of the log was applied as of the last transaction."""
         return self._tables.applied
 
     @property
@@ -160,7 +160,7 @@ class MetadataStore:
         return self._tables.applied.end_offset
 
     def changed_at(self, table: Table[Any]) -> Offset:
-        """How far the last transaction went that may have changed `table`: while this stays, so does the table."""
+        """The end of the last transaction that may have changed `table`: while it stays the same, so does the table."""
         return self._tables.changed_at(table)
 
     @property
@@ -179,7 +179,7 @@ class MetadataStore:
         return self._tables.state_digest
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Those recorded since the last call, in order."""
+        """The digests recorded since the last call, in order."""
         return self._tables.take_state_digests()
 
     def take_deltas(self) -> list[MetadataDelta]:
@@ -187,12 +187,12 @@ class MetadataStore:
         return self._tables.take_deltas()
 
     def mark_diverged(self, reason: str) -> None:
-        """Have the database set aside, for `reason`, when it is opened the next time. It fsyncs: for a thread."""
+        """Mark the database, for `reason`, so that the next opening sets it aside. It fsyncs: for a thread."""
         with self._writer_lock:
             self._tables.mark_diverged(reason)
 
     def find_rot(self) -> str | None:
-        """What a scrub finds that is not what was applied. For a thread: see `statemachine.store.scrub`."""
+        """Scrub the database: return what the sums lack. For a thread: see `statemachine.store.scrub`."""
         try:
             with telling_rot("its file"), closing(open_reader(self.path)) as connection:
                 scrub(connection)
@@ -203,15 +203,15 @@ class MetadataStore:
         return None
 
     def complete_row_sums(self, missing: Sequence[int]) -> None:
-        """Take what a scrub found that the sums of rows lack: see `MetadataTables.complete_row_sums`."""
+        """Complete the sums of rows by what a scrub found missing: see `MetadataTables.complete_row_sums`."""
         with self._writer_lock:
             self._tables.complete_row_sums(missing)
 
     def load(self, reader: SnapshotReader) -> None:
-        """Make a new database of what a snapshot holds, for `use_loaded`. For a thread: 10 microseconds a row.
+        """Create a new database from a snapshot, for `use_loaded`. For a thread: 10 microseconds a row.
 
-        The store continues with the old one. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace for
-        want of room; then nothing is left of the new one.
+        The store continues with the old database. Raises CorruptSnapshot, StoreUnavailable or StorageError, OutOfSpace
+        for lack of room; then the new one is removed.
         """
         new_path = _new_path(self.path)
         remove(new_path)
@@ -228,11 +228,11 @@ class MetadataStore:
             raise
 
     def use_loaded(self, on_done: OnDone, *, unless: Callable[[], bool] = lambda: False) -> Timer:
-        """Replace the old database by the one that `load` has made, and continue with it.
+        """Replace the old database by the one that `load` has created, and continue with it.
 
-        Waits for queries that run; those that arrive meanwhile wait. Nothing is done if `unless` is true then. A
-        crash leaves the old database or the new one. Cancel what is returned to wait no more: then nothing is done, and
-        `on_done` gets CancelledError.
+        Waits for running queries; queries that arrive during the wait are delayed. Nothing is done if `unless` is true
+        after the wait. A crash leaves the old database or the new one. Cancel the returned timer to stop waiting: then
+        nothing is done, and `on_done` gets CancelledError.
         """
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -248,12 +248,13 @@ class MetadataStore:
     async def _use_loaded(self, unless: Callable[[], bool], on_used: Callable[[], None]) -> None:
         async with self._queries.held(), self._statements.held():
             if not unless():
-                # SQLite removes a database's write-ahead log by its name when the last connection is closed: all of the
-                # old one's are closed before the new one has that name.
+                # SQLite removes a database's write-ahead log by its name when the last connection is closed: all
+                # connections to the old database are closed before the new one has that name.
                 self._close_connections()
                 install(_new_path(self.path), self.path)
                 self._open_again(open_database(self.path, self.cluster_id, is_known_sound=True))
-        # Not in another turn of the loop: until the publishers are told they would read by a connection that is closed.
+        # Do this in the same turn of the loop: until the publishers are notified, they would read by a closed
+        # connection.
         on_used()
 
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
@@ -269,7 +270,7 @@ class MetadataStore:
             return self._tables.prepare(batches, removals_max=removals_max, rows_max=rows_max)
 
     def commit(self, prepared: PreparedRun) -> None:
-        """The second half of `apply`, of what was prepared last: see `MetadataTables.commit`."""
+        """The second half of `apply`, for the last prepared run: see `MetadataTables.commit`."""
         with self._writer_lock:
             self._tables.commit(prepared, note_delta=self.has_publishers)
 
@@ -277,11 +278,11 @@ class MetadataStore:
 
     @property
     def write_ahead_log(self) -> WriteAheadLog:
-        """That of the present database: another one after `use_loaded`."""
+        """The log of the current database: another one after `use_loaded`."""
         return self._write_ahead_log
 
     def _start_over_at_open(self) -> None:
-        """A process that was killed has left its write-ahead log."""
+        """Remove the write-ahead log that a killed process has left."""
         try:
             is_done = self._write_ahead_log.start_over()
         except sqlite3.Error as error:

@@ -18,7 +18,7 @@ from statemachine.store.metadata_tables import PreparedRun
 class WriteAheadLogPort(Protocol):
     """What makes room in the store. The properties are for the event loop, the methods for the worker.
 
-    `statemachine.store.write_ahead_log.WriteAheadLog` is one, and says what they mean.
+    `statemachine.store.write_ahead_log.WriteAheadLog` is one, and documents them.
     """
 
     @property
@@ -38,7 +38,7 @@ class WriteAheadLogPort(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether it is as large as it may become."""
+        """Whether it has reached its limit."""
         ...
 
     def copy(self) -> None:
@@ -46,7 +46,7 @@ class WriteAheadLogPort(Protocol):
         ...
 
     def start_over(self, wait_seconds: float = 0.0) -> bool:
-        """Copy what is left and truncate it while the writer is still; False if a reader keeps it. Raises as `copy`."""
+        """Copy the rest and truncate it while the writer is stopped; False if a reader keeps it. Raises as `copy`."""
         ...
 
     def holders(self) -> str:
@@ -54,15 +54,15 @@ class WriteAheadLogPort(Protocol):
         ...
 
     def check_bound(self) -> None:
-        """Raise WriteAheadLogHeld if it is as large as it may become."""
+        """Raise WriteAheadLogHeld if it has reached its limit."""
         ...
 
 
 class StorePort(Protocol):
-    """The committed metadata of one node. What says so may take long and is for the worker."""
+    """The committed metadata of one node. Methods marked so may take long and are for the worker."""
 
     has_publishers: bool
-    """Whether each run that is applied leaves a delta to take."""
+    """Whether each applied run leaves a delta."""
 
     @property
     def applied_end_offset(self) -> Offset:
@@ -91,11 +91,11 @@ class StorePort(Protocol):
 
     @property
     def write_ahead_log(self) -> WriteAheadLogPort:
-        """That of the present database: another one after a snapshot was loaded."""
+        """The log of the current database: another one after a snapshot was loaded."""
         ...
 
     def take_state_digests(self) -> list[StateDigest]:
-        """Those recorded since the last call, in order."""
+        """The digests recorded since the last call, in order."""
         ...
 
     def take_deltas(self) -> list[MetadataDelta]:
@@ -109,7 +109,7 @@ class StorePort(Protocol):
         ...
 
     def commit(self, prepared: PreparedRun) -> None:
-        """The second half of `apply`, of what was prepared last."""
+        """The second half of `apply`, for the last prepared run."""
         ...
 
     def apply(self, batches: Iterable[CommittedBatch]) -> None:
@@ -117,7 +117,7 @@ class StorePort(Protocol):
         ...
 
     def load(self, snapshot: SnapshotReader) -> None:
-        """Make a new database of what a snapshot holds, for `use_loaded`. For the worker.
+        """Create a new database from a snapshot, for `use_loaded`. For the worker.
 
         Raises CorruptSnapshot, StoreUnavailable, StorageError, OutOfSpace.
         """
@@ -126,14 +126,14 @@ class StorePort(Protocol):
     def use_loaded(self, on_done: OnDone, *, unless: Callable[[], bool]) -> Timer:
         """Replace the old database by the new one when no query runs; nothing is done if `unless` is true then.
 
-        Cancel what is returned to wait no more: `on_done` is called then, too.
+        Cancel the returned timer to stop waiting: `on_done` is called then, too.
         """
         ...
 
     def mark_diverged(self, reason: str) -> None:
-        """Have the database set aside at the next start. For the worker. Raises StoreUnavailable, sqlite3.Error."""
+        """Let the next start set the database aside. For the worker. Raises StoreUnavailable, sqlite3.Error."""
         ...
 
     def find_rot(self) -> str | None:
-        """What a scrub finds that is not what was applied. For the worker."""
+        """Scrub the database: return what the sums lack. For the worker."""
         ...

@@ -1,9 +1,9 @@
 """SQLite's write-ahead log of a metadata database, and how it is made to start over.
 
 SQLite returns to its beginning only when all of it is in the database and no connection writes or reads from it. Under
-a steady load such a moment does not come by itself: so most of it is copied while the writer continues, and then, while
-the writer is stopped for some milliseconds, what came meanwhile, and the file is truncated. An old read transaction
-keeps all that was written since; only its end gives the room back (docs/formats/directory.md has the bounds).
+a steady load such a moment does not occur by itself. So most of the log is copied while the writer continues; then the
+writer is stopped for some milliseconds, the rest is copied, and the file is truncated. An old read transaction keeps
+everything written since it began; only its end frees the room (docs/formats/directory.md has the bounds).
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from statemachine.store.metadata_tables import StoreUnavailable
 MEBIBYTE: Final = 1024 * 1024
 
 START_OVER_BYTES: Final = 16 * MEBIBYTE
-"""From this size on it is made to start over; earlier when the file system has little room."""
+"""The size from which it is made to start over; earlier when the file system has little room."""
 
 START_OVER_BYTES_MIN: Final = MEBIBYTE
 FREE_SHARE: Final = 8
-"""It may take up one part in this many of the free room: when that runs out, log and database have it."""
+"""The log may take one part in this many of the free room: when the room runs out, log and database have it."""
 
 WAIT_SHARE: Final = 1.5
-"""From this many times that size on, 24 MiB, the next transaction waits until it has started over, or a reader is known
-to hold it."""
+"""From this many times that size on, 24 MiB, the next transaction waits until the log has started over, or a reader is
+known to hold it.
+"""
 
 WARN_BYTES: Final = 64 * MEBIBYTE
-"""It does not grow this large while no read transaction is older than a second."""
+"""The log stays smaller while no read transaction is older than a second."""
 
 STOP_BYTES: Final = 512 * MEBIBYTE
-"""From this size on nothing more is applied until it has started over."""
+"""From this size on nothing is applied until the log has started over."""
 
 TRANSACTION_BYTES_SOFT_MAX: Final = 128 * 1024
 """At most this many bytes of batches are applied in one transaction, but at least one batch. A partition's record can
@@ -43,11 +44,11 @@ touch three pages: that is 10 MiB of 1 KiB pages, and 40 MiB of the 4 KiB pages 
 
 ROUNDS_MAX: Final = 5
 REMAINDER_BYTES: Final = 256 * 1024
-"""How little may be left to be copied while the writer is stopped."""
+"""The writer is stopped when this little is left to copy."""
 
 
 class WriteAheadLogHeld(StoreUnavailable):
-    """An old read transaction keeps the write-ahead log, which has grown as large as it may."""
+    """An old read transaction keeps the write-ahead log, which has reached its limit."""
 
 
 class WriteAheadLog:
@@ -62,7 +63,7 @@ class WriteAheadLog:
         self._descriptor = os.open(database, os.O_RDONLY)
 
     def close(self) -> None:
-        """Close the file of the database; twice changes nothing."""
+        """Close the file of the database; closing twice changes nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -89,7 +90,7 @@ class WriteAheadLog:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is as large as it may become."""
+        """Whether it has reached its limit."""
         return self.size_bytes >= STOP_BYTES
 
     def _due_bytes(self) -> int:
@@ -99,7 +100,7 @@ class WriteAheadLog:
     def copy(self) -> None:
         """Copy it into the database, durably, as far as readers allow it, while the writer continues.
 
-        Raises sqlite3.Error, for want of room say, and then it can be tried again; FlushFailed.
+        Raises sqlite3.Error, for example for lack of room, after which it can be tried again; FlushFailed.
         """
         left_before: int | None = None
         for _ in range(ROUNDS_MAX):
@@ -114,9 +115,9 @@ class WriteAheadLog:
             left_before = left
 
     def start_over(self, wait_seconds: float = 0.0) -> bool:
-        """Copy what is left and truncate the file; False if a connection reads from it, or writes.
+        """Copy the rest and truncate the file; return False if a connection reads from it, or writes.
 
-        It waits this long for readers, and for a writer; a writer that begins meanwhile is refused, as if another
+        It waits this long for readers, and for a writer; a writer that begins during the wait is refused, as if another
         process had locked the database. Raises as `copy` does.
         """
         if self.size_bytes == 0:
@@ -130,11 +131,11 @@ class WriteAheadLog:
         return _joined(processes_reading(self._database.with_name(self._database.name + "-shm")))
 
     def check_bound(self) -> None:
-        """Raise WriteAheadLogHeld if it is as large as it may become; the message names the processes that keep it."""
+        """Raise WriteAheadLogHeld if it has reached its limit; the message names the processes that keep it."""
         if self.is_full:
             raise WriteAheadLogHeld(
-                f"the write-ahead log {self._path} has {self.size_bytes >> 20} MiB, at most {STOP_BYTES >> 20} are"
-                f" written, because {self.holders()} reads the database in one long transaction; end that process or"
+                f"the write-ahead log {self._path} has {self.size_bytes >> 20} MiB, the limit is {STOP_BYTES >> 20},"
+                f" because {self.holders()} reads the database in one long transaction; end that process or"
                 " its transaction"
             )
 

@@ -41,4 +41,4 @@ TABLES: Final[tuple[Table[Any], ...]] = (
     REMOTE_SEGMENT_EPOCHS,
     REMOTE_PARTITION_DELETES,
 )
-"""All that are written, in the order in which a snapshot has their records (SN-33)."""
+"""All tables that are written, in the order in which a snapshot has their records (SN-33)."""

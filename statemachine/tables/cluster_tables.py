@@ -184,7 +184,7 @@ ACL_CONTENT: Final = (
     "operation",
     "permission_type",
 )
-"""The fields of an entry except its id, in the order in which it is looked up by them."""
+"""The fields of an entry except its id, in the order in which they are looked up."""
 
 
 def acl_content(record: AccessControlEntryRecord) -> Key:

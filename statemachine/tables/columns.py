@@ -1,4 +1,4 @@
-"""Columns that hold lists: as JSON, so that SQL can look into them."""
+"""Columns that hold lists: as JSON, so that SQL can search them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def numbers_to_json(numbers: Sequence[int]) -> str:
     return str([*numbers]) if numbers else "[]"
 
 
-# The same lists occur again and again.
+# Cached: the same lists occur again and again.
 @lru_cache(maxsize=16_384)
 def numbers_from_json(text: str) -> tuple[int, ...]:
     """What a JSON array holds."""

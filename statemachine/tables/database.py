@@ -1,8 +1,8 @@
 """The tables of a node's metadata database, and opening the file that holds them (docs/formats/metadata.md).
 
 The database is derived data: everything in it can be rebuilt from the log. So a file that is damaged, of another
-program or of another version, or that differs from the quorum's, is set aside and a new one begun; only one of another
-cluster is refused, because then the directory is not the one that its owner believes.
+program or of another version, or that differs from the quorum's, is set aside and a new one begun; only a database of
+another cluster is refused, because then the directory is not the one that its owner expects.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ OPEN_TIMEOUT_SECONDS: Final = 5.0
 
 PAGE_BYTES: Final = 1024
 """Of new databases. A transaction writes whole pages, and a small one touches a row or two on each: with SQLite's 4 KiB
-it wrote nearly three times as much. Databases keep the size that they were made with."""
+it wrote nearly three times as much. Databases keep the page size of their creation.
+"""
 
 EMPTY_DIGEST: Final = "00" * 16
 
@@ -43,15 +44,16 @@ KNOWN_MIGRATIONS: Final = (
     "0009_unfenced_log_directories",
     "0010_full_log_directories",
 )
-"""The first makes all tables: what is derived is rebuilt rather than migrated, unless that is free. 0001's digest did
-not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers and
-configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no
-records that only Kafka uses; 0006 had no view of log directories; 0007 did not know which registration's disks a
-broker has; 0008 knew that of all disks of a broker together; 0009 did not know which of them are full."""
+"""The first creates all tables: derived data is rebuilt rather than migrated, unless migrating is free. 0001's digest
+did not cover what records did; 0002 did not know when its last batch was appended; 0003 had topics, partitions, brokers
+and configs only; 0004 kept no sums of rows; 0005 had no cordoned log directories, and no records that only Kafka uses;
+0006 had no view of log directories; 0007 did not know which registration's disks a broker has; 0008 knew that of all
+disks of a broker together; 0009 did not know which of them are full.
+"""
 
 
 ROTTEN: Final = "its rows are not those that were applied"
-"""How the reason begins for setting a rotten database aside, from which nothing was made."""
+"""How the reason for setting a corrupted database aside begins, if nothing was derived from it."""
 
 _APPLIED: Final = (
     "SELECT row_sums, cluster_id, end_offset, epoch, digest, timestamp_ms, state_digest_end_offset, state_digest"
@@ -75,7 +77,7 @@ class DamagedDatabase(StorageError):
 
 
 class DivergedDatabase(UnusableDatabase):
-    """Its content differs from the quorum's: what was made from it must not be trusted either."""
+    """The content differs from the quorum's: data derived from it must not be trusted either."""
 
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[0])
@@ -105,14 +107,14 @@ def add_records_of_a_kafka(database: Database) -> None:
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[3])
 def add_log_directories(database: Database) -> None:
-    """A view more."""
+    """Add a view."""
     if not database["log_directories"].exists():
         database.execute(LOG_DIRECTORIES_VIEW)
 
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[4])
 def add_older_log_directories(database: Database) -> None:
-    """Of a broker that registered before, nothing is known."""
+    """Nothing is known of a broker that registered before."""
     known = {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}
     for column in ("last_unfenced_epoch INTEGER", "older_log_dirs TEXT NOT NULL DEFAULT '[]'"):
         if column.split()[0] not in known:
@@ -121,14 +123,14 @@ def add_older_log_directories(database: Database) -> None:
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[5])
 def add_unfenced_log_directories(database: Database) -> None:
-    """Of a broker that registered before, nothing is known."""
+    """Nothing is known of a broker that registered before."""
     if "unfenced_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
         database.execute("ALTER TABLE brokers ADD COLUMN unfenced_log_dirs TEXT NOT NULL DEFAULT '{}'")
 
 
 @MIGRATIONS(name=KNOWN_MIGRATIONS[6])
 def add_full_log_directories(database: Database) -> None:
-    """Brokers tell it with their next heartbeats. The view is another one since."""
+    """Brokers report full directories with their next heartbeats. The view has changed since."""
     if "full_log_dirs" not in {name for _, name, *_ in database.execute("PRAGMA table_info(brokers)")}:
         database.execute("ALTER TABLE brokers ADD COLUMN full_log_dirs TEXT NOT NULL DEFAULT '[]'")
         database.execute("DROP VIEW IF EXISTS log_directories")
@@ -136,17 +138,17 @@ def add_full_log_directories(database: Database) -> None:
 
 
 def create_in(connection: sqlite3.Connection, cluster_id: str) -> None:
-    """Make the present tables, empty, and views in a database that has none, such as one in memory."""
+    """Create the current tables, empty, and views in a database that has none, such as one in memory."""
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     MIGRATIONS.apply(Database(connection, strict=True, execute_plugins=False))
     _begin(connection, cluster_id)
 
 
 def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) -> Database:
-    """The database at `path` with the present tables, made if there is none. The caller closes its connection.
+    """The database at `path` with the current tables, created if it is missing. The caller closes its connection.
 
-    One that `is_known_sound` is not read through. Raises UnusableDatabase, DirectoryError for another cluster's, and
-    StorageError if the file cannot be opened or made, OutOfSpace if that is for want of room.
+    A database that `is_known_sound` is not checked by reading it all. Raises UnusableDatabase, DirectoryError for
+    another cluster's, and StorageError if the file cannot be opened or made, OutOfSpace if that is for want of room.
     """
     try:
         path.touch(mode=0o600)  # SQLite gives its other files the same mode
@@ -162,7 +164,7 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
         connection.execute("PRAGMA journal_mode = WAL")
         # The log is the durable copy: after a power cut the last transactions may be lost, and are applied again.
         connection.execute("PRAGMA synchronous = NORMAL")
-        # A checkpoint has to fsync; it is done by the store's owner, off the event loop.
+        # A checkpoint has to fsync; the store's owner runs it off the event loop.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         MIGRATIONS.apply(database)
         _claim(path, connection, cluster_id)
@@ -171,7 +173,7 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
     except sqlite3.Error as error:
         connection.close()
         raise translated(path, error) from None
-    except UnicodeDecodeError as error:  # SQLite's message quotes what is damaged
+    except UnicodeDecodeError as error:  # SQLite's message quotes the damaged content
         connection.close()
         raise UnusableDatabase(f"it is damaged: {error}") from None
     except BaseException:
@@ -183,7 +185,7 @@ def open_database(path: Path, cluster_id: str, *, is_known_sound: bool = False) 
 def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) -> sqlite3.Connection:
     """A connection that can only read.
 
-    Raises StorageError if there is no such database, DamagedDatabase if it rotted.
+    Raises StorageError if there is no such database, DamagedDatabase if it is corrupted.
     """
     try:
         connection = sqlite3.connect(
@@ -199,27 +201,27 @@ def open_reader(path: Path, *, timeout_seconds: float = OPEN_TIMEOUT_SECONDS) ->
         except BaseException:
             connection.close()
             raise
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message quotes what is damaged
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's message quotes the damaged content
         kind = DamagedDatabase if _is_damage(error) else StorageError
         raise kind(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
     return connection
 
 
 def install(new_path: Path, path: Path) -> None:
-    """Put the closed, complete database at `new_path` in the place of the one at `path`, durably.
+    """Replace the database at `path` by the closed, complete one at `new_path`, durably.
 
     A crash leaves the old one, perhaps without its last transactions, or the new one.
     """
     sync(new_path)
     for suffix in ("-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)  # SQLite would take it for the new database's
+        path.with_name(path.name + suffix).unlink(missing_ok=True)  # SQLite would mistake it for the new database's
     sync(path.parent)
     new_path.replace(path)
     sync(path.parent)
 
 
 def remove(path: Path) -> None:
-    """Remove the closed database at `path`, if there is one, with the files next to it."""
+    """Remove the closed database at `path`, if it exists, with the files next to it."""
     for suffix in ("", "-wal", "-shm", "-journal"):
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
@@ -264,7 +266,7 @@ def _check_usable(connection: sqlite3.Connection, *, is_known_sound: bool) -> No
 
 
 def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
-    """Check that it is this cluster's; a new database becomes this cluster's."""
+    """Check that the database is this cluster's; a new database becomes this cluster's."""
     row = connection.execute("SELECT cluster_id, diverged FROM applied").fetchone()
     if row is None:
         _begin(connection, cluster_id)
@@ -279,11 +281,11 @@ def _claim(path: Path, connection: sqlite3.Connection, cluster_id: str) -> None:
 
 
 def check_tables(connection: sqlite3.Connection) -> None:
-    """Raise UnusableDatabase unless tables and views are the present ones, and `applied` is what was written.
+    """Raise UnusableDatabase unless tables and views are the current ones, and `applied` is what was written.
 
-    They may rot where SQLite does not look.
+    They may be corrupted where SQLite does not check.
     """
-    # A column that was added has other blanks around it in the statement.
+    # The statement has other blanks around a column that was added.
     found = {_without_blanks(sql) for (sql,) in connection.execute("SELECT sql FROM sqlite_master") if sql is not None}
     if not _STATEMENTS_WITHOUT_BLANKS.issubset(found):
         raise UnusableDatabase("it is damaged: its tables and views are not those that were made")
@@ -318,7 +320,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """What to raise when the database at `path` could not be opened or made."""
+    """The error to raise when the database at `path` could not be opened or created."""
     code = getattr(error, "sqlite_errorcode", 0)
     if (
         code & 0xFF == sqlite3.SQLITE_FULL

@@ -1,7 +1,7 @@
 """The tables of records that only Kafka uses: credentials, delegation tokens, and what was left of ZooKeeper.
 
-They come with a snapshot that was imported from a Kafka, and leave with a checkpoint that is exported to one. Nothing
-else uses them; no command, statement or publisher shows what is in them.
+They arrive with a snapshot imported from a Kafka cluster, and leave with a checkpoint exported to one. Nothing else
+uses them; no command, statement or publisher shows their content.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ REMOTE_SEGMENTS: Final = Table[RemoteLogSegmentMetadataRecord](
 
 
 class SegmentInEpoch(NamedTuple):
-    """The part of a remote segment that is of one leader epoch."""
+    """The part of a remote segment that belongs to one leader epoch."""
 
     topic_id: bytes
     partition_id: int

@@ -1,17 +1,17 @@
 """Sums over the rows of each table, kept with every transaction, so that a row that changes by itself is noticed.
 
 Each table's rows are divided into slices, for example by the first character of an id. The sum of a slice is that of
-the hashes of its rows, modulo 2^32: the order makes no difference, and a transaction adds the rows that come and
-subtracts those that go. The hash of a row is the CRC-32C of its values, which differs whenever up to 32 adjacent bits
-do.
+the hashes of its rows, modulo 2^32: the order makes no difference, and a transaction adds the rows that it writes and
+subtracts those that it removes. The hash of a row is the CRC-32C of its values, which differs whenever up to 32
+adjacent bits do.
 
-The sums are a column of `applied`, sealed together with what is applied: they change in the same transaction, and cost
-it no page more. A slice is small enough to be read in one transaction, so the comparison needs no help: one
-read transaction sees rows and sum as of the same offset, whatever is committed meanwhile.
+The sums are a column of `applied`, under one checksum with its other values: they change in the same transaction, and
+cost it no further page. A slice is small enough to be read in one transaction, so the comparison needs no lock: one
+read transaction sees rows and sum as of the same offset, while others are committed.
 
-A database of a version that kept no sums has *partial* ones: they count from where this version opened it. What is
-missing of each slice is the same at every offset from there on, so a scrub finds it in one transaction for each slice,
-and the writer adds it to all of them at the end.
+A database of a version that kept no sums has *partial* ones: they count from where this version opened it. The missing
+part of each slice is the same at every later offset, so a scrub computes it in one transaction for each slice, and the
+writer adds it to all of them at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from statemachine.tables.cluster_tables import ACLS, CONFIGS
 from statemachine.tables.table import Row, Table
 
 LAYOUT: Final = 4
-"""Of tables, columns, slices and hashes: sums of another layout count as none."""
+"""The layout of tables, columns, slices and hashes: sums of another layout are ignored."""
 
 SLICES: Final = 8
 """For a table that may be large. Of a million rows a slice has 125,000, which are read in a fifth of a second; and all
@@ -120,7 +120,7 @@ class RowSums:
         """Without `sums`: those of empty tables, or partial ones that begin here."""
         self._sums = array(_SUM, bytes(_SUM_BYTES * len(ALL_SLICES))) if sums is None else sums
         self.is_complete = is_complete
-        """Whether they count all rows; else only what came and went since they began."""
+        """Whether they count all rows; else only the changes since they began."""
 
     def __getitem__(self, part: Slice) -> int:
         return self._sums[part.at]
@@ -157,13 +157,13 @@ class RowSums:
         return RowSums(array(_SUM, ((own + more) & _MASK for own, more in zip(self._sums, missing, strict=True))))
 
     def encoded(self, applied: tuple[Any, ...]) -> bytes:
-        """For the column, sealed with `applied`: the other values of that row that change."""
+        """The value for the column, under one checksum with the other values of `applied` that change."""
         data = bytes((LAYOUT, self.is_complete)) + _little_endian(self._sums).tobytes()
         return data + _seal(applied, data)
 
 
 def decode_sums(data: bytes | None, applied: tuple[Any, ...]) -> RowSums | None:
-    """What `RowSums.encoded` made; partial ones where none were kept, or those of another layout.
+    """Decode the result of `RowSums.encoded`; partial sums if none were kept, or for another layout.
 
     None if they or `applied` were changed since.
     """
@@ -179,7 +179,7 @@ def decode_sums(data: bytes | None, applied: tuple[Any, ...]) -> RowSums | None:
 
 
 def missing_of(kept: int, found: int) -> int:
-    """What the sum that is kept of some rows lacks, if they add up to `found`; 0 when all is well."""
+    """How much the kept sum of some rows lacks, if they add up to `found`; 0 if the two are equal."""
     return (found - kept) & _MASK
 
 

@@ -1,8 +1,8 @@
 """Rows in memory by key, and by the beginning of a key in SQLite's order of the keys.
 
-Uncommitted records and the rows that a run of records has touched are kept this way. They are put one by one, often
-many of them before any read in order, and sometimes with such a read after each of them: so keys get their place when
-an order is requested, a few by bisection, many by one sort.
+Uncommitted records and the rows that a run of records has touched are kept this way. They are set one by one, often
+many of them before any read in order, and sometimes with such a read after each of them: so keys are sorted in when an
+order is requested, a few by bisection, many by one sort.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from statemachine.tables.table import Key, key_to_sql
 V = TypeVar("V")
 
 STALE_KEYS_MIN: Final = 1_000
-"""At most this many keys of removed rows are passed over, instead of sorting the others again."""
+"""At most this many keys of removed rows are skipped, instead of sorting the others again."""
 
 INSERTION_WORTH: Final = 16
-"""Putting one key into its place costs as much as passing over this many when all are sorted."""
+"""Inserting one key costs as much as skipping this many when all are sorted."""
 
 
 class SortedRows(Generic[V]):
-    """Rows that are found by their key at once, and by its beginning at the cost of a search and of what is found."""
+    """Rows found by their key at once, and by its beginning at the cost of a search and of the rows found."""
 
     __slots__ = ("_new", "_ordered", "_placed", "by_key")
 
@@ -31,11 +31,11 @@ class SortedRows(Generic[V]):
         self.by_key: dict[Key, V] = {}
         """To be read only."""
         self._ordered: list[tuple[Key, Key]] = []
-        """The keys as SQLite has them, with the keys themselves; the rows of some were removed."""
+        """The keys as SQLite has them, with the keys themselves; some rows were removed."""
         self._placed: set[Key] = set()
         """The keys in `_ordered`."""
         self._new: list[Key] = []
-        """Keys that come into `_ordered` when an order is requested."""
+        """Keys that are sorted into `_ordered` when an order is requested."""
 
     def put(self, key: Key, value: V) -> None:
         """Set the row with that key."""
@@ -63,7 +63,7 @@ class SortedRows(Generic[V]):
     def behind(self, prefix: Key, after: Key | None, end: Key | None = None) -> Iterator[tuple[Key, V]]:
         """The rows whose key begins with `prefix` and is above `after`, up to those that begin with `end`, in order.
 
-        Costs what it yields, and a search. Nothing must be changed meanwhile.
+        Costs a search, and the rows that it yields. Change nothing while iterating.
         """
         ordered = self._in_order()
         size, prefix_sql = len(prefix), key_to_sql(prefix)
@@ -77,7 +77,7 @@ class SortedRows(Generic[V]):
                 yield key, self.by_key[key]
 
     def tidy(self) -> None:
-        """Forget keys of removed rows, if they are many and no order was requested."""
+        """Drop keys of removed rows, if they are many and no order was requested."""
         if len(self._new) > 2 * len(self.by_key) + STALE_KEYS_MIN:
             self._new = [key for key in self.by_key if key not in self._placed]
 

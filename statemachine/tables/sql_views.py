@@ -18,8 +18,9 @@ _MISSING: Final = """
         WHERE replica.value NOT IN (SELECT value FROM json_each(isr))
         AND replica.value NOT IN (SELECT value FROM json_each(adding_replicas))
         AND replica.value NOT IN (SELECT value FROM json_each(removing_replicas))"""
-"""Brokers that should be in sync and are not. One that is being added has not had the time, and one that is being
-removed need not be any more."""
+"""Brokers that should be in sync and are not. A replica that is being added has not had the time, and one that is being
+removed no longer needs to be.
+"""
 
 _IS_FINISHED: Final = f"remote_segments.state = {SegmentState.COPY_FINISHED.value}"
 

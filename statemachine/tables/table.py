@@ -1,7 +1,7 @@
 """A table as the state machine uses it: the key, the row and the record of each.
 
 A record is the protobuf message that the log and snapshots hold; a row is what SQLite holds. Everything that applies,
-overlays, snapshots or looks up metadata goes through a `Table`, so a new kind of metadata is one more of them.
+overlays, snapshots or looks up metadata goes through a `Table`, so a new kind of metadata is one more `Table`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Row = tuple[Any, ...]
 
 
 _KEYS_AT_ONCE: Final = (64, 8, 1)
-"""How many rows one statement looks for: few numbers, so that the statements stay prepared."""
+"""How many rows one statement looks up: few numbers, so that the statements stay prepared."""
 
 SCANNED_ROWS: Final = 5_000
 """How many rows are read for a page: some milliseconds of work."""
 
 
 class Condition(NamedTuple, Generic[R]):
-    """What a record has to meet, in SQL and in Python."""
+    """The condition that a record has to meet, in SQL and in Python."""
 
     sql: str
     """Over the table's columns."""
@@ -65,7 +65,7 @@ class Table(Generic[R]):
     partition_of: Callable[[R], Key] | None = None
     """The key of the partition that a row is derived from, if it is."""
     undigested: tuple[str, ...] = ()
-    """Fields of its records that no digest covers, because nodes of the version before do not keep them."""
+    """Fields of its records that no digest covers, because nodes of the previous version do not keep them."""
 
     def __repr__(self) -> str:
         return f"Table({self.name} by {', '.join(self.key)})"
@@ -74,7 +74,7 @@ class Table(Generic[R]):
 
     @cached_property
     def insert_sql(self) -> str:
-        """Put a row in the place of the one with its key, if there is one."""
+        """Replace the row with its key by this row, or add it."""
         columns = ", ".join(self.columns)
         return f"INSERT OR REPLACE INTO {self.name} ({columns}) VALUES ({_marks(len(self.columns))})"  # noqa: S608
 
@@ -101,12 +101,13 @@ class Table(Generic[R]):
     def select_sql(self, key_length: int, is_after: bool = False, end_length: int = 0) -> str:
         """Select the rows whose key begins with this many values, in the order of the key.
 
-        Maybe only those after one, or up to those that begin with `end_length` values, the first of which are the same.
+        Optionally only those after a key, or up to those that begin with `end_length` values, the first of which are
+        the same.
         """
         conditions = [self._prefix(key_length)] if key_length else []
         if self.where is not None:
             conditions.append(self.where)
-        if is_after:  # only what is after the prefix, so that SQLite seeks there
+        if is_after:  # only the part after the prefix, so that SQLite seeks there
             behind = self.key[key_length:]
             conditions.append(f"({', '.join(behind)}) > ({_marks(len(behind))})")
         if end_length > key_length:
@@ -131,7 +132,7 @@ class Table(Generic[R]):
         return row
 
     def get_rows(self, connection: sqlite3.Connection, keys: Sequence[Key]) -> Iterator[Row]:
-        """Those of the rows with these keys that exist, as they are stored. For many at once, a third of `get_row`."""
+        """The existing rows with these keys, as they are stored. For many at once, a third of the cost of `get_row`."""
         start = 0
         for count in _KEYS_AT_ONCE:
             while len(keys) - start >= count:
@@ -140,7 +141,7 @@ class Table(Generic[R]):
                 start += count
 
     def row_count(self, connection: sqlite3.Connection) -> int:
-        """How many rows there are. It reads them all."""
+        """The number of rows. It reads them all."""
         count: int = connection.execute(f"SELECT count(*) FROM ({self.select_sql(0)})").fetchone()[0]  # noqa: S608
         return count
 
@@ -158,8 +159,8 @@ class Table(Generic[R]):
     ) -> Iterator[tuple[Key, R]]:
         """The records whose key begins with `prefix` and is above `after`, by key, at most `limit` of them.
 
-        `after` is a whole key; with `end`, the beginning of one, they go up to those that begin with it. Both begin
-        with `prefix` too.
+        `after` is a whole key; with `end`, the beginning of a key, the records go up to those that begin with it. Both
+        begin with `prefix` too.
         """
         sql = self.select_sql(len(prefix), after is not None, len(end or ()))
         bounds = key_to_sql(prefix + (after or ())[len(prefix) :] + (end or ())[len(prefix) :])

@@ -1,4 +1,4 @@
-"""The tables of topics, their partitions, and which broker has replicas of which."""
+"""The tables of topics, their partitions, and of the brokers that have replicas."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ WITH_ELR: Final = Condition[PartitionRecord](
     (),
     lambda partition: bool(partition.eligible_leader_replicas or partition.last_known_elr),
 )
-"""Of partitions: replicas may lead though not in sync, or did last."""
+"""Of partitions: replicas may lead though not in sync, or led last."""
 
 PARTITIONS_WITH_ELR: Final = Table[PartitionRecord](
     name="partitions",

@@ -1,6 +1,6 @@
 """The configs of topics and brokers, with Kafka's names, kinds and defaults (4.x), and the check of a value.
 
-A few are kraftlog's own: no Kafka has them.
+A few are kraftlog's own, which Kafka does not have.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Definition:
     broker_config: str | None = None
     """For a topic's config: the brokers' config whose value applies where the topic has none."""
     is_own: bool = False
-    """It is kraftlog's, and a Kafka does not have it."""
+    """It is kraftlog's own, which Kafka does not have."""
 
     @property
     def is_list(self) -> bool:
@@ -130,7 +130,7 @@ TOPIC_CONFIGS: Final[Mapping[str, Definition]] = {
     UNCLEAN_ELECTION: Definition(Flag(), "false", UNCLEAN_ELECTION),
 }
 
-# Where Kafka has a default in another unit (log.retention.hours, log.roll.hours), it is given in this one.
+# Where Kafka has a default in another unit (log.retention.hours, log.roll.hours), it is converted to this one.
 BROKER_CONFIGS: Final[Mapping[str, Definition]] = {
     "background.threads": Definition(_INT_FROM_1, "10"),
     "compression.gzip.level": Definition(LevelOrDefault(1, 9, -1), "-1"),
@@ -221,20 +221,20 @@ def may_be_stored_unknown(resource_type: ResourceType, name: str) -> bool:
 
 
 def check_unknown_config(name: str, value: str) -> None:
-    """Raise ApiError(INVALID_CONFIG) if a name, which nobody knows, or its value is too long to be stored."""
+    """Raise ApiError(INVALID_CONFIG) if an unknown name, or its value, is too long to be stored."""
     for what, text in (("name", name), ("value", value)):
         if len(text) > VALUE_LENGTH_MAX:
             raise invalid_config(f"the {what} {quoted(text)} has more than {VALUE_LENGTH_MAX} characters")
 
 
 def is_own_config(resource_type: int, name: str) -> bool:
-    """Whether that is one of kraftlog's configs, which no Kafka has. Any other number is of no type."""
+    """Whether it is one of kraftlog's own configs. A number of no resource type has none."""
     own = (definitions.get(name) for kind, definitions in CONFIG_DEFINITIONS.items() if kind == resource_type)
     return any(definition is not None and definition.is_own for definition in own)
 
 
 def config_definition(resource_type: ResourceType, name: str) -> Definition:
-    """What is known of a config; raises ApiError(INVALID_CONFIG) unless that kind of resource has it."""
+    """The definition of a config; raises ApiError(INVALID_CONFIG) unless that kind of resource has it."""
     definition = CONFIG_DEFINITIONS[resource_type].get(name)
     if definition is None:
         raise invalid_config(f"{quoted(name)} is no config of a {resource_type.name.lower()}")

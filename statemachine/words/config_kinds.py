@@ -1,6 +1,6 @@
 """The kinds of values that configs have, with Kafka's types and ranges: what is wrong with a value, and lists.
 
-As Kafka's `ConfigDef.parseType` does, each takes a value without the blanks around it; `parsed` is how it is shown.
+As Kafka's `ConfigDef.parseType` does, each accepts a value without the blanks around it; `parsed` is how it is shown.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _BLANKS: Final = "".join(map(chr, range(0x21)))
 
 _PLAIN_LEAST: Final = 1e-3
 _PLAIN_END: Final = 1e7
-"""Java writes numbers from one to before the other without an exponent."""
+"""Java writes numbers in this range without an exponent."""
 
 
 def trimmed(value: str) -> str:
-    """The value without what Java takes for blanks around it (CT-71)."""
+    """The value without the characters around it that Java counts as blanks (CT-71)."""
     return value.strip(_BLANKS)
 
 
@@ -105,7 +105,7 @@ class Number:
 
 
 def _as_java_writes(number: float) -> str:
-    """A finite number as `Double.toString` has it: Python's digits, and another exponent."""
+    """A finite number as `Double.toString` formats it: Python's digits, and another exponent."""
     if number == 0 or _PLAIN_LEAST <= abs(number) < _PLAIN_END:
         return repr(number)
     mantissa, _, exponent = f"{Decimal(repr(number)).normalize():E}".partition("E")
@@ -132,7 +132,7 @@ class Text:
     """Any text, which may be empty."""
 
     def problem(self, value: str) -> str | None:
-        """Nothing is wrong with any."""
+        """Every value is valid."""
         return None
 
     def parsed(self, value: str) -> str:
@@ -233,7 +233,7 @@ class HostLimits:
 
 
 ListKind = SomeOf | ThrottledReplicas | ClassNames
-"""Those whose values are elements, separated by commas."""
+"""Kinds whose values are elements, separated by commas."""
 
 Kind = Whole | LevelOrDefault | Fraction | Number | OneOf | Text | Flag | HostLimits | ListKind
 
@@ -243,7 +243,7 @@ def _parsed_list(value: str) -> str:
 
 
 def shown(kind: Kind, value: str) -> str:
-    """A stored value as it is shown: as it is, if the kind has no such value (an older Kafka may have taken it)."""
+    """A stored value as it is shown: unchanged if the kind has no such value (an older Kafka may have accepted it)."""
     return value if kind.problem(value) else kind.parsed(value)
 
 

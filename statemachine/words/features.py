@@ -1,4 +1,5 @@
-"""The features of a cluster: metadata.version and what depends on it, with Kafka's names and levels (CT-61, CT-62).
+"""The features of a cluster: metadata.version and the features that depend on it, with Kafka's names and levels (CT-61,
+CT-62).
 
 A feature has a finalized level for the whole cluster, in the log. Nodes and brokers report which levels they support.
 """
@@ -18,13 +19,13 @@ TRANSACTIONS: Final = 13
 """The metadata.version from which batches of records may be one transaction (KIP-868)."""
 
 CONTROLLER_REGISTRATION: Final = 15
-"""The one from which controllers register."""
+"""The metadata.version from which controllers register."""
 
 FETCH_VERSION_18: Final = 27
-"""The one from which a fetch carries the replica's high watermark (KIP-1166)."""
+"""The metadata.version from which a fetch carries the replica's high watermark (KIP-1166)."""
 
 ELIGIBLE_LEADER_REPLICAS_BY_DEFAULT: Final = 26
-"""The one from which new clusters have eligible leader replicas (Kafka's bootstrap version of their level 1)."""
+"""From this one on, new clusters have eligible leader replicas (Kafka's bootstrap version of their level 1)."""
 
 METADATA_VERSION_NAMES: Final[dict[int, str]] = {
     7: "3.3-IV3",
@@ -44,7 +45,7 @@ METADATA_VERSION_NAMES: Final[dict[int, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class FeatureRange:
-    """The levels of a feature that this program supports. 0 is always "off", and no level."""
+    """The levels of a feature that this program supports. 0 is always "off", and not a level."""
 
     name: str
     min_level: int
@@ -55,7 +56,7 @@ SUPPORTED: Final = (
     FeatureRange(METADATA_VERSION, METADATA_VERSION_MIN, METADATA_VERSION_LATEST),
     FeatureRange(ELIGIBLE_LEADER_REPLICAS, 0, 1),
 )
-"""What this program supports, as a controller and as a broker."""
+"""The features that this program supports, as a controller and as a broker."""
 
 BOOTSTRAP: Final[dict[str, int]] = {METADATA_VERSION: METADATA_VERSION_LATEST, ELIGIBLE_LEADER_REPLICAS: 1}
 """The levels that a new cluster starts with (CT-14)."""

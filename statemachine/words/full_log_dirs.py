@@ -7,12 +7,12 @@ from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 
 
 def is_known(log_dir: bytes) -> bool:
-    """Whether the metadata say in which directory a replica is."""
+    """Whether the metadata names the directory of a replica."""
     return log_dir not in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 def is_full(broker: RegisterBrokerRecord, log_dir: bytes) -> bool:
-    """Whether the directory of one of a broker's replicas has no room; if that is not known, whether none has any."""
+    """Whether the directory of one of a broker's replicas has no room; if it is not known, whether none has room."""
     if not broker.full_log_dirs:
         return False
     if is_known(log_dir):

@@ -1,7 +1,7 @@
-"""The names of a Kafka broker's configs that mean nothing to ours, or that no running broker can change.
+"""The names of a Kafka broker's configs that have no effect on ours, or that no running broker can change.
 
 A Kafka refuses those of them that need a restart or a listener's prefix, and stores names that it does not know
-(CT-70). Here nothing would act on any of these: all of them are refused, so that nobody takes one for in effect.
+(CT-70). Here none of these would have an effect: all of them are refused, so that no user believes one to be in effect.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 LISTENER_PREFIX: Final = "listener.name."
-"""What a listener's own configs begin with."""
+"""The prefix of a listener's own configs."""
 
 _NAMES: Final = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms advertised.listeners

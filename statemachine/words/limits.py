@@ -1,4 +1,4 @@
-"""Bounds on what the controller accepts, and the check of the one that operations share."""
+"""Bounds on the requests that the controller accepts, and the check that operations share."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ OPERATIONS_WAITING_MAX: Final = 5_000
 """At most this many operations wait for their commit; more are refused with THROTTLING_QUOTA_EXCEEDED (CT-20)."""
 
 NOTHING_WRITTEN: Final = Offset(-1)
-"""The end offset of an operation that wrote nothing. One with an error and another offset may still be committed."""
+"""The end offset of an operation that wrote nothing. A failed one with another offset may still be committed."""
 
 STATEMENT_SECONDS_MAX: Final = 10.0
 """How long an SQL statement may run on a node, where other statements wait for it."""
 
 STATEMENT_START_SECONDS_MAX: Final = 10.0
-"""How long a node's process for SQL statements may take until it is ready, which counts for no statement."""
+"""How long a node's process for SQL statements may take until it is ready, which counts against no statement."""
 
 OPERATION_TIMEOUT_MS_DEFAULT: Final = 30_000
 OPERATION_TIMEOUT_MS_MAX: Final = 600_000

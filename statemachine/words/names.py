@@ -9,15 +9,15 @@ from typing import Final
 from kraftbase.errors import ApiError, ErrorCode
 
 TOPIC_NAME_LENGTH_MAX: Final = 249
-"""Longer ones, with a partition number appended, would not be valid file names."""
+"""Longer names, with a partition number appended, would not be valid file names."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
 INTERNAL_TOPICS: Final = frozenset(("__consumer_offsets", "__share_group_state", "__transaction_state"))
-"""Those that coordinators write to, and clients only read."""
+"""Topics that coordinators write to, and clients only read."""
 
 NAME_LENGTH_TAKEN_MAX: Final = 1_000
-"""Names are repeated in answers. A request with a longer one is refused as a whole."""
+"""Names are repeated in answers. A request with a longer name is refused as a whole."""
 
 QUOTED_LENGTH_MAX: Final = 100
 
@@ -30,12 +30,12 @@ def quoted(name: str) -> str:
 
 
 def check_name_lengths(names: Iterable[str]) -> None:
-    """Raise ApiError(INVALID_REQUEST) if a name is too long to be repeated in an answer, let alone to be valid."""
+    """Raise ApiError(INVALID_REQUEST) if a name is too long to be repeated in an answer, let alone valid."""
     for name in names:
         if len(name) > NAME_LENGTH_TAKEN_MAX:
             raise ApiError(
                 ErrorCode.INVALID_REQUEST,
-                f"the name {quoted(name)} has {len(name)} characters; at most {NAME_LENGTH_TAKEN_MAX} are taken",
+                f"the name {quoted(name)} has {len(name)} characters; at most {NAME_LENGTH_TAKEN_MAX} are accepted",
             )
 
 
@@ -47,7 +47,7 @@ def check_topic_name(name: str) -> None:
         raise _invalid_topic_name(f"a topic cannot be named {quoted(name)}")
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         raise _invalid_topic_name(
-            f"the topic name {quoted(name)} has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} may be"
+            f"the topic name {quoted(name)} has {len(name)} characters; at most {TOPIC_NAME_LENGTH_MAX} are allowed"
         )
     if not _LEGAL.match(name):
         raise _invalid_topic_name(
@@ -63,7 +63,7 @@ def may_collide(name: str) -> bool:
 
 
 def collision_key(name: str) -> str:
-    """What names that collide have in common."""
+    """The common form of colliding names."""
     return name.replace(".", "_")
 
 

@@ -1,4 +1,4 @@
-"""The versions of the kinds of records: the newest that this program knows, and which one a cluster writes.
+"""The versions of the kinds of records: the newest that this program knows, and the one that a cluster writes.
 
 A record is written in the version that the cluster's metadata.version allows, so that a node of an older program can
 read it; fields that came later are left out then (CT-04, CT-62).
@@ -57,7 +57,7 @@ _LATER_FIELDS: Final[dict[str, tuple[tuple[int, int, tuple[str, ...]], ...]]] = 
 
 
 def in_version(record: MetadataRecord, metadata_version: int) -> MetadataRecord:
-    """`record` as a cluster of that metadata.version writes it; it is changed in place and returned."""
+    """Change `record`, in place, to the version that a cluster of that metadata.version writes; return it."""
     kind = record.WhichOneof("record")
     for version, needed, fields in _LATER_FIELDS.get(kind or "", ()):
         if metadata_version >= needed:

@@ -44,12 +44,12 @@ _PARTITION: Final[dict[int | None, frozenset[int]]] = {
 
 
 def segment_may_become(before: int | None, after: int) -> bool:
-    """Whether a segment in the state `before` (None: there is none) may come into `after`."""
+    """Whether a segment in the state `before` (None: it does not exist) may enter `after`."""
     return after in _SEGMENT.get(before, ())
 
 
 def partition_may_become(before: int | None, after: int) -> bool:
-    """Whether a partition in the state `before` (None: it is not being deleted) may come into `after`."""
+    """Whether a partition in the state `before` (None: it is not being deleted) may enter `after`."""
     return after in _PARTITION.get(before, ())
 
 

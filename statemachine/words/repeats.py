@@ -10,5 +10,5 @@ T = TypeVar("T")
 
 
 def repeats(values: Iterable[T]) -> KeysView[T]:
-    """The values that occur more than once, each where it came first: answers must not depend on hashes."""
+    """The values that occur more than once, by first occurrence: answers must not depend on hashes."""
     return {value: occurrences for value, occurrences in Counter(values).items() if occurrences > 1}.keys()

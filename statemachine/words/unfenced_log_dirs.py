@@ -8,11 +8,11 @@ from typing import Final
 from kraftpb.v1.metadata_pb2 import LogDirEpoch, RegisterBrokerRecord
 
 REMEMBERED_MAX: Final = 1_000
-"""As many log directories as a broker may have; the latest ones stay."""
+"""The maximum number of log directories of a broker; the latest ones stay."""
 
 
 def used_unfenced(broker: RegisterBrokerRecord, log_dirs: Iterable[bytes]) -> list[LogDirEpoch]:
-    """What is known of all directories when `log_dirs` were in use in this registration, the latest ones first."""
+    """The last unfenced registration of each directory, with the current one for `log_dirs`; the latest first."""
     found = {of.id: of.broker_epoch for of in broker.unfenced_log_dirs}
     found |= dict.fromkeys(log_dirs, broker.broker_epoch)
     latest = sorted(found.items(), key=lambda item: (-item[1], item[0]))

@@ -76,11 +76,11 @@ async def test_a_slow_disk_is_flushed_in_a_thread_and_the_loop_goes_on(world: Wo
     world.may_flush.clear()
     world.append()
     world.flusher.request()
-    await asyncio.sleep(0)  # the flush is under way now, and this still runs
+    await asyncio.sleep(0)  # the flush is in progress now, and this still runs
     world.append()
     assert world.flushed.empty()
     world.may_flush.set()
-    assert await world.flushed.get() == 1  # without the records appended meanwhile
+    assert await world.flushed.get() == 1  # without the records appended during the flush
     assert world.log.flushed_end_offset == 1
     assert world.flushing_threads[0] != threading.current_thread().name
 

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage in a process of ours."""
+"""How often Python collects garbage in a process of ours."""
 
 from __future__ import annotations
 

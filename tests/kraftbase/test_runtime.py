@@ -25,7 +25,7 @@ async def test_it_calls_back_after_as_many_turns_as_those_need(waits_for: str) -
 
 
 async def test_an_answer_that_is_ready_is_taken_and_written_before_it_calls_back() -> None:
-    """As the stream server does: a future wakes who waits for it, and that one hands on to another task."""
+    """As the stream server does: a future wakes its waiter, which passes the result on to another task."""
     runtime = AsyncioRuntime()
     happened: list[str] = []
     ready, written = asyncio.Event(), asyncio.Event()

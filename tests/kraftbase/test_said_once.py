@@ -1,4 +1,4 @@
-"""What goes on is news when it begins, and when it is over."""
+"""A lasting condition is news when it begins, and when it ends."""
 
 from __future__ import annotations
 

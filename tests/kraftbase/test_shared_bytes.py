@@ -1,4 +1,4 @@
-"""Room for bytes that many hold: who gets it, and in which order."""
+"""Room for bytes that many connections hold: which of them gets it, and in which order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BYTES_MAX = 100
 
 
 class Holder:
-    """One that asks, and remembers what it was given."""
+    """A waiter that remembers what it received."""
 
     def __init__(self, told: list[Holder]) -> None:
         self.held_bytes = 0
@@ -119,7 +119,7 @@ def test_who_asks_for_few_instead_of_many_changes_the_queue() -> None:
 
 
 class Sharing(RuleBasedStateMachine):
-    """Whoever asks and gives back in whatever order: what is held is the sum, and nobody waits without a reason."""
+    """In any order of requests and releases, the held bytes are the sum, and no waiter waits without a reason."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from kraftbase.stop_signals import STOP_SIGNALS, on_stop_signals
 
 @pytest.fixture(autouse=True)
 def given_back() -> Iterator[None]:
-    """What this process does at the signals is as before."""
+    """This process handles the signals as before."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():

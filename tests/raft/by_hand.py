@@ -52,7 +52,7 @@ class HandRuntime:
         _do(*self.aside.popleft())
 
     def advance(self, milliseconds: float) -> None:
-        """Advance the time, and run everything that is due meanwhile."""
+        """Advance the time, and run everything that becomes due on the way."""
         end_ms = self.time_ms + milliseconds
         self.run()
         while due := sorted(

@@ -31,8 +31,9 @@ QUICK = QuorumConfig(election_timeout_ms=150, fetch_timeout_ms=600, fetch_max_wa
 CALM = dataclasses.replace(QUICK, fetch_timeout_ms=60_000)
 """No voter misses its leader in a test's time, however busy the machine: an epoch more has another cause."""
 PATIENT = QuorumConfig(election_timeout_ms=500, fetch_timeout_ms=3_000, fetch_max_wait_ms=200, request_timeout_ms=3_000)
-"""For several whole nodes on one event loop: on a busy machine one that starts holds the others up for seconds, which
-with `QUICK` is an election each time. A leader that is stopped says so, and is replaced as soon as with `QUICK`."""
+"""For several whole nodes on one event loop: on a busy machine, a node that starts delays the others for seconds, and
+with `QUICK` each delay is an election. A leader that is stopped resigns, and is replaced as soon as with `QUICK`.
+"""
 
 
 async def until_voters_take_part(nodes: Iterable[Node]) -> None:

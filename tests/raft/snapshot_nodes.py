@@ -80,7 +80,9 @@ class Loader(Recorder):
 
 
 def take_snapshot(client: RaftClient, loader: Loader, offset: int | None = None) -> OffsetAndEpoch:
-    """Of what `loader` had when it had read up to `offset`, by default now, on the node of `client`."""
+    """Take a snapshot of the state of `loader` when it had read up to `offset`, by default now, on the node of
+    `client`.
+    """
     end = loader.end_offset if offset is None else Offset(offset)
     epochs = client._node.log.epochs
     snapshot_id = OffsetAndEpoch(epoch=epochs.epoch_before(end), offset=end)

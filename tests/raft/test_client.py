@@ -1,4 +1,4 @@
-"""A program's appends: what it waits for, and when it has given up."""
+"""A program's appends: which outcome it waits for, and its cancellation."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ async def append_all(cluster: Cluster) -> None:
 
 
 def flip_a_byte(cluster: Cluster, node_id: int) -> Path:
-    """A byte of a record in the middle of the log rots; returns the log's directory."""
+    """Flip a byte of a record in the middle of the log; return the log's directory."""
     directory = cluster.base / f"node-{node_id}" / "log"
     (segment,) = directory.glob("*.log")
     data = bytearray(segment.read_bytes())
@@ -50,7 +50,7 @@ async def test_a_damaged_voter_fetches_its_log_again_and_takes_part(tmp_path: Pa
         await cluster.start(damaged)
         await cluster.recorders[damaged].has_records(len(RECORDS))
         assert cluster.recorders[damaged].records == RECORDS
-        # Now its vote is needed: the third one stops, and the two must commit together.
+        # Now its vote is needed: the third voter stops, and the other two must commit together.
         third = next(node_id for node_id in cluster.nodes if node_id not in (leader_id, damaged))
         await cluster.stop(third)
         client = await cluster.leader()
@@ -90,7 +90,7 @@ async def test_a_node_that_cannot_read_its_log_for_who_follows_it_does_not_go_on
 
 @contextlib.asynccontextmanager
 async def one_stopped_follower(base: Path) -> AsyncIterator[tuple[Cluster, int, Path]]:
-    """Three voters with records, one of which is down: its id and its data directory."""
+    """Three voters with records, of which one is down: its id and its data directory."""
     async with running_cluster(base) as cluster:
         await append_all(cluster)
         for recorder in cluster.recorders.values():

@@ -273,7 +273,7 @@ async def test_a_log_that_cannot_be_read_is_fatal_and_no_fault_of_the_listeners(
     world.append(b"a")
     world.commit()
     world.log.close()
-    world.log = SegmentedLog.open(world.files, "log")  # none of it is in memory any more
+    world.log = SegmentedLog.open(world.files, "log")  # none of it is in memory now
     world.delivery = world.make_delivery()
     (segment,) = (path for path in world.files.list_directory("log") if path.endswith(".log"))
     world.files.failing_reads.add(f"log/{segment}")

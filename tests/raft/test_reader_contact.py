@@ -19,8 +19,8 @@ from raft.rpc.log_service import LogService
 from tests.raft.nodes import Cluster, Recorder, running_cluster
 from tests.raft.test_observe import following
 
-NONE_LEVEL = "no node is level with a leader: what is read may be old"
-FOLLOWS_ANOTHER = "the reader follows another node"
+NONE_LEVEL = "no node is level with a leader: reads may be stale"
+FOLLOWS_ANOTHER = "reader follows another node"
 
 
 @contextlib.contextmanager
@@ -97,7 +97,7 @@ async def test_a_reader_for_which_no_node_is_level_stays_warns_once_and_goes_on_
                 while not any(entry["event"] == NONE_LEVEL for entry in logs):
                     await asyncio.sleep(0.05)
             looked_until = asyncio.get_running_loop().time() + 3
-            while asyncio.get_running_loop().time() < looked_until:  # it looks again several times
+            while asyncio.get_running_loop().time() < looked_until:  # the reader checks again several times
                 await asyncio.sleep(0.1)
         await (await cluster.leader()).append([b"afterwards"])
         await reader.has_records(2)

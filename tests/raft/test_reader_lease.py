@@ -202,4 +202,4 @@ async def test_that_no_node_answers_is_told_once_whatever_each_of_them_fails_wit
         async with reader_lease.reader_lease(nodes, "audit", 3_000, lambda: Offset(0), None):
             await until(lambda: len(asked) >= 6)
     assert set(asked) == set(nodes)
-    assert [line["event"] for line in logs] == ["the log's start does not wait for this reader now"]
+    assert [line["event"] for line in logs] == ["log start does not wait for this reader"]

@@ -73,9 +73,9 @@ async def test_sn07_create_snapshot_keeps_the_rules(tmp_path: Path) -> None:
             (5, epoch + 1, "not of epoch"),
             (5, epoch - 1, "not of epoch"),
             (4, epoch, "within a batch"),
-            (0, 0, "would hold nothing"),
-            (0, epoch, "would hold nothing"),
-            (-1, epoch, "would hold nothing"),
+            (0, 0, "would be empty"),
+            (0, epoch, "would be empty"),
+            (-1, epoch, "would be empty"),
         ):
             with pytest.raises(ValueError, match=reason):
                 create(offset, given)
@@ -165,7 +165,7 @@ async def test_sn05_a_snapshot_that_is_closed_without_a_freeze_is_none(tmp_path:
             writer.append([b"a"])
 
 
-# --- fetching one -----------------------------------------------------------------------------------------------------
+# --- fetching a snapshot ---------------------------------------------------------------------------------------------
 
 
 def watch_parts(files: MemoryFileSystem) -> list[str]:
@@ -397,7 +397,7 @@ async def test_sn42_eager_waits_for_nobody_and_a_slow_listener_is_loaded_the_sna
         leader.register(slow)
         await slow.has_records(5)
         slow.may_read.clear()
-        await cluster.append(5, 6)  # the slow one is reading this
+        await cluster.append(5, 6)  # the slow listener is reading this
         _, second = await two_snapshots(cluster, 6)
         await until(lambda: all(client.log_start_offset == second.offset for client in cluster.clients.values()))
         assert leader.latest_snapshot_id == second

@@ -1,4 +1,4 @@
-"""Real nodes whose voter set has directory ids, and strangers that send them gRPC requests as members would.
+"""Real nodes whose voter set has directory ids, and unknown processes that send them gRPC requests as members would.
 
 After each attack no process has ended, no log is shorter, nothing acknowledged is lost, no epoch was opened by it, and
 writes are acknowledged within five seconds of its end.
@@ -85,7 +85,7 @@ def _leads(nodes: dict[int, Node], client: object) -> bool:
 
 @pytest.fixture
 async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[KnownCluster]:
-    """A cluster that has acknowledged some writes; the end of the test checks what must hold after every attack."""
+    """A cluster that has acknowledged some writes; the end of the test checks the invariants of every attack."""
     cluster = KnownCluster(tmp_path, **{"has_directory_ids": True, "config": CALM} | getattr(request, "param", {}))
     try:
         for node_id in VOTER_IDS:
@@ -120,7 +120,7 @@ async def stranger(cluster: KnownCluster, node_id: int) -> AsyncIterator[quorum_
 
 
 def names(node_id: int) -> Iterator[common_pb2.ReplicaKey]:
-    """Names for a stranger: no member's, and a voter's without its directory id or with another."""
+    """Names for an unknown process: no member's, and a voter's without its directory id or with another."""
     yield replica_key_to_proto(ReplicaKey(NodeId(8), random_uuid()))
     yield replica_key_to_proto(ReplicaKey(NodeId(node_id)))
     yield replica_key_to_proto(ReplicaKey(NodeId(node_id), random_uuid()))
@@ -148,7 +148,7 @@ async def test_who_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> 
 
 @pytest.mark.parametrize("cluster", [{"has_directory_ids": False, "config": QUICK}], indirect=True)
 async def test_without_directory_ids_too_whoever_says_that_it_leads_ends_no_process(cluster: KnownCluster) -> None:
-    """A voter's id is enough to count as that voter then: elections are disturbed until the stranger stops."""
+    """Here a voter's id is enough to count as that voter: elections are disturbed until the other process stops."""
     for number in range(20):
         for node_id in VOTER_IDS:
             async with stranger(cluster, node_id) as stub:

@@ -13,7 +13,7 @@ __all__ = ["disk", "files", "memory_files"]
 
 @pytest.fixture(scope="module")
 def disk() -> MemoryFileSystem:
-    """A file system with an empty store, for tests that put one file there after the other."""
+    """A file system with an empty store, for tests that store one file after the other."""
     files = MemoryFileSystem()
     open_store(files)
     return files

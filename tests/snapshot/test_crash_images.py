@@ -25,7 +25,7 @@ FOREIGN = f"{DIRECTORY}/notes.part"
 
 @dataclass
 class Told:
-    """The snapshots that must exist, and those that may: a freeze or delete of them is under way."""
+    """The snapshots that must exist, and those that may: a freeze or delete of them is in progress."""
 
     there: set[OffsetAndEpoch] = field(default_factory=set)
     in_doubt: set[OffsetAndEpoch] = field(default_factory=set)

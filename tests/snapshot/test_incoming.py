@@ -360,7 +360,7 @@ def test_a_damaged_one_of_that_name_is_replaced(files: FileSystem) -> None:
     assert read_whole(files, PATH) == WHOLE
 
 
-# --- what is durable when ---------------------------------------------------------------------------------------------
+# --- durability ------------------------------------------------------------------------------------------------------
 
 
 def test_the_file_is_synced_before_its_name_changes_and_the_directory_after(memory_files: MemoryFileSystem) -> None:

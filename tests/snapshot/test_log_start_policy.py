@@ -353,7 +353,7 @@ def test_sn52_a_follower_does_not_go_past_its_own_high_watermark() -> None:
     assert decide(REPLICATED, follower(10, 20, 30, leader_start=20, high_watermark=-1)) == STAY
 
 
-# --- what must always hold --------------------------------------------------------------------------------------------
+# --- invariants ------------------------------------------------------------------------------------------------------
 
 OFFSETS = st.integers(0, 60)
 READERS = st.builds(

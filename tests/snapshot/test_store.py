@@ -1,4 +1,4 @@
-"""The snapshots of a node are the files in a directory that are named like one (SN-01, SN-02, SN-44)."""
+"""The snapshots of a node are the files in a directory that are named like snapshots (SN-01, SN-02, SN-44)."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_freeze_that_failed_is_not_tried_again(memory_files: MemoryFileSystem)
     assert memory_files.list_directory(DIRECTORY) == []
 
 
-# --- what is durable when ---------------------------------------------------------------------------------------------
+# --- durability ------------------------------------------------------------------------------------------------------
 
 
 def test_the_file_is_synced_before_its_name_changes_and_the_directory_after(memory_files: MemoryFileSystem) -> None:
@@ -238,7 +238,7 @@ def test_sn44_a_start_makes_the_names_durable_that_a_killed_process_has_left(mem
 
 
 def test_a_snapshot_of_that_name_is_replaced_by_the_one_that_is_frozen(files: FileSystem) -> None:
-    """Only if it was stored while this one was being written: both are the same, or the older one is damaged."""
+    """Only if it was stored while this one was being written: both are equal, or the older one is damaged."""
     with begin(files) as writer:
         put(files, b"damaged")
         writer.freeze()

@@ -64,7 +64,7 @@ def feature(name: str, min_level: int, max_level: int) -> SupportedFeature:
 
 
 def all_features() -> list[SupportedFeature]:
-    """What this program supports."""
+    """The features that this program supports."""
     return [feature(supported.name, supported.min_level, supported.max_level) for supported in SUPPORTED]
 
 

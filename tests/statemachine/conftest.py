@@ -51,18 +51,18 @@ class Bench:
         await until(lambda: self.controller._epoch == self.log.leader_and_epoch.epoch)
 
     async def run(self, operation: Operation) -> OperationResult:
-        """Carry out one operation; what was acknowledged is in the store then."""
+        """Carry out one operation; acknowledged records are in the store then."""
         result = await execute(self.controller, operation)
         await self.applied()
         return result
 
     async def applied(self) -> None:
-        """Wait until what was acknowledged is in the store: an answer may come before its run is written."""
+        """Wait until acknowledged records are in the store: an answer may come before its run is written."""
         if self.machine.unavailable_reason is None:
             await wait_applied(self.machine, Offset(0), PATIENCE_MS)
 
     async def answered(self, results: Sequence[OperationResult], count: int = 1) -> None:
-        """Wait until `count` operations are answered and what was acknowledged is in the store."""
+        """Wait until `count` operations are answered and acknowledged records are in the store."""
         await until(lambda: len(results) >= count)
         await self.applied()
 
@@ -107,7 +107,7 @@ def errors(result: OperationResult) -> list[ErrorCode]:
 
 
 TIERING = ControllerConfig(remote_log_storage_system_enable=True)
-"""Of tests that say nothing else: the metadata of tiering is tried with the rest."""
+"""The default of tests: the metadata of tiering is tried with the rest."""
 
 
 @asynccontextmanager

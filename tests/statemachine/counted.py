@@ -1,4 +1,4 @@
-"""Numbers that count how often they are compared, for tests of what a search among keys costs."""
+"""Numbers that count how often they are compared, for tests of the cost of a search among keys."""
 
 from __future__ import annotations
 

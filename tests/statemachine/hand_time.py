@@ -9,7 +9,7 @@ from tests.raft.by_hand import HandRuntime
 
 
 class HandTime(HandRuntime):
-    """Timers fire in `advance` only; what is to be done soon is done when the loop comes round."""
+    """Timers fire in `advance` only; `call_soon` calls back in the loop's next turn."""
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         asyncio.get_running_loop().call_soon(callback)

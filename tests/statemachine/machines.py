@@ -1,4 +1,4 @@
-"""State machines on the test's event loop, and waiting for what their calls come to."""
+"""State machines on the test's event loop, and waiting for the results of their calls."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ async def wait_applied(machine: MetadataMachine, end_offset: int, timeout_ms: fl
 
 
 async def deliver(machine: MetadataMachine, *batches: CommittedBatch) -> None:
-    """Hand over batches as a node does, and wait until they are taken. Raises what must stop the node."""
+    """Hand over batches as a node does, and wait until they are applied. Raises the error that must stop the node."""
     await awaited(partial(machine.handle_commit, tuple(batch._batch for batch in batches)))
 
 
 async def load(machine: MetadataMachine, snapshot: SnapshotReader) -> None:
-    """Hand over a snapshot as a node does, and wait until it is loaded. Raises what must stop the node."""
+    """Hand over a snapshot as a node does, and wait until it is loaded. Raises the error that must stop the node."""
     with snapshot:
         await awaited(partial(machine.handle_load_snapshot, snapshot))

@@ -1,4 +1,4 @@
-"""Counts what is read from the database, for tests of what a decision costs."""
+"""Counts the rows read from the database, for tests of the cost of a decision."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from statemachine.tables.table import Table
 
 @contextmanager
 def rows_read() -> Iterator[Counter[str]]:
-    """How many rows of each table are read meanwhile."""
+    """How many rows of each table are read at the same time."""
     counted: Counter[str] = Counter()
     find, get = Table.find, Table.get
 

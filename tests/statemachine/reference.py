@@ -1,4 +1,4 @@
-"""The state machine as plain dicts, one record at a time: what the tables must hold."""
+"""The state machine as plain dicts, one record at a time: the expected content of the tables."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def snapshot_of(store: MetadataStore, snapshots: SnapshotStore) -> OffsetAndEpoc
 
 
 def load(store: MetadataStore, reader: SnapshotReader) -> None:
-    """Have the store continue with what a snapshot holds; for tests that have no event loop."""
+    """Let the store continue with a snapshot's content; for tests that have no event loop."""
     store.load(reader)
     asyncio.run(awaited(store.use_loaded))
 

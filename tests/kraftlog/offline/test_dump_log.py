@@ -82,7 +82,7 @@ def test_damage_is_a_line_of_its_own_and_the_dump_goes_on_behind_it(run: Run, no
     (damaged,) = [line for line in lines if "damage" in line]
     assert damaged == {
         "file": path.name,
-        "damage": "a frame whose checksum does not fit",
+        "damage": "a frame whose checksum does not match",
         "from": 292,
         "to": 394,
         "lostSector": False,

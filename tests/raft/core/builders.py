@@ -1,7 +1,7 @@
 """Builds a replica in the state that a test needs, and the requests that its peers send.
 
-A Harness is one replica with a clock: it carries out nothing. What the replica orders is returned to the test, and what
-it sends is kept in `sent` until it is asked for.
+A Harness is one replica with a clock: it carries out nothing. The replica's actions are returned to the test, and its
+requests are kept in `sent` until the test reads them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def log_state(
 ) -> LogState:
     """A log of runs of records, given as (epoch, record count); all of it durable by default.
 
-    `start` is (epoch, offset) where a snapshot ends; that one is the latest unless another is named.
+    `start` is (epoch, offset) where a snapshot ends; that snapshot is the latest unless another is named.
     """
     begin = OffsetAndEpoch(epoch=Epoch(start[0]), offset=Offset(start[1])) if start is not None else LOG_BEGINNING
     epochs, end_offset = EpochCache(start=begin), int(begin.offset)
@@ -95,17 +95,17 @@ def leader_and_epoch(leader_id: int | None, epoch: int) -> LeaderAndEpoch:
 
 
 def batch(base_offset: int, record_count: int, epoch: int) -> Batch:
-    """A batch of `record_count` records; the bytes are never looked at."""
+    """A batch of `record_count` records; no test reads the bytes."""
     return Batch(Offset(base_offset), Offset(base_offset + record_count - 1), Epoch(epoch), False, b"batch")
 
 
 def of_type(kind: type[ActionType], actions: Iterable[Action]) -> list[ActionType]:
-    """Those of `actions` that are of that kind."""
+    """The actions of that kind."""
     return [action for action in actions if isinstance(action, kind)]
 
 
 class Harness:
-    """One started replica, its clock, and what it has sent."""
+    """One started replica, its clock, and its requests."""
 
     def __init__(self, replica: Replica, now_ms: int) -> None:
         self.replica = replica
@@ -114,7 +114,7 @@ class Harness:
         self._flushing: list[FlushLog] = []
         self._next_request_id = 0
         self.reads: LogRange | SnapshotRange | None = None
-        """What is read to go with the last answer of `ask`."""
+        """The data to read for the last answer of `ask`."""
         self.started: list[Action] = self._note(replica.start(now_ms))
 
     def _note(self, actions: list[Action]) -> list[Action]:
@@ -126,12 +126,12 @@ class Harness:
 
     @property
     def environment(self) -> Environment:
-        """What the replica was given, for tests of what cannot be seen from outside."""
+        """The replica's environment, for tests of state that is not visible from outside."""
         return self.replica._environment
 
     @property
     def replica_state(self) -> ReplicaState:
-        """What the replica knows, for the same tests."""
+        """The replica's state, for the same tests."""
         return self.replica._replica_state
 
     @property
@@ -157,11 +157,11 @@ class Harness:
 
     @property
     def sent(self) -> list[Send]:
-        """What it has sent since this was last asked."""
+        """The requests that it has sent since the last call."""
         sent, self._sent = self._sent, []
         return sent
 
-    # --- what happens to it -------------------------------------------------------------------------------------------
+    # --- events for the replica ---------------------------------------------------------------------------------------
 
     def step(self, event: Event) -> list[Action]:
         return self._note(self.replica.step(event, self.now_ms))
@@ -183,14 +183,14 @@ class Harness:
         return self.step(RequestReceived(self._next_request_id, request))
 
     def reply_to(self, request: Request) -> Reply | None:
-        """Deliver `request`; returns its reply, None if it is parked."""
+        """Deliver `request`; return its reply, None if it is parked."""
         replies = of_type(Reply, self.deliver(request))
         own = [reply for reply in replies if reply.request_id == self._next_request_id]
         assert len(own) <= 1, "one request has one answer"
         return own[0] if own else None
 
     def ask(self, request: Request) -> Any:
-        """Deliver `request`; returns its answer, None if it is parked."""
+        """Deliver `request`; return its answer, None if it is parked."""
         reply = self.reply_to(request)
         self.reads = None if reply is None else reply.reads
         return None if reply is None else reply.response
@@ -202,7 +202,7 @@ class Harness:
         return self.step(RequestFailed(send.correlation_id, connection_refused))
 
     def flush(self) -> list[Action]:
-        """Finish the flush that is under way, if one is, and those that it leads to."""
+        """Finish the flush in progress, if any, and the flushes that follow from it."""
         actions: list[Action] = []
         while self._flushing:
             actions += self.step(LogFlushed(self._flushing.pop(0).end_offset))
@@ -211,7 +211,7 @@ class Harness:
     # --- ways into a state --------------------------------------------------------------------------------------------
 
     def time_out(self) -> list[Action]:
-        """Fire only the timer of the present state (not those of connections)."""
+        """Fire only the timer of the current state (not those of connections)."""
         state, actions = self.state, list[Action]()
         while self.state is state:
             deadline_ms = self.replica.next_deadline_ms

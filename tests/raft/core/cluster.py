@@ -63,7 +63,7 @@ class Cluster:
         new_directory: RecoveringLog | None = None,
         **settings: int,
     ) -> None:
-        """With a `new_directory`, each voter begins in one."""
+        """With a `new_directory`, each voter begins in a new directory."""
         self.random = Random(seed)
         self.config = configured(config, settings)
         self.voters = voters(voter_count)
@@ -108,7 +108,7 @@ class Cluster:
     def logs(self) -> list[list[Batch]]:
         return [server.disk.log for server in self.servers.values()]
 
-    # --- what may happen to it --------------------------------------------------------------------------------------
+    # --- random steps -------------------------------------------------------------------------------------------------
 
     def restart(self, node_id: int) -> None:
         """Start a process from its disk, if it does not run."""
@@ -162,7 +162,7 @@ class Cluster:
         self._cut.clear()
 
     def append(self, node_id: int, body: bytes | None = None) -> int:
-        """A client of that replica appends one record; gives the append's id."""
+        """A client of that replica appends one record; return the append's id."""
         append_id = next(self._ids)
         self._bodies[append_id] = body or f"<append {append_id}>".encode()
         epoch = self.replica(node_id).leader_and_epoch.epoch

@@ -1,4 +1,4 @@
-"""Leaders and followers that the tests of replication start from, and what they do to them."""
+"""Leaders and followers that the tests of replication start from, and steps for them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def committed_leader(**settings: Any) -> Harness:
 
 
 def follower(epoch: int = 1, **settings: Any) -> Harness:
-    """Follows voter 2, which leads `epoch`; its first fetch is under way."""
+    """Follows voter 2, which leads `epoch`; its first fetch is in progress."""
     made = replica(**settings)
     made.sent.clear()  # its requests before it knew the leader
     return made.make_follower(2, epoch)
 
 
 def the_fetch(harness: Harness) -> Send:
-    """The one fetch that was sent since the last look."""
+    """The only fetch that was sent since the last call."""
     (send,) = [send for send in harness.sent if isinstance(send.request, FetchRequest)]
     return send
 
@@ -66,7 +66,7 @@ def fetch_replies(actions: list[Action]) -> list[FetchResponse]:
 
 
 def fetch_reads(actions: list[Action]) -> list[LogRange | SnapshotRange | None]:
-    """What is read to go with the answers to fetches among `actions`."""
+    """The data to read for the answers to fetches among `actions`."""
     return [reply.reads for reply in of_type(Reply, actions) if isinstance(reply.response, FetchResponse)]
 
 

@@ -16,7 +16,7 @@ ALWAYS_TOO_LARGE = LogStartConfig(retention_bytes=0, replica_session_timeout_ms=
 
 
 class _Disk:
-    """One node's log, snapshots and clock, as far as its keeper asks for them."""
+    """One node's log, snapshots and clock, as far as its keeper reads them."""
 
     def __init__(self, stage: Stage, node_id: int) -> None:
         self._stage, self._node_id = stage, node_id

@@ -17,7 +17,7 @@ from raft.core.types import Batch, OffsetAndEpoch, RecoveringLog
 
 
 class Disk:
-    """What survives a crash: the election state, and the log as far as it was flushed."""
+    """The state that survives a crash: the election state, and the log as far as it was flushed."""
 
     def __init__(self) -> None:
         self.election_state: ElectionState | None = None
@@ -25,10 +25,10 @@ class Disk:
         self.flushed_end_offset = 0
         self.recovering: RecoveringLog | None = None
         self.start = EpochCache().start
-        """Where the log starts for the replica. `log` keeps what is below: it stands for the snapshot there."""
+        """Where the log starts for the replica. `log` keeps the records below: they stand for the snapshot there."""
         self.snapshots: list[OffsetAndEpoch] = []
         self.applied = self.start
-        """What the state machine has applied, for tests in which a log loses some of it."""
+        """The state machine's applied end, for tests in which a log loses applied records."""
 
     @property
     def end_offset(self) -> int:
@@ -76,7 +76,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A request that was not answered yet, and what to do when it is, or when it never will be."""
+    """A request that was not answered yet, and what to do when it is answered, or never will be."""
 
     request: Request
     respond: Callable[[Response], None]
@@ -93,7 +93,7 @@ class Server:
         self.incarnation = 0
         self.high_watermark = -1
         self.crash_after: Callable[[Action], bool] | None = None
-        """Crash when an action for which this holds was carried out, before the next one is."""
+        """Crash when an action for which this holds was carried out, before the next action."""
         self.waiting: dict[int, Waiting] = {}
         """The callers that wait for an answer, by the id of the request."""
         self.wakes_at_ms: int | None = None

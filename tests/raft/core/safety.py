@@ -25,7 +25,7 @@ class Safety:
         return self.committed[-1].end_offset if self.committed else 0
 
     def leads(self, node_id: int, epoch: int, log: Sequence[Batch]) -> None:
-        """Election safety: an epoch has one leader. Leader completeness: it has all that was committed before."""
+        """Election safety: an epoch has one leader. Leader completeness: it has all records committed before."""
         known = self.leaders.setdefault(epoch, node_id)
         assert known == node_id, f"{known} and {node_id} lead epoch {epoch}"
         before = [batch for batch in self.committed if batch.epoch < epoch]

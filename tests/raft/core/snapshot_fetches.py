@@ -42,7 +42,7 @@ Told: TypeAlias = Action | Request
 
 
 def behind(**settings: Any) -> Harness:
-    """Follows voter 2 of two, with the first three records of its log; its fetch is under way."""
+    """Follows voter 2 of two, with the first three records of its log; its fetch is in progress."""
     given: dict[str, Any] = {"voter_count": 2, "log": [(1, 3)], **settings}
     return follower(LEADS, **given)
 
@@ -55,19 +55,19 @@ def told(actions: list[Action]) -> list[Told]:
 def asks(
     position: int = 0, snapshot_id: OffsetAndEpoch = SNAPSHOT, epoch: int = LEADS, max_bytes: int | None = None
 ) -> FetchSnapshotRequest:
-    """What voter 1 asks the leader of that epoch for."""
+    """The request of voter 1 to the leader of that epoch."""
     wanted = CONFIG.fetch_snapshot_max_bytes if max_bytes is None else max_bytes
     return fetch_snapshot(1, epoch, snapshot_id, position, wanted)
 
 
 def the_request(harness: Harness) -> Send:
-    """The one request that was sent since the last look, of whatever kind."""
+    """The only request that was sent since the last call, of any kind."""
     (send,) = harness.sent
     return send
 
 
 def offer(harness: Harness, snapshot_id: OffsetAndEpoch = SNAPSHOT, **changes: Any) -> list[Told]:
-    """The leader answers the fetch under way with that snapshot; everything that is ordered then."""
+    """The leader answers the fetch in progress with that snapshot; return every action that is ordered then."""
     send = the_fetch(harness)
     epoch = send.request.current_leader_epoch if isinstance(send.request, FetchRequest) else LEADS
     response = fetch_response(harness.leader_id, epoch, snapshot_id=snapshot_id, **changes)
@@ -75,7 +75,7 @@ def offer(harness: Harness, snapshot_id: OffsetAndEpoch = SNAPSHOT, **changes: A
 
 
 def offered(snapshot_id: OffsetAndEpoch = SNAPSHOT, **settings: Any) -> Harness:
-    """Asks for the first bytes of a snapshot; that request is under way."""
+    """Asks for the first bytes of a snapshot; that request is in progress."""
     harness = behind(**settings)
     offer(harness, snapshot_id)
     return harness
@@ -97,7 +97,7 @@ def steps(harness: Harness, event: Event) -> list[Told]:
 
 
 def halfway(**settings: Any) -> Harness:
-    """Has four of ten bytes; the request for the next ones is under way."""
+    """Has four of ten bytes; the request for the next ones is in progress."""
     harness = offered(**settings)
     gives(harness, b"four")
     harness.step(SnapshotAppended(1, 4))

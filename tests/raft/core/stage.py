@@ -1,4 +1,4 @@
-"""A quorum that acts only on commands, and records what it does. It runs the transcripts of the core.
+"""A quorum that acts only on commands, and records its steps. It runs the transcripts of the core.
 
 It is the `Cluster` of the other tests, with its disks and its checks of safety, with two differences. Messages and
 flushes wait until they are delivered. And each replica has a clock of its own, so one timer can expire alone.
@@ -38,7 +38,7 @@ STEP_MS = 50
 
 @dataclass(frozen=True)
 class Pending:
-    """A message on its way, or, from a replica to itself, what its disk is doing."""
+    """A message in transit, or, from a replica to itself, the work of its disk."""
 
     sender: int
     receiver: int
@@ -61,7 +61,7 @@ class Broken(Safety):
 
 
 class Stage(Cluster):
-    """The commands' hands. `lines` is what was done since the last `take_lines`."""
+    """Carries out the commands. `lines` are the steps since the last `take_lines`."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Stage(Cluster):
         self._done: set[int] = set()
         self._senders: dict[int, int] = {}
         self.closed: set[int] = set()
-        """Whose ports are closed: their machines refuse connections."""
+        """The replicas whose ports are closed: their machines refuse connections."""
         super().__init__(voter_count, observer_count, new_directory=new_directory, **settings)
 
     def take_lines(self) -> list[str]:
@@ -90,7 +90,7 @@ class Stage(Cluster):
     def say(self, node_id: int, text: str) -> None:
         self.lines.append(f"{node_id} {text}")
 
-    # --- what commands do -------------------------------------------------------------------------------------------
+    # --- steps of commands --------------------------------------------------------------------------------------------
 
     def restart(self, node_id: int) -> None:
         self.now_ms = self._clocks.setdefault(node_id, 0)
@@ -100,7 +100,7 @@ class Stage(Cluster):
         super().restart(node_id)
 
     def crash(self, node_id: int) -> None:
-        """What was not flushed is lost, all of it."""
+        """Crash: everything unflushed is lost."""
         disk = self.servers[node_id].disk
         disk.log = [batch for batch in disk.log if batch.end_offset <= disk.flushed_end_offset]
         self.pending = [one for one in self.pending if one.is_message or one.sender != node_id]
@@ -131,7 +131,7 @@ class Stage(Cluster):
         return self._clocks[node_id]
 
     def deliver(self, chosen: Callable[[Pending], bool] = lambda one: True, *, until_quiet: bool = True) -> None:
-        """Deliver everything under way in its order; with `until_quiet` also everything that results."""
+        """Deliver everything in transit, in order; with `until_quiet` also everything that results."""
         present = [one for one in self.pending if chosen(one)]
         for _ in range(STEPS_MAX):
             found = next((one for one in self.pending if chosen(one) and (until_quiet or one in present)), None)
@@ -143,7 +143,7 @@ class Stage(Cluster):
         raise AssertionError("it does not become quiet")
 
     def drop(self, chosen: Callable[[Pending], bool]) -> None:
-        """Lose messages that are under way."""
+        """Lose messages that are in transit."""
         lost = [one for one in self.pending if one.is_message and chosen(one)]
         self.pending = [one for one in self.pending if one not in lost]
         self.lines += [f"{one.text} (lost)" for one in lost]
@@ -170,8 +170,8 @@ class Stage(Cluster):
         super()._step(node_id, event)
 
     def _carry_out(self, server: Server, ordered: Sequence[Action]) -> None:
-        # A change of state orders its durable part, and announces the leader. One that does neither is shown before
-        # all ordered actions.
+        # A change of state orders its durable part, and announces the leader. A change that does neither is shown
+        # before all ordered actions.
         if not any(isinstance(action, actions.PersistElectionState | actions.AnnounceLeader) for action in ordered):
             self._say_role(server)
         super()._carry_out(server, ordered)
@@ -247,7 +247,7 @@ class Stage(Cluster):
             case actions.DropSnapshot(fetch_id):
                 self._partial.pop(fetch_id, None)
             case actions.TruncateFullyAndStartAt(snapshot_id):
-                # The batches stand for what the snapshot holds: the checks of safety look at whole logs.
+                # The batches stand for the snapshot's content: the safety checks read whole logs.
                 below = [batch for batch in self.safety.committed if batch.end_offset <= snapshot_id.offset]
                 server.disk.log, server.disk.start = below, snapshot_id
                 server.disk.flushed_end_offset = snapshot_id.offset
@@ -315,5 +315,5 @@ def content(snapshot_id: OffsetAndEpoch) -> bytes:
 
 
 def link(sender: int, receiver: int) -> Callable[[Pending], bool]:
-    """What goes from one replica to another."""
+    """A message from one replica to another."""
     return lambda one: (one.sender, one.receiver) == (sender, receiver)

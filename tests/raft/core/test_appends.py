@@ -17,7 +17,7 @@ from tests.raft.core.fetching import END, EPOCH, append, committed_leader, follo
 
 
 def refused(actions: list[Action]) -> ErrorCode:
-    """The error that the one append was refused with, which is all that was ordered."""
+    """The error that refused the append, which is the only action."""
     (action,) = actions
     assert isinstance(action, FailAppend)
     return action.error

@@ -1,4 +1,4 @@
-"""How many epochs peers may make a replica enter, and that one that was away is let in (RF-114)."""
+"""How many epochs peers may make a replica enter, and that a replica that was away is accepted (RF-114)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS = 2_000 if all_cases() else 400
 
 
 def claims(epoch: int) -> list[Request]:
-    """What enters an epoch if a voter sends it."""
+    """A request that enters an epoch if a voter sends it."""
     return [
         vote(2, epoch),
         vote(2, epoch, pre_vote=True),
@@ -103,7 +103,7 @@ def test_rf114_a_replica_whose_allowance_is_used_up_still_elects() -> None:
 
 
 def test_rf114_voters_that_were_attacked_apart_agree_again_after_as_long_as_the_attack_took() -> None:
-    """One is attacked for an hour while the other is cut off from it: it is refused for an hour at most."""
+    """One voter is attacked for an hour while the other is cut off from it: it is refused for an hour at most."""
     attacked, other = harness(), harness()
     hour_ms = 3_600_000
     attacked.ask(vote(3, EPOCH + EPOCHS_AT_ONCE_MAX))

@@ -1,7 +1,7 @@
 """The leader's answers to FetchSnapshot, which counts as contact with its sender (SN-03, SN-10, SN-11).
 
-The core does not know which snapshots there are, nor how long they are: its answer stands for a range of one, and
-the shell finds out whether they exist when it carries the answer out.
+The core knows neither which snapshots exist nor how long they are: its answer names a range of one, and the shell
+checks whether the range exists when it carries the answer out.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def test_sn10_what_a_replica_needs_next_is_behind_the_snapshot_that_it_fetches()
     assert progress.next_offset == END
     asked(harness)
     assert (progress.end_offset, progress.next_offset) == (END, SNAPSHOT.offset)
-    harness.ask(fetch(2, EPOCH, END, EPOCH))  # it gave up
+    harness.ask(fetch(2, EPOCH, END, EPOCH))  # it abandoned the snapshot
     assert progress.next_offset == END
 
 

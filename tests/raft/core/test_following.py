@@ -31,7 +31,7 @@ from tests.raft.core.fetching import fetch_request, follower, kinds, point, the_
 
 
 def roles_after(harness: Harness, *durations_ms: int) -> list[Role]:
-    """What it is after each of these times, one after the other."""
+    """The roles after each of these times, one after the other."""
     roles = []
     for duration_ms in durations_ms:
         harness.advance(duration_ms)

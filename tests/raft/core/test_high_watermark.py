@@ -163,7 +163,7 @@ def test_rf50_a_fetch_that_diverges_says_nothing_of_what_the_voter_has(
 
 
 def following(high_watermark: int = UNKNOWN_HIGH_WATERMARK) -> Harness:
-    """A follower whose log ends at 5, and which knows `high_watermark`; its next fetch is under way."""
+    """A follower whose log ends at 5, and which knows `high_watermark`; its next fetch is in progress."""
     harness = follower(log=[(1, 5)])
     harness.answer(the_fetch(harness), fetch_response(2, 1, high_watermark=high_watermark))
     return harness

@@ -131,7 +131,7 @@ def test_a_second_leader_of_one_epoch_is_reported_and_not_followed() -> None:
     harness, send = follower()
     actions = harness.answer(send, fetch_response(2, 5, error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     (report,) = of_type(ReportRejectedClaim, actions)
-    assert report.reason == "2 is named as the leader of epoch 5, which 3 leads"
+    assert report.reason == "2 is named as the leader of epoch 5, but 3 leads it"
     assert (harness.role, harness.epoch, harness.leader_id) == (Role.FOLLOWER, 5, 3)
     assert backs_off(harness, send)
 
@@ -355,7 +355,7 @@ def test_who_says_that_it_leads_an_epoch_with_another_leader_is_refused(
     state = harness.state
     actions = harness.deliver(begin_quorum_epoch(2, epoch))
     (report,) = of_type(ReportRejectedClaim, actions)
-    assert report.reason == f"2 is named as the leader of epoch {epoch}, which {known} leads"
+    assert report.reason == f"2 is named as the leader of epoch {epoch}, but {known} leads it"
     (reply,) = of_type(Reply, actions)
     assert reply.response.error is ErrorCode.INVALID_REQUEST
     assert harness.state is state

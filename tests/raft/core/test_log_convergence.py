@@ -36,7 +36,7 @@ class Histories:
 def histories(draw: st.DrawFn) -> Histories:
     runs: dict[str, list[tuple[int, int]]] = {"common": [], "leader": [], "follower": []}
     for epoch in range(1, 3 + draw(st.integers(0, 5))):
-        # Once the logs have diverged they stay so; an epoch then belongs to one of them, or to neither.
+        # Once the logs have diverged they stay so; an epoch then belongs to only one of them, or to neither.
         parted = bool(runs["leader"] or runs["follower"])
         owners = ["leader", "follower"] if parted else ["common", "leader", "follower"]
         owner = draw(st.sampled_from(owners))
@@ -58,7 +58,7 @@ def batches_of(log: list[tuple[int, int]], start_offset: int = 0) -> list[Batch]
 
 
 class Pair:
-    """A leader and a follower of three voters; what the follower orders is done to `follower_log`."""
+    """A leader and a follower of three voters; the follower's actions are applied to `follower_log`."""
 
     def __init__(self, given: Histories) -> None:
         leader_log, follower_log = given.common + given.leader_rest, given.common + given.follower_rest
@@ -70,7 +70,7 @@ class Pair:
         self.cut_at: list[int] = []
 
     def converge(self, fetches_max: int) -> int:
-        """Carry fetches and answers until the follower has what the leader has; how many that took."""
+        """Carry fetches and answers until the follower has the leader's records; return how many that took."""
         self.follower.sent.clear()
         self.follower.make_follower(LEADER_ID, self.leader.epoch)
         for fetches in range(1, fetches_max + 1):
@@ -82,7 +82,7 @@ class Pair:
         raise AssertionError("the logs do not converge")
 
     def with_batches(self, response: FetchResponse, reads: object) -> FetchResponse:
-        """What arrives at the follower: one or two batches where the leader named a range."""
+        """The batches that arrive at the follower: one or two where the leader named a range."""
         records: tuple[Batch, ...] = ()
         if isinstance(reads, LogRange):
             start_offset = reads.start_offset

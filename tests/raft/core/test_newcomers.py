@@ -76,7 +76,7 @@ def test_a_replacement_is_not_elected() -> None:
 
 
 def level_with(harness: Harness, leader_id: int, epoch: int) -> Send:
-    """It is level with the leader's log, one record, and knows it; returns its requests to the third voter."""
+    """Make it level with the leader's log of one record; return its requests to the third voter."""
     harness.sent.clear()
     sent = harness.make_follower(leader_id, epoch).sent
     (first,) = [send for send in sent if isinstance(send.request, FetchRequest)]

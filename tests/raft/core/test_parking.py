@@ -1,4 +1,4 @@
-"""Which fetches a leader answers at once and which it parks, and what completes a parked one (PK-01 to PK-12).
+"""Which fetches a leader answers at once and which it parks, and what completes a parked fetch (PK-01 to PK-12).
 
 Rules that tests here are named after: PK-02, PK-03, PK-04, PK-06, PK-08, PK-09, PK-11.
 """

@@ -1,4 +1,4 @@
-"""The purgatory alone: what it keeps and returns, and that it forgets."""
+"""The purgatory alone: what it keeps, returns and removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Majorities and the epoch cache, each against the plainest definition of what it should give."""
+"""Majorities and the epoch cache, each against the plainest definition of its result."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ EPOCHS_OF_RECORDS = st.lists(st.integers(1, 9), max_size=25).map(sorted)
 
 
 def cache_of(epochs_of_records: list[int]) -> EpochCache:
-    """What a log leaves in the cache whose record at offset i has the i-th epoch."""
+    """The cache of a log whose record at offset i has the i-th epoch."""
     cache = EpochCache()
     for offset, epoch in enumerate(epochs_of_records):
         cache.assign(Epoch(epoch), Offset(offset))

@@ -17,7 +17,7 @@ LEADER_LOG = ((1, 5), (2, 3), (4, 2))
 
 
 def diverging(harness: Harness, epoch: int, offset: int, leader_epoch: int = 5) -> list[Action]:
-    """The leader answers the fetch under way that the log diverges there; everything that is ordered then."""
+    """The leader answers the fetch in progress with a diverging epoch; return every action that is ordered then."""
     answer = fetch_response(2, leader_epoch, diverging_epoch=point(epoch, offset))
     return harness.answer(the_fetch(harness), answer)
 

@@ -1,4 +1,4 @@
-"""A leader whose address refuses connections is given up before the fetch timeout (RF-30)."""
+"""A leader whose address refuses connections is abandoned before the fetch timeout (RF-30)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEADER_ID = 3
 
 
 class Follower3:
-    """A replica that follows 3 in epoch 5, has fetched from it once, and whose fetches a test lets fail."""
+    """A replica that follows 3 in epoch 5, has fetched from it once, and whose fetches a test can fail."""
 
     def __init__(self, own_id: int = 1, **settings: Any) -> None:
         self.harness: Harness = replica(own_id, log=[(3, 4)], **settings).make_follower(LEADER_ID, 5)
@@ -32,7 +32,7 @@ class Follower3:
         return self.harness.state
 
     def next_fetch(self, node_id: int) -> Send | None:
-        """The next fetch that goes there; others fail, and back-offs are waited for. None if it follows no more."""
+        """The next fetch to that endpoint; others fail, and back-offs expire. None if the replica no longer follows."""
         for _ in range(500):
             self.sent += self.harness.sent
             if not self.follows:

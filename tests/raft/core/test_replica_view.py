@@ -1,4 +1,4 @@
-"""What may be read of a replica, in each of its parts: and what it has no part in is empty, or not known."""
+"""The readable state of a replica, in each role: values of other roles are empty, or not known."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def slots(part: Any, *left_out: str) -> dict[str, Any]:
 
 
 def picture(harness: Harness) -> Any:
-    """All of a replica's data but what was handed out, actions and decisions, and what gives chance."""
+    """All data of a replica except its outputs, actions and decisions, and its source of random numbers."""
     environment, known, connections = harness.environment, harness.replica_state, harness.output.connections
     values = slots(environment, "random", "config") | slots(known, "state", "log")
     state = slots(known.state)

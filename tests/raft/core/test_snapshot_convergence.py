@@ -59,7 +59,7 @@ def content(snapshot_id: OffsetAndEpoch) -> bytes:
 
 @dataclass
 class Partial:
-    """A snapshot of which some bytes are there."""
+    """A snapshot of which some bytes have arrived."""
 
     fetch_id: int
     data: bytes
@@ -103,7 +103,7 @@ class Conversation:
     # --- the leader's side ------------------------------------------------------------------------------------------
 
     def change_leader_log(self) -> None:
-        """One of what a leader does meanwhile: append, take a snapshot, forget an old one, start its log later."""
+        """Something that a leader does during a transfer: append, take or delete a snapshot, move its log's start."""
         what = self.random.choice(["append", "snapshot", "start"])
         if what == "append":
             end_offset = self.leader.replica.log_end_offset
@@ -120,7 +120,7 @@ class Conversation:
                 self.leader.step(LogStartAdvanced(start))
 
     def take_snapshot(self) -> None:
-        """One that is newer than all, or none."""
+        """A snapshot that is newer than all, or none."""
         known = self.snapshots[-1] if self.snapshots else LOG_BEGINNING
         ends = [one for one in ends_of(self.leader_log) if one > known]
         if ends:
@@ -128,7 +128,7 @@ class Conversation:
             self.leader.step(SnapshotsChanged(self.snapshots[-1]))
 
     def filled(self, response: Response) -> Response:
-        """What arrives: the bytes where the leader named a range of them."""
+        """The answer that arrives: the bytes where the leader named a range of them."""
         match response, self.leader.reads:
             case FetchResponse(), LogRange(start_offset=start_offset):
                 assert start_offset >= self.leader.replica_state.log.start_offset, (
@@ -202,7 +202,7 @@ class Conversation:
         return last
 
     def turn(self, fault_rate: float) -> bool:
-        """Carry one request and its answer. False: the leader does not answer it."""
+        """Carry one request and its answer. Return False if the leader does not answer it."""
         send = self.request()
         if send is None:
             self.carry_out(self.follower.advance(20))
@@ -226,7 +226,7 @@ class Conversation:
         return True
 
     def converge(self, turns_max: int) -> None:
-        """No faults any more, and the leader is quiet."""
+        """No further faults, and the leader is quiet."""
         for _ in range(turns_max):
             if not self.turn(0.0):
                 return
@@ -259,14 +259,14 @@ def test_sn22_a_follower_ends_up_with_its_leaders_log_from_its_own_start_on(
         if not conversation.turn(0.3):
             conversation.carry_out(conversation.follower.advance(3000))
             conversation.follow()
-    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests are given up
+    conversation.carry_out(conversation.follower.advance(3000))  # parked and lost requests time out
     conversation.follow()
     conversation.converge(turns_max=200)
     check_equal(conversation)
 
 
 def test_sn22_every_way_of_getting_there_is_taken() -> None:
-    """That the test above is about something. These follow one that led epoch 3 alone, in place of the epochs after."""
+    """Checks that the test above is not vacuous. These follow a leader of epoch 3 alone, not of the epochs after."""
     taken: set[type] = set()
     for seed in range(100):
         random = Random(seed)

@@ -151,7 +151,7 @@ def test_sn14_a_log_that_goes_another_way_is_replaced_although_it_is_longer() ->
 
 def test_sn14_a_flush_that_was_under_way_does_not_make_the_new_log_longer() -> None:
     harness = behind(observer=True)
-    harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(3, 20, 1)))  # its flush is under way
+    harness.answer(the_fetch(harness), fetch_response(2, LEADS, batch(3, 20, 1)))  # its flush is in progress
     offer(harness)
     gives(harness, b"0123456789")
     harness.step(SnapshotAppended(1, 10))
@@ -328,7 +328,7 @@ def test_sn13_an_answer_after_a_change_of_role_changes_nothing(error: ErrorCode)
 
 
 def from_before(harness: Harness, request: FetchSnapshotRequest, error: ErrorCode = ErrorCode.NONE) -> list[Told]:
-    """What an answer to `request` would do, if it were not stopped before (Connections takes an answer but once)."""
+    """The effect of an answer to `request` that is not stopped before (Connections accepts an answer only once)."""
     answer = fetch_snapshot_response(
         2, LEADS, request.snapshot_id, b"xyz", position=request.position, size=SIZE, error=error
     )
@@ -380,7 +380,7 @@ def test_sn13_what_is_said_of_an_earlier_attempt_changes_nothing(event: Event) -
     assert steps(harness, SnapshotAppended(2, 5)) == [asks(5)]
 
 
-# --- what the disk refuses --------------------------------------------------------------------------------------------
+# --- refusals of the disk ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["the first bytes", "later bytes", "the whole"])

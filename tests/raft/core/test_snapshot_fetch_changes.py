@@ -1,4 +1,4 @@
-"""A replica that fetches a snapshot when the leader changes, it is elected, or an offer is none (SN-12 to SN-15)."""
+"""A replica that fetches a snapshot when the leader changes, it is elected, or an offer is invalid (SN-12 to SN-15)."""
 
 from __future__ import annotations
 
@@ -252,13 +252,13 @@ def test_sn15_a_leader_that_is_given_a_snapshot_stops_itself() -> None:
 
 
 def test_sn14_a_candidate_takes_what_it_has_fetched() -> None:
-    """It asked for votes with a shorter log: no voter that granted one had more committed records."""
+    """It asked for votes with a shorter log: no voter that granted its vote had more committed records."""
     harness = written()
     harness.make_candidate()
     assert harness.step(SnapshotReceived(1)) == [TruncateFullyAndStartAt(SNAPSHOT), AdvanceHighWatermark(Offset(10))]
 
 
-# --- offers that are none ---------------------------------------------------------------------------------------------
+# --- invalid offers --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -316,8 +316,8 @@ def test_sn14_a_log_of_a_higher_epoch_that_ends_below_the_snapshot_is_replaced()
 def test_sn14_a_log_that_ends_where_the_snapshot_does_in_a_higher_epoch_is_replaced() -> None:
     """Voter 1 led epoch 3 alone and wrote its record 9; epoch 4 committed the record 9 of epoch 2, and starts at 10.
 
-    The leader can offer only the snapshot (SN-22: at the start, of another epoch). If voter 1 refused it, it could not
-    continue before there is a newer one.
+    The leader can offer only the snapshot (SN-22: at the start, of another epoch). If voter 1 refused it, voter 1 could
+    not continue until a newer snapshot exists.
     """
     harness = follower(4, voter_count=2, log=[(1, 9), (3, 1)])
     leads = replica(2, voter_count=2, start=(2, 10), election_state=election_state(3)).make_leader()
@@ -337,14 +337,14 @@ def test_sn12_an_offer_of_a_later_epoch_than_the_leaders_is_none(snapshot_id: Of
 
 @pytest.mark.parametrize("offset", [0, -1])
 def test_sn12_an_offer_of_a_snapshot_of_nothing_is_none(offset: int) -> None:
-    """One that ends at 0 has no record whose epoch it could name (SN-03)."""
+    """A snapshot that ends at 0 has no record whose epoch it could name (SN-03)."""
     harness = behind(log=[])
     assert harness.replica.high_watermark == -1
     assert offer(harness, point(2, offset)) == []
     assert is_backing_off(harness)
 
 
-# --- a snapshot that is there already ---------------------------------------------------------------------------------
+# --- a snapshot that exists already ---------------------------------------------------------------------------------
 
 
 def test_sn12_a_snapshot_that_this_replica_has_is_taken_without_fetching_it() -> None:
@@ -378,7 +378,7 @@ def test_sn12_another_one_that_is_there_is_not_what_was_offered(latest: OffsetAn
 def test_sn14_a_snapshot_that_the_log_is_past_is_kept_and_the_log_too(
     latest: OffsetAndEpoch | None, expected: OffsetAndEpoch
 ) -> None:
-    """No event leads there, since no records are fetched meanwhile."""
+    """No event leads there, since no records are fetched during the transfer."""
     harness = written()
     harness.replica_state.log = log_state([(2, 12)])
     harness.step(SnapshotsChanged(latest))

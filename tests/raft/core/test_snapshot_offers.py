@@ -49,7 +49,7 @@ def leader(**changes: Any) -> Harness:
 
 
 def answered(actions: list[Action]) -> Reply:
-    """The answer, which is all that is done."""
+    """The answer, which is the only action."""
     (action,) = actions
     assert isinstance(action, Reply)
     assert isinstance(action.response, FetchResponse)
@@ -57,7 +57,7 @@ def answered(actions: list[Action]) -> Reply:
 
 
 def outcome(reply: Reply) -> tuple[str, object]:
-    """The kind of an answer to a fetch, and its content; checks that it is of one kind only."""
+    """The kind of an answer to a fetch, and its content; checks that the answer has only one kind."""
     response = reply.response
     assert isinstance(response, FetchResponse)
     records = reply.reads.start_offset if isinstance(reply.reads, LogRange) else None
@@ -120,10 +120,10 @@ def test_sn22_an_answer_with_a_snapshot_has_no_records_and_nothing_diverges() ->
         # behind the start, of an epoch that the log has, up to that epoch's end
         (11, 2, ("records", 11)),
         (13, 2, ("records", 13)),
-        (12, 4, ("records", 12)),  # that it could not end there in epoch 4 is not looked at, as in Kafka
+        (12, 4, ("records", 12)),  # whether it could end there in epoch 4 is not checked, as in Kafka
         (15, 4, ("records", 15)),
         (17, 4, ("records", 17)),
-        # behind the start, too long in its epoch, or of one that the log does not have
+        # behind the start, too long in its epoch, or of an epoch that the log does not have
         (14, 2, ("diverging", point(2, 13))),
         (99, 2, ("diverging", point(2, 13))),
         (18, 4, ("diverging", point(4, 17))),
@@ -175,7 +175,7 @@ def test_sn20_it_is_the_newest_snapshot_that_is_offered() -> None:
 
 @pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (5, 2), (9, 4), (10, 1), (10, 3), (11, 1), (99, 1)])
 def test_sn20_without_a_snapshot_who_is_behind_the_start_is_told_that_there_is_none(offset: int, epoch: int) -> None:
-    """It was damaged, and another one is not there yet. There are no records below the start to be read."""
+    """The snapshot was damaged, and there is no other one yet. The records below the start cannot be read."""
     harness = leader()
     harness.step(SnapshotsChanged(None))
     assert asked(harness, offset, epoch) == ("error", ErrorCode.SNAPSHOT_NOT_FOUND)

@@ -1,4 +1,4 @@
-"""The state in which a replica starts, from what is on disk (RF-01, RF-02, RF-04, RF-104)."""
+"""The initial state of a replica, from the state on disk (RF-01, RF-02, RF-04, RF-104)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State machines that differ: which is right, which replica is notified, what a fenced one still does (RF-113)."""
+"""State machines that differ: which is right, which replica is notified, what a fenced replica still does (RF-113)."""
 
 from __future__ import annotations
 
@@ -393,7 +393,7 @@ def answered(harness: Harness, send: Send, expected: StateDigest) -> list[Action
 
 
 def fenced_follower() -> Harness:
-    """Follows voter 2, which reported that this state machine differs; its next fetch is under way."""
+    """Follows voter 2, which reported that this state machine differs; its next fetch is in progress."""
     harness = follower()
     report(harness, 10, "a")
     assert fences(answered(harness, the_fetch(harness), digest(10, "b"))) != []

@@ -1,4 +1,4 @@
-"""Messages of strangers: no member of the cluster, a member's id with a wrong directory id, another cluster's node.
+"""Messages of unknown senders: no member of the cluster, a member's id with a wrong directory id, a foreign node.
 
 The voter set has directory ids here. Each attack ended processes or lost records before `may_be_voter` decided.
 """
@@ -85,7 +85,7 @@ def stranger(request: pytest.FixtureRequest) -> ReplicaKey:
 
 
 def say(harness: Harness, request: Request) -> ErrorCode:
-    """Deliver a stranger's message: the replica's state does not change, and the claim is reported."""
+    """Deliver an unknown sender's message: the replica's state does not change, and the claim is reported."""
     state, epoch = harness.state, harness.epoch
     actions = harness.deliver(request)
     assert (harness.state, harness.epoch) == (state, epoch)
@@ -196,7 +196,7 @@ def test_a_non_voter_that_is_named_as_leader_is_not_asked_for_records(error: Err
 
 
 def test_a_request_for_another_replica_moves_nobody(receiver: Harness) -> None:
-    """Consider an old node whose address another one has now: requests for the old node do not affect the new one."""
+    """Consider an old node whose address another node has now: requests for the old node do not affect the new one."""
     state = receiver.state
     wrong = (receiver.environment.key or key(1))._replace(directory_id=ANOTHER_DIRECTORY)
     for request in (

@@ -175,7 +175,7 @@ def test_the_table_above_is_the_automaton() -> None:
     assert set(REACHED) == edges
 
 
-# --- what must never happen (RF-07) -----------------------------------------------------------------------------------
+# --- forbidden transitions (RF-07) ------------------------------------------------------------------------------------
 
 
 def a_state(role: Role, epoch: int, *, leader_id: int = 3, voted_key: ReplicaKey | None = None) -> State:
@@ -259,7 +259,7 @@ def test_rf07_an_edge_that_is_not_in_the_table_raises(old: Role, new: Role, epoc
 @pytest.mark.parametrize("old", Role)
 def test_rf07_no_edge_leads_to_a_lower_epoch(old: Role, new: Role) -> None:
     harness = STATES[old]()
-    with pytest.raises(InvariantViolation, match="never goes back"):
+    with pytest.raises(InvariantViolation, match="epoch never decreases"):
         go(harness, a_state(new, harness.epoch - 1))
 
 

@@ -89,7 +89,7 @@ class Commands:
         ]
 
     async def run(self, line: str) -> list[str]:
-        """Run one command; returns its lines."""
+        """Run one command; return its lines."""
         command = line.removeprefix("quietly ")
         for pattern, carry_out in self._commands:
             found = re.fullmatch(pattern, command)

@@ -47,7 +47,7 @@ def _print_message(message: Message, printer: RepresentationPrinter, cycle: bool
 for_type_by_name(Message.__module__, Message.__name__, _print_message)
 
 Hints = Mapping[str, Sequence[Any]]
-"""By field name: values that lead further than arbitrary ones do; of lists: their elements. Of a list, none: none."""
+"""By field name: values that lead further than arbitrary ones do; for lists, their elements."""
 
 HINT_WEIGHT = 5
 """How much more often than other values these are drawn."""

@@ -25,7 +25,7 @@ OBSERVER = common_pb2.ReplicaKey(node_id=9, directory_id=b"\1" * 16)
 
 
 async def refusal_of(call: Any) -> str:
-    """The words with which a call ended, which must be those of a limit."""
+    """The message with which a call ended, which must be that of a limit."""
     with pytest.raises(grpc.aio.AioRpcError) as refusal:
         await asyncio.wait_for(call, 100)
     assert refusal.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

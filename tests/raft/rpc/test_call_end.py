@@ -1,4 +1,4 @@
-"""How a call ended that is written to, when the node ends it meanwhile (grpc#36066)."""
+"""How a call ended when the node ends it while it is being written to (grpc#36066)."""
 
 from __future__ import annotations
 

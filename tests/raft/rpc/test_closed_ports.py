@@ -1,4 +1,4 @@
-"""What the kernel of a peer's machine says of its port: a process that is there is never taken for one that is not."""
+"""What the kernel of a peer's machine reports of its port: a process that runs never counts as ended."""
 
 from __future__ import annotations
 

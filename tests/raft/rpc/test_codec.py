@@ -319,7 +319,7 @@ def test_sn13_a_hostile_snapshot_request_is_decoded_as_it_is_or_refused_by_name(
 @pytest.mark.parametrize("size", [-1, -(2**63), 2**63 - 1])
 @pytest.mark.parametrize("position", [-1, -(2**63), 2**63 - 1])
 def test_sn13_a_hostile_snapshot_answer_is_decoded_as_it_is(size: int, position: int) -> None:
-    """What is wrong with it is for the replica to see."""
+    """The replica itself must detect the error."""
     message = quorum_pb2.FetchSnapshotResponse(size=size, position=position, unaligned_records=b"x")
     response = codec.fetch_snapshot_response_from_proto(message)
     assert (response.size, response.position, response.data) == (size, position, b"x")

@@ -191,7 +191,7 @@ def _decoded(kind: type[Message], decode: Callable[[Any], Any], data: bytes) -> 
 
 
 def _check_fits_the_wire(actions: list[Action]) -> None:
-    """What was taken from one peer must not break the words for the next one."""
+    """An answer from one peer must not break the messages for the next."""
     for action in actions:
         if isinstance(action, Send):
             host, port = action.destination
@@ -277,7 +277,7 @@ def test_bytes_that_are_nearly_an_answer_are_refused_by_name(kind: type[Message]
 
 
 def _pending(harness: Harness) -> list[Send]:
-    """The request that waits for an answer; if there is none, the next one that it sends."""
+    """The request that waits for an answer; if there is none, the next request that it sends."""
     sent = harness.sent
     for _ in range(5):
         if sent:

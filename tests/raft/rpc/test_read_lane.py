@@ -19,7 +19,7 @@ SHARE = 0.1
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Its time passes only while everybody waits."""
+    """Its time passes only while all tasks wait."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -134,7 +134,7 @@ async def test_who_is_held_back_stays_so_though_the_node_is_idle_then() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     await asyncio.sleep(1.2 * WINDOW_SECONDS)
     before = now()
-    await lane.turn("b")  # no read waits any more, and there is time
+    await lane.turn("b")  # no read waits, and there is time
     assert now() == before
 
 

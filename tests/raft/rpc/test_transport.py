@@ -1,4 +1,4 @@
-"""A peer that cannot be reached over a channel any more is resolved again over a new one."""
+"""A peer that can no longer be reached over a channel is resolved again over a new one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ REQUESTS = pytest.mark.parametrize("request_", [VOTE, FETCH], ids=["unary calls"
 
 @REQUESTS
 async def test_a_transport_that_is_closed_leaves_no_task_behind(request_: Request) -> None:
-    """Python complains of one that its loop's end destroys: "Task was destroyed but it is pending"."""
+    """Python logs an error about a task that its loop's end destroys: "Task was destroyed but it is pending"."""
     before = asyncio.all_tasks()
     peers = PeerTransport(lambda outcome: None, request_timeout_ms=60_000)
     peers.send(Send(1, Endpoint("127.0.0.1", free_port()), request_))
@@ -71,7 +71,7 @@ class Answering(quorum_pb2_grpc.QuorumServiceServicer):
 
 
 class Names:
-    """What PEER's name stands for; a channel asks once, as gRPC does not ask again for a long time."""
+    """The addresses of PEER's name; a channel resolves it once, as gRPC does not resolve it again for a long time."""
 
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_port()}"

@@ -14,7 +14,7 @@ LOST = ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "as the test says")
 
 
 class Bench:
-    """Pending appends, and what they said."""
+    """Pending appends, and their outcomes."""
 
     def __init__(self) -> None:
         self.runtime = HandRuntime()

@@ -34,7 +34,7 @@ def lines() -> Iterator[Lines]:
 
 
 def told(lines: Lines, event: str) -> list[dict[str, Any]]:
-    """The lines of level debug with that event, without what all of them have."""
+    """The lines of level debug with that event, without the fields that all lines have."""
     return [
         {name: value for name, value in line.items() if name not in ("event", "log_level")}
         for line in lines
@@ -78,10 +78,13 @@ def following(lines: Lines) -> VoterShell:
     [
         (asks(THREE, 4, log=(1, 2)), "its log ends at 1 in epoch 2, that of this node at 3 in epoch 3"),
         (asks(THREE, 2, log=(9, 1)), "FENCED_LEADER_EPOCH: this node is in epoch 3"),
-        (asks(THREE, 4, log=(9, 3), cluster_id="x"), f"INCONSISTENT_CLUSTER_ID: it is of x, this node of {CLUSTER_ID}"),
-        (asks(THREE, 4, log=(9, 3), voter_key=TWO), f"INVALID_VOTER_KEY: it means {TWO}, this is {ONE}"),
+        (
+            asks(THREE, 4, log=(9, 3), cluster_id="x"),
+            f"INCONSISTENT_CLUSTER_ID: its cluster is x, this node's {CLUSTER_ID}",
+        ),
+        (asks(THREE, 4, log=(9, 3), voter_key=TWO), f"INVALID_VOTER_KEY: it is addressed to {TWO}, this is {ONE}"),
         (asks(THREE, 4, log=(-1, 3)), "INVALID_REQUEST"),
-        (asks(OBSERVER, 4, log=(9, 3)), "the candidate is no voter"),
+        (asks(OBSERVER, 4, log=(9, 3)), "the candidate is not a voter"),
         (asks(THREE, 3, log=(9, 2)), "2 leads epoch 3"),
     ],
 )
@@ -112,14 +115,14 @@ def test_who_lacks_what_is_committed_is_refused_with_the_offset(following: Voter
     following.runtime.advance(10)
     answer_fetch(following, high_watermark=Offset(3))
     deliver(following, asks(THREE, 4, log=(2, 3)))
-    reason = "its log ends at 2 in epoch 3, and all below 3 is committed"
+    reason = "its log ends at 2 in epoch 3, and everything below 3 is committed"
     assert [line["reason"] for line in told(lines, "vote refused")] == [reason]
 
 
 def test_a_leader_that_is_silent_is_named_with_the_time(following: VoterShell, lines: Lines) -> None:
     following.runtime.advance(TIMEOUT_MS + 10)
     begun = told(lines, "election begun")
-    assert begun == [{"epoch": 3, "reason": f"leader 2 has answered nothing for {TIMEOUT_MS} ms"}]
+    assert begun == [{"epoch": 3, "reason": f"leader 2 has not answered for {TIMEOUT_MS} ms"}]
     entered = told(lines, "state entered")
     assert entered == [{"left": "follower", "entered": "prospective", "epoch": 3}]
 
@@ -167,7 +170,7 @@ def test_a_voter_that_may_not_be_elected_says_once_that_its_leader_is_silent(
 ) -> None:
     following.shell.step(StateMachineFenced())
     following.runtime.advance(4 * TIMEOUT_MS)
-    reason = "leader 2 is silent, but this voter is not elected: its state machine is fenced"
+    reason = "leader 2 is silent, but this voter cannot be elected: its state machine is fenced"
     assert told(lines, "election put off") == [{"epoch": 3, "reason": reason}]
     assert told(lines, "election begun") == []
 
@@ -183,7 +186,7 @@ def test_why_a_fetch_is_parked(lines: Lines) -> None:
             "wait_ms": QuorumConfig().fetch_max_wait_ms,
             "log_end_offset": end_offset,
             "high_watermark": end_offset,
-            "reason": f"its sender has everything up to {end_offset}, and knows what is committed",
+            "reason": f"its sender has everything up to {end_offset}, and knows the high watermark",
         }
     ]
 

@@ -1,4 +1,4 @@
-"""A follower without room drops the records of its leader's answer, and says so."""
+"""A follower without room drops the records of its leader's answer, and logs it."""
 
 from __future__ import annotations
 

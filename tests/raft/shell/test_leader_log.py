@@ -1,4 +1,4 @@
-"""What a node's log says of leaders."""
+"""What a node logs about leaders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever watches a shell is told of every event that the replica takes, before anything that it ordered happens."""
+"""An observer of a shell is notified of every event of the replica before the actions are carried out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TWO = VOTERS.voters()[1].key
 
 
 class Witness(Heard):
-    """It notes, for every event, how much its shell has done by then, and what may be read of the replica."""
+    """Records, for every event, how much its shell has done by then, and the replica's readable state."""
 
     def __init__(self) -> None:
         super().__init__()

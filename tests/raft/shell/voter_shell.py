@@ -38,7 +38,7 @@ OBSERVER = ReplicaKey(NodeId(9), UUID(int=9))
 
 
 class Heard:
-    """An observer: the events that the replica took, and what it ordered, in order."""
+    """An observer: the events of the replica, and its actions, in order."""
 
     def __init__(self) -> None:
         self.events: list[Event | None] = []

@@ -12,7 +12,7 @@ from snapshot.names import snapshot_name
 from tests.raft.snapshot_delivery.world import Loading, Plain, World, numbers, register, settled
 from tests.snapshot.builders import DIRECTORY, an_id
 
-# --- which listeners get one ------------------------------------------------------------------------------------------
+# --- which listeners get a snapshot -----------------------------------------------------------------------------------
 
 
 async def test_sn60_a_new_listener_begins_with_the_newest_snapshot_and_goes_on_where_it_ends(world: World) -> None:

@@ -112,5 +112,5 @@ def room_for(files: FileSystem, byte_count: int) -> Iterator[None]:
 
 
 def no_more_room(files: FileSystem) -> AbstractContextManager[None]:
-    """The last segment of the log that the tests use cannot grow any more."""
+    """The last segment of the log that the tests use can no longer grow."""
     return room_for(files, files.open(segment_paths(files)[-1]).size())

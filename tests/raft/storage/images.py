@@ -50,7 +50,7 @@ def crash_everywhere(
     verify: Callable[[MemoryFileSystem, Told], None],
     sector_bytes: int = SECTOR_BYTES,
 ) -> Coverage:
-    """Stop `story` before each operation and after the last one, and `verify` the images that a crash may leave there.
+    """Stop `story` before each operation and after the last, and `verify` the images that a crash may leave there.
 
     `prepare` makes a new object in which the scenario records the promises that it got; `verify` may change neither it
     nor the files.

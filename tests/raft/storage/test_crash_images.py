@@ -254,7 +254,7 @@ def test_whatever_a_crash_of_a_recovery_from_damage_leaves_the_log_knows_that_it
 
 @dataclass
 class Saved:
-    """The last state that was saved, and the one that is being saved."""
+    """The last saved state, and the state that is being saved."""
 
     done: ElectionState | None = None
     under_way: ElectionState | None = None

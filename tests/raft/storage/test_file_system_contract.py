@@ -292,5 +292,5 @@ def test_the_room_shrinks_by_what_is_written_and_of_a_directory_that_is_not_ther
     after = files.space("here")
     assert after.total_bytes == before.total_bytes
     assert after.free_bytes < before.free_bytes
-    with pytest.raises(StorageError, match="cannot look at the room of none"):
+    with pytest.raises(StorageError, match="cannot read the free space of none"):
         files.space("none")

@@ -29,7 +29,7 @@ def test_the_text_of_an_id_is_kafkas() -> None:
     ["", "A", "A" * 21, "A" * 23, "A" * 22 + "==", "A" * 21 + "R", "A" * 21 + "+", "A" * 21 + "/", "ä" * 22, " " * 22],
 )
 def test_text_that_no_id_has_is_refused_and_named(text: str) -> None:
-    with pytest.raises(ConfigurationError, match="is no id: it must be"):
+    with pytest.raises(ConfigurationError, match="is not an id: it must be"):
         uuid_from_text(text)
 
 

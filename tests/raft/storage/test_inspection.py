@@ -75,7 +75,7 @@ def test_a_flipped_byte_costs_one_frame_and_the_walk_goes_on(position: int) -> N
 @pytest.mark.parametrize(
     ("position", "looks_like"),
     [
-        (0, "a frame whose checksum does not fit"),
+        (0, "a frame whose checksum does not match"),
         (4, "garbage"),
         (12, "longer than the rest of the file"),
         (19, "a frame that belongs at byte"),
@@ -135,7 +135,7 @@ def test_durable_before_must_not_go_back() -> None:
     vouched, crc = encode_marker(len(first), crc, 2)
     forgetful, _ = encode_marker(len(first + vouched), crc, 1)
     *_, found = frames(walk(first + vouched + forgetful))
-    assert found.misfits == ("it calls offsets below 1 durable, a frame before it 2",)
+    assert found.misfits == ("it calls offsets below 1 durable, an earlier frame 2",)
 
 
 @given(st.binary(max_size=300), st.one_of(st.none(), st.integers(min_value=0, max_value=9)))
@@ -246,7 +246,7 @@ def test_nothing_can_be_changed_through_the_files_of_a_rehearsal(tmp_path: Path)
     file.reserve(100)
     file.fsync()
     for change in (lambda: files.rename(str(path), str(path) + "2"), lambda: files.try_lock(str(path))):
-        with pytest.raises(InvariantViolation, match="looked at only"):
+        with pytest.raises(InvariantViolation, match="open for inspection only"):
             change()
     with pytest.raises(StorageError, match="it exists"):
         files.open(str(path), create=True)

@@ -209,7 +209,7 @@ def test_a_failing_sync_ends_everything(path: str) -> None:
 
 @dataclass
 class Told:
-    """The last state that was saved, and the one that is being saved."""
+    """The last saved state, and the state that is being saved."""
 
     promised: ElectionState | None = None
     possible: list[ElectionState | None] = field(default_factory=lambda: [None])

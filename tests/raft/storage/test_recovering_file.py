@@ -186,7 +186,7 @@ def flip_in_the_first_and_end_in_garbage(files: MemoryFileSystem) -> None:
 def test_how_far_the_log_went_is_not_known_where_its_end_cannot_be_seen(
     damage: Callable[[MemoryFileSystem], None],
 ) -> None:
-    """A replica that took the undamaged part for the whole log would vote as if it had acknowledged no more."""
+    """A replica that mistook the undamaged part for the whole log would vote as if it had acknowledged nothing else."""
     files = flushed_log()
     damage(files)
     log = opened(files, may_create=False)

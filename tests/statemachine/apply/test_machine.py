@@ -1,4 +1,4 @@
-"""The listener that feeds the store: what it reports, to whom, and when."""
+"""The listener that feeds the store: what it reports, to which subscribers, and when."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LARGE = [config(f"topic-{number}", "retention.ms", str(number)) for number in ra
 
 
 class Told:
-    """The calls that a subscriber received, and what the store held at that moment."""
+    """The calls that a subscriber received, and the store's content at that moment."""
 
     def __init__(self, store: MetadataStore) -> None:
         self.store = store
@@ -280,9 +280,9 @@ MANY = 200
             [added(with_epochs(number, MANY)) for number in range(10)],
             [updated(number, COPY_FINISHED) for number in range(10)],
         ),
-        # One replaces another in every epoch.
+        # One copy replaces another in every epoch.
         ([*copied(with_epochs(1, MANY)), added(with_epochs(2, MANY))], [updated(2, COPY_FINISHED)]),
-        # One comes before many others and covers them.
+        # One copy starts before many others and covers them.
         (
             [
                 record
@@ -331,7 +331,7 @@ async def test_the_loop_runs_on_while_a_transaction_ends_that_waited(store: Meta
 
 
 async def test_few_rows_are_applied_at_once(store: MetadataStore) -> None:
-    """In no more than one turn of the loop: another thread would cost more than the rows."""
+    """In at most one turn of the loop: another thread would cost more than the rows."""
     few = [added(with_epochs(number, 20)) for number in range(10)]
     async with running(store) as machine:
         delivering = asyncio.create_task(deliver(machine, batch(0, [topic("tiered", 1), partition(1), *few])))
@@ -377,7 +377,7 @@ async def test_so_many_may_wait_and_no_more(store: MetadataStore, monkeypatch: p
 
 
 async def test_ct18_a_record_that_cannot_be_applied_is_reported(store: MetadataStore) -> None:
-    """CT-18: what is raised ends the process."""
+    """CT-18: an exception ends the process."""
     async with running(store) as machine:
         with pytest.raises(ReplayError):
             await deliver(machine, batch(0, [partition(1)]))

@@ -171,7 +171,7 @@ async def test_what_comes_next_is_applied_at_the_snapshots_end(
     later = [batch(END, [topic("later", 8)]), batch(END + 1, LARGE)]
     async with running(store) as machine:
         await load(machine, newest(snapshots))
-        await deliver(machine, *LOG, *later[:1])  # what is below its end is passed over
+        await deliver(machine, *LOG, *later[:1])  # batches below its end are skipped
         assert machine.applied_end_offset == END + 1
         await deliver(machine, *later)
         assert machine.applied_end_offset == later[-1].end_offset

@@ -1,4 +1,4 @@
-"""Publishers of the state machine: what they are given, when, and that they delay no other subscriber (CT-64)."""
+"""Publishers of the state machine: their calls, the times of these, and that they delay no other subscriber (CT-64)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def brokers(metadata: sqlite3.Connection) -> list[int]:
 
 
 class Follower:
-    """Notes what it is given: which brokers it saw, which changed, and how far the store was then."""
+    """Records its calls: which brokers it saw, which changed, and how far the store was then."""
 
     def __init__(self, machine: MetadataMachine, store: MetadataStore) -> None:
         self.told: list[tuple[str, int, list[int]]] = []

@@ -193,4 +193,6 @@ async def test_a_broker_whose_node_lags_is_heard_all_the_same(tmp_path: Path) ->
         unfenced_at = broker.last_end_offset
         assert await change(changing, 8) > unfenced_at > epoch
         await broker.broker_heartbeat(7, epoch, epoch + 1)
-        assert broker.last_end_offset == unfenced_at  # it changed nothing, and its next one needs no newer node
+        assert (
+            broker.last_end_offset == unfenced_at
+        )  # the client changed nothing, and its next read needs no newer node

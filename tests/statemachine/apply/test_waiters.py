@@ -1,4 +1,4 @@
-"""Waiters for offsets: woken when theirs is reached, however many others come and give up."""
+"""Waiters for offsets: called back when theirs is reached, however many others come and are cancelled."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_what_is_not_copied_any_more_is_kept_locally_as_long_as_at_all(unit: str
     check({"remote.log.copy.disable": "true", local: "5", total: "6"})  # counts only with remote storage
 
 
-# --- what is inherited ------------------------------------------------------------------------------------------------
+# --- inherited values ------------------------------------------------------------------------------------------------
 
 
 def test_a_topic_inherits_the_clusters_value_under_the_brokers_name_else_kafkas_default() -> None:

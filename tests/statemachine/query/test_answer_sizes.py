@@ -1,4 +1,4 @@
-"""Answers that fit no message: refused as soon as that is known, with what to ask for in their place."""
+"""Answers that fit no message: refused as soon as that is known, with a hint at what to request instead."""
 
 from __future__ import annotations
 

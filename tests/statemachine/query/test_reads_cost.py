@@ -1,4 +1,4 @@
-"""What decisions read of a large cluster: as much as they need, whatever is uncommitted."""
+"""What decisions read of a large cluster: only as much as they need, whatever is uncommitted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_page_costs_a_page_while_a_topic_is_being_removed(large: Metadata) -> 
         led = large.partitions_led_by(1, None, LIMIT)
         assert large.leads_any(1)
     assert len(page) == len(led) == LIMIT
-    assert read["partitions"] <= 3 * (PARTITIONS_EACH + LIMIT)  # at most what is removed, and the page after it
+    assert read["partitions"] <= 3 * (PARTITIONS_EACH + LIMIT)  # at most the removed rows, and the page after them
 
 
 def test_a_page_costs_a_page_whatever_is_uncommitted_before_and_behind_it(large: Metadata) -> None:

@@ -1,4 +1,4 @@
-"""What a delta has: the net change of each run, as it was and as it is, and what it costs to look that up."""
+"""The content of a delta: the net change of each run, with values before and after, and the cost of looking them up."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ TABLE_OF: Final[dict[str, Table[Any]]] = {
 
 
 class Watched:
-    """Tables in memory, and the deltas of what is applied to them."""
+    """Tables in memory, and the deltas of the batches applied to them."""
 
     def __init__(self, *runs: Sequence[MetadataRecord]) -> None:
         """`runs` are applied before."""

@@ -185,7 +185,7 @@ def test_segments_outlive_their_topic_until_the_deletion_of_the_partition_is_fin
         ([*copied(segment(1, 0, 9)), updated(1, 9)], "from COPY_FINISHED to 9"),
         ([*copied(segment(1, 0, 9)), added(segment(1, 0, 9))], "another with that id is in state COPY_FINISHED"),
         ([added(segment(1, 0, 9)), added(segment(1, 0, 8))], "another with that id is in state COPY_STARTED"),
-        ([added(segment(1, 0, 9, state=DELETE_FINISHED))], "in state DELETE_FINISHED, in which none begins"),
+        ([added(segment(1, 0, 9, state=DELETE_FINISHED))], "in state DELETE_FINISHED, in which no segment begins"),
         ([added(segment(1, 0, 9, {0: 5, 1: 5}))], "do not start one after the other"),
         ([added(RemoteLogSegmentMetadataRecord(topic_id=TOPIC_ID, segment_id=b"x"))], "does not have 16 bytes"),
         ([deleting(FINISHED)], "from none to DELETE_PARTITION_FINISHED"),
@@ -232,7 +232,7 @@ class EpochIndex:
 
 
 class Model:
-    """The remote segments of one partition, kept as naively as can be."""
+    """The remote segments of one partition, kept in the simplest possible way."""
 
     def __init__(self) -> None:
         self.epochs: dict[int, EpochIndex] = {}

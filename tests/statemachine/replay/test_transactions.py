@@ -1,4 +1,4 @@
-"""Metadata transactions: what is between begin and end takes effect at once, or not at all (CT-16)."""
+"""Metadata transactions: the records between begin and end take effect at once, or not at all (CT-16)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ UNKNOWN = b"\xa2\x06\x07unknown"
 
 
 def endpoint() -> BrokerEndpoint:
-    """One of a client of a later version."""
+    """A message of a client of a later version."""
     known = BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092)
     return BrokerEndpoint.FromString(known.SerializeToString() + UNKNOWN)
 

@@ -14,12 +14,12 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def children_of(process_id: int) -> list[int]:
-    """Those that it has forked and that have not ended."""
+    """The children that it has forked and that have not ended."""
     return [int(word) for word in Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()]
 
 
 def is_there(process_id: int) -> bool:
-    """Whether it runs: one that has ended may still be listed."""
+    """Whether it runs: a process that has ended may still be listed."""
     try:
         fields = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()
     except FileNotFoundError:

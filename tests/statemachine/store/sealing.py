@@ -9,7 +9,7 @@ from statemachine.tables.row_sums import RowSums
 
 
 def seal(connection: sqlite3.Connection) -> None:
-    """Set the sums of rows, and their seal, to those of the database's present content."""
+    """Set the sums of rows, and their seal, to those of the database's current content."""
     sums = RowSums()
     for table in TABLES:
         sums.add(table, connection.execute(f"SELECT {', '.join(table.columns)} FROM {table.name}").fetchall())

@@ -254,7 +254,7 @@ async def test_a_disk_fills_with_data_and_when_there_is_room_it_goes_on(small_di
 
             loading = asyncio.create_task(load_forever())
             await until(lambda: machine.unavailable_reason is not None, 60)
-            # What cannot be used otherwise is what the next checkpoint needs.
+            # The room that cannot be used otherwise is for the next checkpoint.
             assert store.write_ahead_log.size_bytes <= 2 * MEBIBYTE
             assert database.stat().st_size >= 16 * MEBIBYTE
             stopped_at = store.applied_end_offset
@@ -279,7 +279,7 @@ async def test_when_somebody_else_takes_the_room_it_starts_over_though_nothing_i
 
 
 async def test_when_there_is_no_room_for_a_transaction_the_write_ahead_log_gives_its_own(small_disk: Path) -> None:
-    """Its pages are all in the database already, so that it needs none to be copied."""
+    """Its pages are all in the database already, so no page needs to be copied."""
     database, ballast = small_disk / "metadata.db", small_disk / "ballast"
     with closing(MetadataStore.open(database, CLUSTER_ID)) as store:
         async with running(store) as machine:

@@ -26,7 +26,7 @@ NEW_DATABASE = empty_image(CLUSTER_ID)
 
 @dataclass
 class Told:
-    """Every image that the database had after a commit, and what was reported as committed, by append."""
+    """Every image of the database after a commit, and the reported commits, by append."""
 
     images: list[bytes] = field(default_factory=lambda: [NEW_DATABASE])
     records: dict[int, bytes] = field(default_factory=dict)
@@ -67,7 +67,7 @@ def _commits_and_starts_again(files: MemoryFileSystem, told: Told) -> None:
 
 
 def _verify(files: MemoryFileSystem, told: Told) -> None:
-    """Whatever commit the database goes back to, the log has it, and what the log has is applied once."""
+    """Whatever commit the database falls back to, the log has the records, and each is applied once."""
     for image in dict.fromkeys(told.images):
         disk = _copy(files)
         tables = tables_in_memory(image)
@@ -119,7 +119,7 @@ def test_whatever_a_crash_of_a_second_life_leaves_log_and_database_come_to_the_s
 
 
 def test_the_applied_offset_of_each_image_is_what_its_log_had_flushed() -> None:
-    """Applied after the flush, never before: what is in the database is on the disk."""
+    """Applied after the flush, never before: records in the database are on the disk."""
     files, told = MemoryFileSystem(), Told()
     _commits(files, told)
     ends = [tables_in_memory(image).applied.end_offset for image in told.images]

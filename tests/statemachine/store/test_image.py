@@ -139,7 +139,7 @@ def test_sn33_records_come_in_a_fixed_order_at_most_1024_in_a_batch(tmp_path: Pa
 
 
 def test_sn33_the_order_is_that_of_the_keys_whatever_order_they_came_in(tmp_path: Path) -> None:
-    """Also where SQLite keeps the rows in another one: it promises none without an ORDER BY."""
+    """Also where SQLite keeps the rows in another order: it promises none without an ORDER BY."""
     numbers = [3, 1, 12, 2]
     runs = [
         [topic(name, number) for name, number in zip("acbd", numbers, strict=True)],

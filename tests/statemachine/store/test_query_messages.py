@@ -1,4 +1,4 @@
-"""What a node and its process for SQL statements send each other arrives as it was, or not at all."""
+"""Messages between a node and its process for SQL statements arrive unchanged, or not at all."""
 
 from __future__ import annotations
 

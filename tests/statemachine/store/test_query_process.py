@@ -1,4 +1,4 @@
-"""SQL statements of clients in processes of their own: what they cannot take from the node, and how they end."""
+"""SQL statements of clients in processes of their own: the node's resources are protected, and how statements end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_database_that_is_not_there_is_a_storage_error(tmp_path: Path) -> None
     process.end()
 
 
-# --- what it may take -------------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------------------------
 
 TABLES_DOUBLED = 22
 
@@ -140,7 +140,7 @@ def doubling() -> str:
     [
         pytest.param(
             f"{ENDLESS} length(json_group_array(printf('%.*c', 1000000, 'x'))) FROM (SELECT x FROM n LIMIT 2000)",
-            marks=pytest.mark.slow,  # what the statement itself takes has the same bound
+            marks=pytest.mark.slow,  # the statement's own memory has the same bound
         ),
         doubling(),
         f"{ENDLESS} DISTINCT zeroblob(900000) || x FROM n LIMIT 1 OFFSET 2000",
@@ -214,13 +214,13 @@ def test_a_process_that_ends_before_it_is_ready_is_told(store: MetadataStore, mo
     assert "No module named statemachine.store.nowhere" in logs[0]["complaint"]
 
 
-# --- what is left for the next ----------------------------------------------------------------------------------------
+# --- effects on the next statement ------------------------------------------------------------------------------------
 
 
 def test_a_statement_that_is_ended_leaves_the_process_for_the_next(
     store: MetadataStore, process: QueryProcess, started: list[Started]
 ) -> None:
-    """Its memory is free again, and what it was told at random is not told again."""
+    """Its memory is free again, and its random numbers are not repeated."""
     assert "took longer" in refusal(process, f"{ENDLESS} count(*) FROM n", 0.1)
     assert "of memory" in refusal(process, doubling(), HOUR)
     for number in (signal.SIGXCPU, signal.SIGKILL):
@@ -261,7 +261,7 @@ def run_in_thread(process: QueryProcess, run: StatementRun) -> tuple[threading.T
 
 
 def child_of(process_id: int) -> int:
-    """The one that runs a statement, as soon as there is one."""
+    """The process that runs a statement, as soon as there is one."""
     wait_for(lambda: bool(children_of(process_id)))
     (child,) = children_of(process_id)
     return child

@@ -1,4 +1,4 @@
-"""Rot in a metadata database: whatever byte changes, it is found before it is served from a snapshot or spread."""
+"""Bit rot in a metadata database: a change of any byte is detected before a snapshot serves or spreads it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ROTTEN = 100 if all_cases() else 40
 
 ReadAll = Callable[[sqlite3.Connection], object]
 BOTH_WAYS: tuple[ReadAll, ...] = (scrub, check_rows)
-"""In transactions of their own, and in the present one."""
+"""In transactions of their own, and in the current one."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def content(path: Path) -> object:
-    """All that SQL can see, by each table and by each index of it; what went wrong, if anything does."""
+    """Everything that SQL can see, by each table and by each of its indexes; the error, if there is one."""
     try:
         with closing(open_reader(path)) as connection:
             rows = [connection.execute(f"SELECT * FROM {table.name}").fetchall() for table in TABLES]
@@ -85,7 +85,7 @@ def is_found(path: Path, read_all: ReadAll) -> bool:
 
 
 def flip(path: Path, random: Random) -> int:
-    """Change one bit, of a byte that matters more often than not."""
+    """Change one bit of a byte that usually matters."""
     data = bytearray(path.read_bytes())
     position = random.randrange(len(data))
     while data[position] == 0 and random.random() < 0.9:
@@ -244,7 +244,7 @@ def test_sums_of_a_database_that_had_none_are_found_while_it_goes_on(tmp_path: P
 def test_a_database_without_records_of_a_kafka_gets_column_tables_and_view(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As 0005_row_sums made it: nothing is applied again, and sums of the other layout are found anew."""
+    """As 0005_row_sums made it: no record is applied again, and sums of the other layout are computed again."""
     path = tmp_path / "metadata.db"
     with monkeypatch.context() as before, closing(MetadataStore.open(path, CLUSTER_ID)) as store:
         before.setattr(row_sums, "LAYOUT", 1)

@@ -59,7 +59,7 @@ async def generating(
 
 
 async def take(generator: SnapshotGenerator) -> TakenSnapshot:
-    """What `generator.take` calls back with."""
+    """The callback of `generator.take`."""
     answer: asyncio.Future[TakenSnapshot] = asyncio.get_running_loop().create_future()
 
     def on_taken(taken: TakenSnapshot | None, error: BaseException | None) -> None:
@@ -88,7 +88,7 @@ class ByHand:
 
 
 class Failing(ByHand):
-    """None can be taken, for want of room, while `is_failing`."""
+    """No snapshot can be taken, for lack of room, while `is_failing`."""
 
     def __init__(self, otherwise: TakeSnapshot) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ async def test_sn30_one_is_taken_when_enough_was_applied(store: MetadataStore, s
         wanted = advance(store, generator, 1_100)
         await until(lambda: snapshots.ids() == (wanted,))
         await until(lambda: generator._taking is None)
-        advance(store, generator, 900)  # counted from the last one on (SN-32)
+        advance(store, generator, 900)  # counted from the last snapshot on (SN-32)
         assert generator._taking is None
         wanted = advance(store, generator, 1_100)
         await until(lambda: snapshots.latest() == wanted)
@@ -177,7 +177,7 @@ async def test_a_failure_is_told_to_who_asked_and_logged_else(store: MetadataSto
             advance(store, generator)
             await until(lambda: bool(logs))
         said = [(line["log_level"], line["event"]) for line in logs]
-        assert said == [("error", "no snapshot was taken; it is tried again")]
+        assert said == [("error", "snapshot was not taken; it is tried again")]
         assert snapshots.directory in logs[0]["reason"]
         with pytest.raises(StorageError, match="could not be taken"):
             await take(generator)
@@ -284,7 +284,7 @@ async def test_a_damaged_one_is_replaced_by_one_of_what_is_applied_now(
         generator.tell(lambda: told.append(1))
         wanted = advance(store)
         generator.replace_damaged()
-        generator.replace_damaged()  # another one was damaged, too
+        generator.replace_damaged()  # another snapshot was damaged, too
         await until(lambda: bool(told))
         await until(lambda: generator._taking is None)
         assert snapshots.ids() == (wanted,)
@@ -298,7 +298,7 @@ async def test_a_damaged_one_that_cannot_be_replaced_is_logged(store: MetadataSt
             generator.replace_damaged()
             await until(lambda: bool(logs))
         assert [(line["event"], line["reason"]) for line in logs] == [
-            ("no snapshot was taken; it is tried again", "the snapshot could not be taken: no room")
+            ("snapshot was not taken; it is tried again", "the snapshot could not be taken: no room")
         ]
         generator.replace_damaged()  # it waits, as after any failure
         assert generator._taking is None

@@ -60,7 +60,7 @@ def refusal(reader: sqlite3.Connection, sql: str, **bounds: Any) -> str:
     return message
 
 
-# --- what is found ----------------------------------------------------------------------------------------------------
+# --- results --------------------------------------------------------------------------------------------------------
 
 
 def test_a_query_has_columns_and_rows_of_all_types(reader: sqlite3.Connection) -> None:
@@ -212,7 +212,7 @@ def test_it_reads_within_the_transaction_that_is_open(reader: sqlite3.Connection
     assert run(reader, "SELECT end_offset FROM applied").rows == [(before[0][0] + 1,)]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- refusals -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_it_reads_within_the_transaction_that_is_open(reader: sqlite3.Connection
         ("SELECT 1; SELECT 2", "one statement at a time"),
         ("SELECT 1; DELETE FROM topics", "one statement at a time"),
         ("SELECT ?", "bindings"),
-        ("SELECT \0", "character 0"),
+        ("SELECT \0", "NUL character"),
         ("SELECT '\ud800'", "surrogates"),
         ("SELECT CAST(x'ff' AS TEXT)", "UTF-8"),
         ("SELECT abs(-9223372036854775808)", "integer overflow"),

@@ -1,4 +1,4 @@
-"""What nodes compare: a digest of the log and of what its records did, taken where every node takes it."""
+"""The digests that nodes compare: of the log and of the effects of its records, at the same offsets everywhere."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_invariant_26_however_batches_are_grouped_the_same_state_digests_come_up
     start, turn = 0, 0
     while start < len(log):
         end = start + cuts[turn % len(cuts)]
-        grouped.apply(log[max(0, start - 1) : end])  # one that is applied already, too
+        grouped.apply(log[max(0, start - 1) : end])  # a batch that is applied already, too
         taken += grouped.take_state_digests()
         start, turn = end, turn + 1
         if restarts:

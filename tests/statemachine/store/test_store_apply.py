@@ -1,4 +1,4 @@
-"""Applying committed batches: what the tables hold, exactly once, and what is refused."""
+"""Applying committed batches: the content of the tables, exactly once, and what is refused."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ async def test_a_query_that_takes_longer_than_a_read_may_is_ended(database: Path
             await store.query(lambda connection: connection.execute(ENDLESS).fetchone())
         assert caught.value.code is ErrorCode.REQUEST_TIMED_OUT
         store.apply([batch(0, [no_op()])])
-        assert store.write_ahead_log.start_over()  # no reader holds it any more
+        assert store.write_ahead_log.start_over()  # no reader holds it now
         assert await store.query(applied_end_offset) == 1
 
 

@@ -85,7 +85,7 @@ def test_the_tables_are_what_a_plain_replay_comes_to_however_batches_are_grouped
             with opened(directory, "grouped.db") as grouped:
                 while start < len(log):
                     end = start + cuts[turn % len(cuts)]
-                    grouped.apply(log[max(0, start - 1) : end])  # one that is applied already, too
+                    grouped.apply(log[max(0, start - 1) : end])  # a batch that is applied already, too
                     start, turn = end, turn + 1
                     if reopen:
                         break

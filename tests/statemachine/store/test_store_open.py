@@ -1,4 +1,4 @@
-"""Opening the database: what is ours is kept, what cannot be used is set aside, another cluster's is refused."""
+"""Opening the database: ours is kept, an unusable one is set aside, another cluster's is refused."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ LOG = log_of([[topic("a", 1)], [config("a", "retention.ms", "1"), no_op()], [top
 
 
 class LoopProcess:
-    """What a simulated store needs of its process, on the test's loop: nothing ever ends it."""
+    """The parts of a process that a simulated store needs, on the test's loop: nothing ever ends it."""
 
     def __init__(self) -> None:
         self.machine = SimpleNamespace(database=Database(CLUSTER_ID, random.Random(1), Marks()), view=SimpleNamespace())
@@ -70,7 +70,7 @@ def taken(tmp_path: Path) -> Iterator[SnapshotStore]:
 
 
 def lock(store: StorePort, tmp_path: Path) -> Callable[[], None]:
-    """Keep `store` from writing; returns what ends that."""
+    """Prevent `store` from writing; return the function that ends this."""
     if isinstance(store, SimulatedStore):
         database = store.process.machine.database
         database.is_locked = True

@@ -48,7 +48,7 @@ def page_bytes(database: Path) -> int:
 
 
 def bytes_per_topic(store: MetadataStore) -> float:
-    """What the write-ahead log grows by for one topic with a partition on three brokers, among many."""
+    """The growth of the write-ahead log for one topic with a partition on three brokers, among many."""
     crowd = [record for number in range(2_000) for record in (topic(f"crowd-{number}", number), partition(number))]
     store.apply([batch(store.applied_end_offset, crowd)])
     before = store.write_ahead_log.size_bytes

@@ -1,4 +1,4 @@
-"""Which errors of SQLite say that the database has no room: advice about permissions would lead people astray."""
+"""Which errors of SQLite mean that the database has no room: advice about permissions would mislead."""
 
 from __future__ import annotations
 

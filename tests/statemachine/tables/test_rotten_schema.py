@@ -1,4 +1,4 @@
-"""A database whose schema rotted where SQLite's own check does not look is set aside; the node still starts."""
+"""A database whose schema is corrupted where SQLite does not check is set aside; the node still starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search among rows in memory costs: as much as it finds, however many rows there are and how they came."""
+"""The cost of a search among rows in memory: only that of the rows found, however many there are and how they came."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_what_was_removed_is_forgotten_when_the_last_append_that_did_it_is_appli
 def test_to_find_rows_of_a_run_does_not_go_through_all_that_it_touched(
     connection: sqlite3.Connection, partitions: int, step: int
 ) -> None:
-    """Segments of one partition, or of as many as there are segments. Each of them looks for those after it."""
+    """Segments of one partition, or of as many as there are segments. Each segment searches for those after it."""
     changes, comparisons = Changes(connection), Comparisons()
     for number in range(ROWS):
         start = comparisons.number(number * step)

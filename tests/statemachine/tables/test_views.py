@@ -30,7 +30,7 @@ def connection() -> sqlite3.Connection:
 
 
 def rows(connection: sqlite3.Connection, sql: str) -> list[tuple[Any, ...]]:
-    """What is found; JSON arrays as lists."""
+    """The rows found; JSON arrays as lists."""
     found = connection.execute(sql).fetchall()
     return [
         tuple(json.loads(value) if isinstance(value, str) and value[:1] == "[" else value for value in row)

@@ -74,7 +74,7 @@ def test_the_old_clusters_id_and_what_is_no_id_are_refused(run: Run, snapshot: P
     before = contents(work)
     for cluster_id, words in (
         (CLUSTER_ID, f"{CLUSTER_ID} is the id of the cluster that {snapshot} is from; use a new one"),
-        ("nonsense", "'nonsense' is no id"),
+        ("nonsense", "'nonsense' is not an id"),
         ("A" * 22, "is zero"),
     ):
         said = run("restore", "--snapshot", snapshot, "--config", config, "--cluster-id", cluster_id)

@@ -1,4 +1,4 @@
-"""A node fetches a snapshot from another one, in pieces (SN-05, SN-12, SN-13)."""
+"""A node fetches a snapshot from another node, in pieces (SN-05, SN-12, SN-13)."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def assert_empty_at(log: SegmentedLog, start: OffsetAndEpoch) -> None:
 
 
 def assert_holds(log: SegmentedLog, start: OffsetAndEpoch, held: list[Batch] = BATCHES) -> None:
-    """It starts there and holds those of the batches that are not below."""
+    """The log starts there and holds those of the batches that are not below."""
     assert log.start == start
     assert all_batches(log) == [batch for batch in held if batch.base_offset >= start.offset]
     assert all(offset >= start.offset and epoch > start.epoch for epoch, offset in log.epochs.entries())

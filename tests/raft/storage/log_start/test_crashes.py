@@ -1,4 +1,4 @@
-"""A crash while the log's start advances, a snapshot replaces the log (SN-14, SN-42 to SN-44), or it is given up.
+"""A crash while the log's start advances, a snapshot replaces the log (SN-14, SN-42 to SN-44), or the log is discarded.
 
 The opened log is the old one or the new one; it opens to the same again, and continues.
 """
@@ -34,9 +34,9 @@ class Told:
     batches: list[Batch] = field(default_factory=list)
     durable: Offset = field(default=Offset(0))
     new: OffsetAndEpoch | None = None
-    """A new start that is under way; the content that stays in the log does not change."""
+    """A new start in progress; the content that stays in the log does not change."""
     is_replaced: bool = False
-    """Whether the operation under way removes all of it."""
+    """Whether the operation in progress removes all of it."""
 
     def open(self, files: MemoryFileSystem) -> SegmentedLog:
         return SegmentedLog.open(files, "data/log", config=self.config, may_create=True)

@@ -11,7 +11,7 @@ from tests.statemachine.builders import log_of
 from tests.statemachine.snapshots import RUNS
 
 LOG = log_of(RUNS)
-"""What the snapshot holds, as committed batches."""
+"""The content of the snapshot, as committed batches."""
 
 
 def newest(snapshots: SnapshotStore) -> SnapshotReader:

@@ -1,4 +1,4 @@
-"""A snapshot in the place of the database: what the store holds then, and what happens to the snapshots."""
+"""A snapshot in place of the database: the content of the store then, and what happens to the snapshots."""
 
 from __future__ import annotations
 

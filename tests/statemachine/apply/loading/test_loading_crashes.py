@@ -1,4 +1,4 @@
-"""A crash while a snapshot replaces the database leaves the old one or the new one, with and without readers."""
+"""A crash while a snapshot replaces the database leaves the old database or the new one, with and without readers."""
 
 from __future__ import annotations
 
@@ -84,8 +84,9 @@ class Moments:
 def test_a_crash_at_any_moment_leaves_the_old_database_or_the_new_one(
     whole: SnapshotStore, old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_read_by_others: bool
 ) -> None:
-    """While another connection has the old one open, SQLite leaves its write-ahead log next to it: no part of that may
-    come into the new one."""
+    """While another connection has the old database open, SQLite leaves its write-ahead log next to it: no part of that
+    log may get into the new database.
+    """
     moments = Moments(old.parent, tmp_path / "moments")
     store = filled(old, LOG[:1])
     states = [content(store.reader)]
@@ -118,7 +119,7 @@ def test_a_crash_at_any_moment_leaves_the_old_database_or_the_new_one(
 def test_a_write_ahead_log_that_was_left_beside_the_old_one_is_not_applied_to_the_new_one(
     whole: SnapshotStore, old: Path, tmp_path: Path
 ) -> None:
-    """As after a crash of a node that was killed while it wrote, whose files were never opened again."""
+    """As after a kill of a node that was writing, and whose files were never opened again."""
     with closing(filled(old, LOG[:1])):
         shutil.copytree(old.parent, tmp_path / "left")
     left = tmp_path / "left" / "metadata.db"
@@ -132,7 +133,7 @@ def test_a_write_ahead_log_that_was_left_beside_the_old_one_is_not_applied_to_th
 def test_the_new_one_is_durable_before_it_has_the_name_and_the_name_before_it_is_used(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And no write-ahead log of the old one may come back once the new one has the name."""
+    """And no write-ahead log of the old database may reappear once the new one has the name."""
     deeds: list[str] = []
     for suffix in ("", "-wal", "-shm", ".new"):
         old.with_name(old.name + suffix).touch()
@@ -210,7 +211,7 @@ print("closed", flush=True)
 def test_a_process_that_reads_the_old_one_goes_on_and_takes_nothing_from_the_new_one(
     whole: SnapshotStore, old: Path, tmp_path: Path
 ) -> None:
-    """Such as the one that takes snapshots. SQLite removes write-ahead logs by their names."""
+    """Such as the process that takes snapshots. SQLite removes write-ahead logs by their names."""
     with closing(filled(old, LOG[:1])) as store, newest(whole) as reader:
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, str(old)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT

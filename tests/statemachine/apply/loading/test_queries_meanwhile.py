@@ -1,4 +1,4 @@
-"""Queries while a snapshot replaces the database: each sees the old one or the new one."""
+"""Queries while a snapshot replaces the database: each sees the old database or the new one."""
 
 from __future__ import annotations
 
