@@ -88,7 +88,6 @@ class GroupCommit:
         self, runtime: Runtime, on_failure: Callable[[BaseException], object],
         on_segments_flushed: Callable[[Sequence[PartitionLog]], None],
     ) -> None:  # fmt: skip
-        self._runtime = runtime
         self._on_failure = on_failure
         self._on_segments_flushed = on_segments_flushed
         self._waiting: list[_Waiting] = []
@@ -97,9 +96,8 @@ class GroupCommit:
         self._flusher: Flusher[LogFlushes, None] = Flusher(
             self, runtime, self._on_flushed, self._on_error, self._has_many_logs
         )  # fmt: skip
-        self._began_ms = 0.0
         self.flush_times = Histogram()
-        """How long flushes took, in milliseconds."""
+        """How long flushes took, in milliseconds, as `Flusher` measures it."""
 
     @property
     def is_idle(self) -> bool:
@@ -141,7 +139,6 @@ class GroupCommit:
     def start_flush(self) -> LogFlushes:
         """Begin to flush the logs that have been waited for longest."""
         self._started = LogFlushes([])
-        self._began_ms = self._runtime.now_ms()
         waited_for = {id(one.log): one.log for one in self._waiting}.values()
         for log in islice((log for log in waited_for if not log.durability.is_flushed), FLUSHED_LOGS_MAX):
             self._started.pending.append((log, log.durability.start_flush()))
@@ -149,7 +146,6 @@ class GroupCommit:
 
     def finish_flush(self, pending: LogFlushes) -> None:
         """Note that they are flushed."""
-        self.flush_times.observe(self._runtime.now_ms() - self._began_ms)
         changed = []
         for log, flush in pending.pending:
             before = (log.durability.durable_base_offset, log.durability.is_new)
@@ -161,6 +157,7 @@ class GroupCommit:
             self._on_segments_flushed(changed)
 
     def _on_flushed(self, _: None) -> None:
+        self.flush_times.observe(self._flusher.last_flush_ms)
         waiting, self._waiting = self._waiting, []
         try:
             _tell(self._answers(waiting))
