@@ -72,10 +72,10 @@ class Flusher(Generic[F, Flushed]):
         self._is_long = is_long
         self.recent_flush_ms = 0.0
         """A running mean of how long flushes take, without the hop to the thread and back."""
+        self.last_flush_ms = 0.0
+        """How long the last flush took, measured as `recent_flush_ms`."""
         self.recent_turn_ms = 0.0
         """A running mean of the time from the request to the flush, one iteration of the loop."""
-        self.last_flush_ms = 0.0
-        """How long the last flush that has ended took, without the hop."""
         self._requested_at_ms = 0.0
 
     def request(self) -> None:

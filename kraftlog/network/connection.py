@@ -113,10 +113,11 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._bytes_in += nbytes
         self._counters.bytes_in += nbytes
-        self._connections.watch.active(self)
+        connections, now = self._connections, monotonic()
+        connections.watch.active(self, now)
         self._conversation.received(nbytes)
-        turns = self._connections.turns
-        if self._work.turn is DUE or ((now := monotonic()) >= turns.ends_at and not turns.may_begin(now)):
+        turns = connections.turns
+        if self._work.turn is DUE or (now >= turns.ends_at and not turns.may_begin(now)):
             self._settle()  # it waits for its turn
         else:
             self.take_turn()
@@ -192,14 +193,15 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if conversation.queued_bytes > MANY_BYTES:
                 small_answers.write_waiting()
-            ends_at = monotonic() + SLICE_SECONDS
+            now = monotonic()
+            ends_at = now + SLICE_SECONDS
             whole = conversation.frames.whole
             while (
                 (not work.steps or self._go_on(ends_at))
                 and (whole or conversation.malformed is not None)
                 and flow.handling() is READ
             ):
-                if not self._handle_next() or (monotonic() >= ends_at and not work.steps):
+                if not self._handle_next(now) or ((now := monotonic()) >= ends_at and not work.steps):
                     break
         finally:
             work.end_turn()
@@ -235,8 +237,8 @@ class Connection(asyncio.BufferedProtocol):
         held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
         return self._limits.one_answer_bytes(held_bytes)
 
-    def _handle_next(self) -> bool:
-        """Hand the next request to the handler, if there is one."""
+    def _handle_next(self, now: float) -> bool:
+        """Hand the next request to the handler, if there is one. `now`: the turn begins, or the one before is handled."""
         try:
             exchange = self._conversation.next_exchange()
             if exchange is None:
@@ -244,7 +246,7 @@ class Connection(asyncio.BufferedProtocol):
             asked = exchange.request
             self._working_on = asked.api.name
             self._counters.requests += 1
-            exchange.began_seconds = monotonic()
+            exchange.began_seconds = now
             client_id = asked.client_id or ""
             if client_id != self._context.client_id:
                 self._context = self._context.with_client_id(client_id)
@@ -283,14 +285,17 @@ class Connection(asyncio.BufferedProtocol):
         except BaseException as error:
             self._failed(error)
             return
-        self._times[exchange.request.api.key].observe((monotonic() - exchange.began_seconds) * 1_000)
-        self._early.count()
-        self._write_large_answer()
+        now = monotonic()
+        self._times[exchange.request.api.key].observe((now - exchange.began_seconds) * 1_000)
+        if self._early.held_bytes != self._conversation.early_bytes:
+            self._early.count()
+        if self._conversation.unwritten is not None:
+            self._write_large_answer()
         if throttle_ms > 0:
             self._mute.extend(throttle_ms)
         turn = self._work.turn
         if turn is not TAKING and turn is not TAKING_AND_DUE:
-            self._connections.watch.active(self)
+            self._connections.watch.active(self, now)
             self._out.write()
             self._settle()
 
@@ -317,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
             self._answer_waiting()
 
     def _unmuted(self) -> None:
-        self._connections.watch.active(self)
+        self._connections.watch.active(self, monotonic())
         self._settle()
 
     # --- whether to read ----------------------------------------------------------------------------------------------
@@ -334,6 +339,8 @@ class Connection(asyncio.BufferedProtocol):
         if not self.state.is_open:
             return
         is_at_end = self.state is AT_END
+        if self._queued.held_bytes:
+            self._queued.count()  # after most answers it holds nothing now, and is at rest
         if not is_at_end and self._flow.is_at_rest():
             return
         self._queued.count()

@@ -64,7 +64,7 @@ class Connections:
         self.large = LargeRequests(handler, limits.large_requests_bytes_max, self.turns, self.loop.call_soon)
         self.unread = UnreadConnections(self.loop)
         self.complaints = Complaints(self.loop.time)
-        self.watch = Watch(self.loop.time, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
+        self.watch = Watch(time.monotonic, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
         """What connections count; `counters` has all that there is."""
         self.times = {key: Histogram() for key in (*offered, API_VERSIONS)}
@@ -112,7 +112,7 @@ class Connections:
         self._by_address[address] += 1
         self.counted.connections_open += 1
         self._none_left.clear()
-        self.watch.active(member)
+        self.watch.active(member, time.monotonic())
         if self._looking is None:
             self._look_later()
         return None

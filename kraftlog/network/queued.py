@@ -18,7 +18,8 @@ class QueuedBytes:
 
     def count(self) -> None:
         """Reserve shared memory for all queued requests, or join the queue for it."""
-        more_bytes = self._counted_bytes() - self.held_bytes
+        # A request for which there never would be room counts as the largest for which there is.
+        more_bytes = min(self._conversation.queued_bytes, self._shared.unreserved_bytes) - self.held_bytes
         if more_bytes > 0:
             self.is_waiting = not self._shared.try_hold(self._waiter, more_bytes)
             if self.is_waiting:
@@ -32,10 +33,6 @@ class QueuedBytes:
         if more_bytes < 0:
             self.held_bytes += more_bytes
             self._shared.give_back(-more_bytes)
-
-    def _counted_bytes(self) -> int:
-        """A request for which there never would be room counts as the largest for which there is."""
-        return min(self._conversation.queued_bytes, self._shared.unreserved_bytes)
 
     def _release_partial_request(self) -> None:
         """While this connection waits for room for a large request, it must hold no memory for it.

@@ -108,9 +108,9 @@ class Watch:
         shortest = min(idle_seconds, slow_seconds / PRESSED_DIVISOR)
         self.interval_seconds = min(INTERVAL_SECONDS_MAX, max(INTERVAL_SECONDS_MIN, shortest / LOOKS_PER_TIMEOUT))
 
-    def active(self, connection: Watched) -> None:
-        """A connection was made, or something happened on it."""
-        self._active_at[connection] = self._now()
+    def active(self, connection: Watched, now: float) -> None:
+        """A connection was made, or something happened on it. `now` is a time of the watch's clock."""
+        self._active_at[connection] = now
         self._active_at.move_to_end(connection)
 
     def has_to(self, connection: Watched, duty: Duty) -> None:
@@ -165,7 +165,7 @@ class Watch:
             if now - active_at < self._idle_seconds:
                 return
             if connection.is_busy:
-                self.active(connection)
+                self.active(connection, now)
             else:
                 del self._active_at[connection]
                 connection.close_idle()

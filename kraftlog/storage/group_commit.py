@@ -97,7 +97,7 @@ class GroupCommit:
             self, runtime, self._on_flushed, self._on_error, self._has_many_logs
         )  # fmt: skip
         self.flush_times = Histogram()
-        """How long flushes took, in milliseconds."""
+        """How long flushes took, in milliseconds, as `Flusher` measures it."""
 
     @property
     def is_idle(self) -> bool:

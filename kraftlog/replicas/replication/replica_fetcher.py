@@ -149,13 +149,14 @@ class ReplicaFetcher:
 
     def _request_next(self) -> None:
         """Look at what is touched, and send the next request unless something comes before; its end calls this."""
-        touched, followed = self._touched, self._followed
+        touched = self._touched
         touched.begin_look()
         try:
             while touched.keys:
                 for key in touched.take_all():
-                    if key in followed:
-                        self._prepare(followed[key])
+                    followed = self._followed.get(key)
+                    if followed is not None:
+                        self._prepare(followed)
         finally:
             touched.end_look()
         if self.state is WAITING_FOR_FLUSH and not self._flush_count:

@@ -6,7 +6,7 @@ that were touched by then. While it applies an answer nothing is scheduled, beca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from types import TracebackType
 from typing import Final
@@ -56,15 +56,14 @@ class TouchedPartitions:
         """The fetcher looks now, also at what is touched until `end_look`: nothing is scheduled."""
         self.look = Look.AT_HAND
 
-    def end_look(self) -> None:
-        """The fetcher has looked at all of them."""
-        self.look = Look.NOT_DUE
-
-    def take_all(self) -> list[PartitionKey]:
+    def take_all(self) -> Iterable[PartitionKey]:
         """Those that are touched, in their order; none of them is touched then."""
-        keys = list(self.keys)
-        self.keys.clear()
+        keys, self.keys = self.keys, {}
         return keys
+
+    def end_look(self) -> None:
+        """It has looked."""
+        self.look = Look.NOT_DUE
 
     def __enter__(self) -> None:
         self._before, self.look = self.look, Look.AT_HAND

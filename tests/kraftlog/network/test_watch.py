@@ -57,9 +57,9 @@ class Clocked:
 def test_who_is_idle_is_closed_and_not_who_was_active_since() -> None:
     clocked, idle, active = Clocked(), Client(), Client()
     for client in (active, idle):
-        clocked.watch.active(client)
+        clocked.watch.active(client, clocked.now)
     clocked.after(IDLE - 1)
-    clocked.watch.active(active)
+    clocked.watch.active(active, clocked.now)
     clocked.after(1)
     assert (idle.closed, active.closed) == (["idle"], [])
     clocked.after(IDLE - 2)
@@ -70,8 +70,8 @@ def test_who_is_idle_is_closed_and_not_who_was_active_since() -> None:
 
 def test_who_waits_for_the_broker_is_not_idle() -> None:
     clocked, busy, idle = Clocked(), Client(), Client()
-    clocked.watch.active(busy)
-    clocked.watch.active(idle)
+    clocked.watch.active(busy, clocked.now)
+    clocked.watch.active(idle, clocked.now)
     busy.is_busy = True
     clocked.after(IDLE)
     assert (busy.closed, idle.closed) == ([], ["idle"])
@@ -140,7 +140,7 @@ def test_while_others_wait_who_has_stalled_is_closed_soon_those_first_that_hold_
 def test_who_has_done_it_or_is_gone_is_not_looked_at() -> None:
     clocked, done, gone = Clocked(), Client(), Client()
     for client in (done, gone):
-        clocked.watch.active(client)
+        clocked.watch.active(client, clocked.now)
         clocked.watch.has_to(client, TAKE)
     clocked.watch.is_free(done, TAKE)
     clocked.watch.forget(gone)
