@@ -9,8 +9,9 @@ A request or an answer with many elements takes long to read or to write, and is
 goes through `exchange.request.unread` before it looks at the body, and through `conversation.take_unwritten()` if
 something is `unwritten` after an answer.
 
-No clock and no I/O, so tests cut the bytes at any place. The worlds of the simulator call the handlers of requests
-without it. After an error the connection is to be closed.
+No clock and no I/O, so tests cut the bytes at any place. One client of the simulator's world of a broker's log talks
+through it (`kraftlog.sim.broker_log.byte_client`); others call the handlers of requests. After an error the connection
+is to be closed.
 """
 
 from __future__ import annotations

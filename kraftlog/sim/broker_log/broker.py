@@ -28,7 +28,7 @@ from kraftlog.broker.shell.ports import OnAnswer as OnPortAnswer
 from kraftlog.broker.shell.ports import OnResult
 from kraftlog.kafka.apis import api_of
 from kraftlog.kafka.notation import Message
-from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, RequestContext
+from kraftlog.network.requests import ClientRequest, ConnectionRefused, Handler, Reply, RequestContext
 from kraftlog.replicas.partitions.fetch_sessions import FetchSessionCache
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.replication.follower import FetchSettings
@@ -249,6 +249,10 @@ class Broker:
         except ConnectionRefused:
             return False
         return True
+
+    def take(self, request: ClientRequest, reply: Reply) -> None:
+        """Hand a request to its handler. Raises ConnectionRefused: the connection is to be closed."""
+        self._handlers[request.api.key](request, reply)
 
     def roll(self, topic: str, index: int) -> None:
         """Go on in a new segment. Raises ApiError."""

@@ -9,7 +9,7 @@ from kraftlog.sim.broker_log.judges.rules import RULES
 from kraftlog.sim.broker_log.marks import REQUIRED
 from kraftlog.sim.broker_log.parameters import FAULT_KINDS, draw
 from kraftlog.sim.broker_log.run import run
-from kraftlog.sim.broker_log.zoo import broker_log_bugs
+from kraftlog.sim.broker_log.zoo import broker_log_bugs, connection_bugs
 from kraftlog.sim.engine.mutation import bugs_of
 from kraftlog.sim.engine.world import World
 
@@ -22,5 +22,5 @@ BROKER_LOG: Final = World(
     marks=REQUIRED,
     covering_seeds=300,
     fault_kinds=(*FAULT_KINDS, *DAMAGES),
-    bugs=bugs_of(broker_log_bugs),
+    bugs=bugs_of(broker_log_bugs, connection_bugs),
 )

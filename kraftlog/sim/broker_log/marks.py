@@ -58,4 +58,11 @@ REQUIRED: Final = (
     "transaction: COMMIT",
     "a transaction was left open",
     "a reader was told of an aborted transaction",
+    "bytes: an answer waited for an earlier one",
+    "bytes: a large request or answer took several slices",
+    "bytes: acks=0 has no answer",
+    "bytes: acks=0 that failed closed the connection",
+    "bytes: a client sends nothing more",
+    "bytes: a client is gone",
+    "bytes: a client left amid a request",
 )  # fmt: skip

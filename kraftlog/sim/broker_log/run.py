@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kraftlog.sim.broker_log.broken_producer import BrokenProducer
+from kraftlog.sim.broker_log.byte_client import ByteClient
 from kraftlog.sim.broker_log.clients import Administrator, Producer, Reader
 from kraftlog.sim.broker_log.faults import Faults
 from kraftlog.sim.broker_log.judges.rules import GOES_ON
@@ -48,6 +49,7 @@ def _run(world: World) -> None:
     Administrator(world).start()
     Faults(world).start()
     BrokenProducer(world).start()
+    ByteClient(world).start()
     if parameters.seed % ONE_WITHOUT_REWRITES:
         Rewriter(world).start()
     world.run_for(parameters.seconds * MICROSECONDS_PER_SECOND)

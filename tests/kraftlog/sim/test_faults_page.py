@@ -7,7 +7,7 @@ import re
 import pytest
 
 from kraftlog.sim.broker_log.judges.rules import NUMBERS
-from kraftlog.sim.broker_log.zoo import broker_log_bugs
+from kraftlog.sim.broker_log.zoo import broker_log_bugs, connection_bugs
 from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.quorum.fault_kinds import KINDS
 from kraftlog.sim.quorum.invariants.catalogue import ALL
@@ -19,7 +19,16 @@ from kraftlog.sim.zoo.catalogue import NAMES
 from tests.paths import ROOT
 
 PAGE = (ROOT / "docs" / "faults.md").read_text()
-SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLICATION_BUGS, START_BUGS = (
+(
+    SNAPSHOT_BUGS,
+    CONTROLLER_BUGS,
+    EVIDENCE_BUGS,
+    UPPER_HALF_BUGS,
+    LOG_BUGS,
+    CONNECTION_BUGS,
+    REPLICATION_BUGS,
+    START_BUGS,
+) = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
     for module in (
         snapshot_bugs,
@@ -27,6 +36,7 @@ SNAPSHOT_BUGS, CONTROLLER_BUGS, EVIDENCE_BUGS, UPPER_HALF_BUGS, LOG_BUGS, REPLIC
         evidence_bugs,
         state_machine_bugs,
         broker_log_bugs,
+        connection_bugs,
         partition_replication_bugs,
         start_and_end_bugs,
     )
@@ -43,6 +53,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(EVIDENCE_BUGS)} of the evidence" in PAGE
     assert f"And these {len(UPPER_HALF_BUGS)} of the upper half" in PAGE
     assert f"And these {len(LOG_BUGS)} of a broker's log" in PAGE
+    assert f"And these {len(CONNECTION_BUGS)} of a client's connection" in PAGE
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
     assert f"And these {len(START_BUGS)} of a broker's start and end" in PAGE
 
@@ -70,6 +81,7 @@ def test_its_table_of_bugs_is_the_zoos() -> None:
             *EVIDENCE_BUGS,
             *UPPER_HALF_BUGS,
             *LOG_BUGS,
+            *CONNECTION_BUGS,
             *REPLICATION_BUGS,
             *START_BUGS,
         )

@@ -14,7 +14,8 @@ KEPT: Final = "nothing is deleted early (87)"
 SOUND: Final = "no crash leaves damage (88)"
 GOES_ON: Final = "a broker goes on (89)"
 DECIDED: Final = "who reads committed records gets what is decided (90)"
+ANSWERS: Final = "a client gets the answers to its requests, in their order (109)"
 AS_IT_WAS: Final = "a log is as it was before its files were damaged, or offline (104)"
 
-RULES: Final = (ACKNOWLEDGED, OFFSETS, INDEXES, ONCE, START, READ, KEPT, SOUND, GOES_ON, DECIDED, AS_IT_WAS)
-NUMBERS: Final = (*range(81, 91), 104)
+RULES: Final = (ACKNOWLEDGED, OFFSETS, INDEXES, ONCE, START, READ, KEPT, SOUND, GOES_ON, DECIDED, AS_IT_WAS, ANSWERS)
+NUMBERS: Final = (*range(81, 91), 104, 109)
