@@ -91,6 +91,7 @@ class Broker:
             network=self._network,
             registry=self._registry,
             observer=self._observer(is_debugged=is_debugged),
+            listeners=(),
         )
         self._shell = BrokerShell(
             shell_settings, ports, self, directory=directory, cluster=self.cluster, configs=self._configs

@@ -47,6 +47,7 @@ from kraftlog.broker.shell.membership_states import NO_BROKER_EPOCH
 from kraftlog.broker.shell.opening import LogsToOpen, open_logs, use_log_directories
 from kraftlog.broker.shell.parts import Parts, PartsPorts, PartsSettings
 from kraftlog.broker.shell.ports import ControllerPort, MetadataFeed, NetworkPort, OnAnswer, OperationsPort
+from kraftlog.replicas.partitions.leadership import LeadershipListener
 from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.storage.log_manager import LogManager
 from kraftlog.telemetry.catalogue import APPLIED_OFFSET, BROKER_STATE
@@ -100,6 +101,8 @@ class ShellPorts:
     registry: Registry
     """It shows what the broker counts; one of its own for each."""
     observer: BrokerObserver
+    listeners: Sequence[LeadershipListener]
+    """Told of each partition that the broker begins and ceases to lead, in this order."""
 
 
 class ShellHost(Protocol):
@@ -251,6 +254,7 @@ class BrokerShell:
             broker_epoch=lambda: self.broker_epoch,
             on_failed=self.fail,
             observer=self._ports.observer,
+            listeners=self._ports.listeners,
         )
         self._parts = parts = Parts(
             self._settings.parts, ports, logs=self._logs, cluster=self._cluster, configs=self._configs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -16,6 +16,7 @@ from kraftlog.broker.shell.controller_requests import TIMEOUT_MS, ControllerRequ
 from kraftlog.broker.shell.directory_assignments import AssignmentsPace, DirectoryAssignments
 from kraftlog.broker.shell.maintenance import Maintenance, MaintenanceIntervals
 from kraftlog.broker.shell.ports import ControllerPort, OperationsPort
+from kraftlog.replicas.partitions.leadership import LeadershipListener
 from kraftlog.replicas.partitions.partition import Replication
 from kraftlog.replicas.partitions.partitions import Partitions
 from kraftlog.replicas.replication.follower import FetchSettings, Follower
@@ -60,6 +61,8 @@ class PartsPorts:
     on_failed: Callable[[BaseException], None]
     """The broker cannot go on."""
     observer: BrokerObserver
+    listeners: Sequence[LeadershipListener]
+    """Told of each partition that the broker begins and ceases to lead, in this order."""
 
 
 class Parts:
@@ -110,7 +113,7 @@ class Parts:
             configs,
             Replication(broker_id, cluster, settings.lag_max_ms, runtime.now_ms, self.isr_changes.ask, ports.observer),
             followers=self.fetchers,
-            listeners=(),
+            listeners=ports.listeners,
             on_placed=self.assignments.placed,
             on_failed=ports.on_failed,
         )

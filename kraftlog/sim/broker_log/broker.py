@@ -118,7 +118,7 @@ class Broker:
         registry = Registry()
         ports = ShellPorts(
             runtime=process, files=files, controller=self, operations=self, connector=self, metadata=self._feed,
-            network=self._network, registry=registry, observer=CountingObserver(registry),
+            network=self._network, registry=registry, observer=CountingObserver(registry), listeners=(),
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=WorldConfigs(metadata)
@@ -234,13 +234,18 @@ class Broker:
         """It has ended in order."""
         self._world.closed(self, error, is_clean=is_clean)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether its connections are closed, at its end."""
+        return self._network.is_closed
+
     # --- its clients --------------------------------------------------------------------------------------------------
 
     def handle(self, body: Message, on_answer: OnAnswer) -> bool:
         """Handle a request; returns False if the connection is closed for it."""
 
         def reply(response: Message | None, throttle_ms: int = 0) -> None:
-            if not self.process.has_ended:
+            if not self.process.has_ended and not self.is_closed:
                 on_answer(response)
 
         request = ClientRequest(api_of(body.KEY), VERSIONS[body.KEY], body, _CONTEXT, 100)

@@ -123,14 +123,20 @@ class World(EventWorld):
     # --- the broker ---------------------------------------------------------------------------------------------------
 
     def step(self, work: Callable[[Broker], None]) -> None:
-        """Let the broker do something in a step of its process; nothing happens if there is none."""
+        """Let the broker do something in a step of its process; nothing happens if none is reached."""
         process = self.process
 
         def do() -> None:
-            if self.broker is not None and self.broker.process is process:
-                work(self.broker)
+            broker = self._reached(process)
+            if broker is not None:
+                work(broker)
 
         process.run(do)
+
+    def _reached(self, process: BrokerProcess) -> Broker | None:
+        """The broker of that process, until its connections are closed: what is done to its logs after that is lost."""
+        broker = self.broker
+        return broker if broker is not None and broker.process is process and not broker.is_closed else None
 
     def start_broker(self) -> None:
         """Start a process. The clock is right then, and a disk that failed is repaired."""
@@ -171,8 +177,9 @@ class World(EventWorld):
         process = self.process
 
         def do() -> None:
-            if self.broker is not None and self.broker.process is process:
-                work(self.broker)
+            broker = self._reached(process)
+            if broker is not None:
+                work(broker)
                 process.after(interval_ms * MICROSECONDS_PER_MS, do)
 
         process.after(interval_ms * MICROSECONDS_PER_MS, do)

@@ -39,7 +39,7 @@ from kraftlog.replicas.replication.ports import LeaderConnector
 from kraftlog.sim.broker_log.process import BrokerProcess
 from kraftlog.sim.broker_log.shell_ports import OpenNetwork, TablesFeed
 from kraftlog.sim.engine.marks import Marks
-from kraftlog.sim.replication.decisions import SeenDecisions
+from kraftlog.sim.replication.decisions import SeenDecisions, SeenLeaderships
 from kraftlog.sim.replication.metadata_log import CLUSTER_ID
 from kraftlog.sim.replication.parameters import ReplicationParameters
 from kraftlog.storage.config import PartitionLogConfig
@@ -148,10 +148,11 @@ class Broker:
         directory = BrokerDirectory.open(machine.files, OWN_DIRECTORY, machine.broker_id)
         directory.claim(CLUSTER_ID, directory.directory_id or machine.new_id())
         registry, self.decisions = Registry(), SeenDecisions()
+        self.leaderships = SeenLeaderships(str(machine.broker_id))
         ports = ShellPorts(
             runtime=process, files=machine.files, controller=self, operations=self, connector=connector,
             metadata=self._feed, network=self._network, registry=registry,
-            observer=Observers(CountingObserver(registry), self.decisions),
+            observer=Observers(CountingObserver(registry), self.decisions), listeners=[self.leaderships],
         )  # fmt: skip
         self.shell = BrokerShell(
             self._settings(), ports, self, directory=directory, cluster=self.cluster, configs=self.configs

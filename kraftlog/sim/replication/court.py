@@ -189,6 +189,9 @@ class Court:
         if broker is None or seen is None or not broker.is_serving:
             return
         self._check_damage(machine, broker)
+        broker.leaderships.judge().leads({
+            (of.topic_id, of.index): of.leading.leader_epoch for of in broker.partitions if of.leading is not None
+        })  # fmt: skip
         for partition in broker.partitions:
             judge = self.judges.get((partition.topic_id, partition.index))
             if judge is not None:
@@ -324,6 +327,8 @@ class Court:
             return
         if leads:
             judge.promises.leads(machine.broker_id, view.leader_epoch)
+            if machine.broker is not None:
+                machine.broker.leaderships.acknowledges(key, view.leader_epoch)
         if acks != -1:
             return
         if batch.sequence_key is not None and base_offset in judge.promises.promises:

@@ -1,14 +1,18 @@
-"""What a broker has decided in a step, for the judges: an observer of the broker (`kraftlog.telemetry.observer`)."""
+"""What a broker has decided in a step, and what it has told others in the broker, for the judges."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from kraftlog.replicas.partitions.partition import Partition
+from kraftlog.sim.replication.judges.leaderships import HeardLeaderships, Key
 from kraftlog.telemetry.observer import Decision, FetchEnd
 
 
 class SeenDecisions:
-    """Of one process. A `BrokerObserver`."""
+    """Of one process. A `kraftlog.telemetry.observer.BrokerObserver`."""
 
     wants_details: Final = False
 
@@ -32,3 +36,33 @@ class SeenDecisions:
         """Those since the last call."""
         taken, self._decisions = self._decisions, []
         return taken
+
+
+class SeenLeaderships:
+    """Of one process. A `kraftlog.replicas.partitions.leadership.LeadershipListener`.
+
+    What it hears is judged when the step is over: a violation within the step would end the broker, and not the run.
+    """
+
+    def __init__(self, name: str) -> None:
+        """`name` is the broker's."""
+        self._heard = HeardLeaderships(name)
+        self._in_step: list[Callable[[], None]] = []
+
+    def leads(self, partition: Partition, epoch: int) -> None:
+        """The broker begins to lead."""
+        self._in_step.append(partial(self._heard.begins, (partition.topic_id, partition.index), epoch))
+
+    def leads_no_more(self, partition: Partition, epoch: int) -> None:
+        """It ceases to."""
+        self._in_step.append(partial(self._heard.ends, (partition.topic_id, partition.index), epoch))
+
+    def acknowledges(self, key: Key, epoch: int) -> None:
+        """A producer is told that its batch is in the log."""
+        self._in_step.append(partial(self._heard.acknowledges, key, epoch))
+
+    def judge(self) -> HeardLeaderships:
+        """Judge what was heard since the last call, in its order. Raises Violation."""
+        while self._in_step:
+            self._in_step.pop(0)()
+        return self._heard

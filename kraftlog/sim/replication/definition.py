@@ -11,7 +11,7 @@ from kraftlog.sim.replication.judges.rules import RULES
 from kraftlog.sim.replication.marks import REQUIRED
 from kraftlog.sim.replication.parameters import AWAY, FAULT_KINDS, LATER_KINDS, OLDER_COPY, ROT, draw
 from kraftlog.sim.replication.run import run
-from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs
+from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs, trust_bugs
 
 REPLICATION: Final = World(
     name="replication",
@@ -22,6 +22,6 @@ REPLICATION: Final = World(
     marks=REQUIRED,
     covering_seeds=500,
     fault_kinds=(*FAULT_KINDS, ROT, OLDER_COPY, AWAY, *DAMAGES, *LATER_KINDS),
-    bugs=bugs_of(partition_replication_bugs, start_and_end_bugs),
+    bugs=bugs_of(partition_replication_bugs, start_and_end_bugs, trust_bugs),
     sizes=(Size("brokers", least=3, most=9, smaller=(3,)),),
 )

@@ -13,7 +13,7 @@ from kraftlog.sim.engine.virtual.crash import Crash
 from kraftlog.sim.engine.virtual.event_queue import MICROSECONDS_PER_MS
 from kraftlog.sim.replication.administrator import Administrator
 from kraftlog.sim.replication.machine import Machine
-from kraftlog.sim.replication.parameters import ASKED_AT_START, AWAY, CUT_OFF, KILLED_AT_END, OLDER_COPY, ROT
+from kraftlog.sim.replication.parameters import ASKED_AT_START, AWAY, CUT_OFF, ELIGIBLE, KILLED_AT_END, OLDER_COPY, ROT
 from kraftlog.sim.replication.wire import CLIENTS, CONTROLLER
 from kraftlog.sim.replication.world import World
 
@@ -58,6 +58,8 @@ class Faults:
 
     def _begin(self, kind: str, machine: Machine) -> bool:
         """Begin a fault; returns False if it cannot happen now."""
+        if kind == ELIGIBLE:
+            return self._world.eligible_replicas.begin(self._random)
         if kind.startswith(("process", "power")):
             return self._end_process(kind, machine)
         if kind in DAMAGES:

@@ -432,6 +432,7 @@ class Machine:
         if self.broker is not None:
             is_one_missing = bool(self.broker.logs.failed)
             self.lives.ended(_directories(self.broker), self.event_queue.now_us, error, is_one_missing=is_one_missing)
+            self.broker.leaderships.judge().is_over()
         self.process.has_ended = True
         if error is not None:
             self.marks.hit("a broker could not go on")

@@ -36,6 +36,7 @@ REQUIRED: Final = (
     "a broker began to lead",
     "a replica out of the ISR is eligible",
     "a replica was removed",
+    "an eligible replica lost power, and the last one in sync was killed",
     "a follower cut its log",
     "a fetch of an old broker epoch came",
     "what was acknowledged may be lost with the power",

@@ -53,7 +53,8 @@ AWAY: Final = "disk: not there at a start"
 KILLED_AT_END: Final = "process: killed at its end"
 ASKED_AT_START: Final = "process: asked to end at its start"
 CUT_OFF: Final = "network: a controller node is cut off"
-LATER_KINDS: Final = (KILLED_AT_END, ASKED_AT_START, CUT_OFF)
+ELIGIBLE: Final = "power: cut at an eligible replica, and the leader killed"
+LATER_KINDS: Final = (KILLED_AT_END, ASKED_AT_START, CUT_OFF, ELIGIBLE)
 """Kinds that are drawn by themselves, behind all of the above."""
 
 
@@ -156,7 +157,8 @@ def draw(seed: int, overrides: Overrides) -> ReplicationParameters:
     has_damages = not {ROT, OLDER_COPY, *DAMAGES}.isdisjoint(drawn.fault_kinds)
     if random.random() < 0.5 and not has_damages:
         drawn = replace(drawn, fault_kinds=(*drawn.fault_kinds, AWAY))
-    later = [kind for kind in LATER_KINDS if random.random() < 0.3]
+    asked_for = overrides.fault_kinds or ()
+    later = [kind for kind in LATER_KINDS if random.random() < 0.3 or kind in asked_for]
     return replace(drawn, fault_kinds=(*drawn.fault_kinds, *later))
 
 

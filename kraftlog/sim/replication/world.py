@@ -19,6 +19,7 @@ from kraftlog.sim.replication.controller import SimulatedController
 from kraftlog.sim.replication.controller_nodes import ControllerNodes
 from kraftlog.sim.replication.court import Court
 from kraftlog.sim.replication.damaged_files import DamagedFiles
+from kraftlog.sim.replication.eligible_replicas import EligibleReplicas
 from kraftlog.sim.replication.machine import Machine
 from kraftlog.sim.replication.metadata import CommittedTopics, Key, Topic
 from kraftlog.sim.replication.older_disks import OlderDisks
@@ -52,6 +53,7 @@ class World(EventWorld):
         self.rot = Rot(self)
         self.older_disks = OlderDisks(self)
         self.away_disks = AwayDisks(self)
+        self.eligible_replicas = EligibleReplicas(self)
         self.damaged_files = DamagedFiles(self)
         self.wire.listeners.update(self.machines)
         self.slow_metadata: dict[int, int] = {}

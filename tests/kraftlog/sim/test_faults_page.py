@@ -13,7 +13,7 @@ from kraftlog.sim.quorum.fault_kinds import KINDS
 from kraftlog.sim.quorum.invariants.catalogue import ALL
 from kraftlog.sim.quorum.zoo import controller_bugs, evidence_bugs, snapshot_bugs, state_machine_bugs
 from kraftlog.sim.replication.judges.rules import NUMBERS as REPLICATION_NUMBERS
-from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs
+from kraftlog.sim.replication.zoo import partition_replication_bugs, start_and_end_bugs, trust_bugs
 from kraftlog.sim.worlds import WORLDS
 from kraftlog.sim.zoo.catalogue import NAMES
 from tests.paths import ROOT
@@ -28,6 +28,7 @@ PAGE = (ROOT / "docs" / "faults.md").read_text()
     CONNECTION_BUGS,
     REPLICATION_BUGS,
     START_BUGS,
+    TRUST_BUGS,
 ) = (
     [name for name in NAMES if MUTATIONS[name].patches.__module__ == module.__name__]
     for module in (
@@ -39,6 +40,7 @@ PAGE = (ROOT / "docs" / "faults.md").read_text()
         connection_bugs,
         partition_replication_bugs,
         start_and_end_bugs,
+        trust_bugs,
     )
 )
 AT_THE_END = {44}
@@ -56,6 +58,7 @@ def test_it_counts_right() -> None:
     assert f"And these {len(CONNECTION_BUGS)} of a client's connection" in PAGE
     assert f"And these {len(REPLICATION_BUGS)} of replication between brokers" in PAGE
     assert f"And these {len(START_BUGS)} of a broker's start and end" in PAGE
+    assert f"And these {len(TRUST_BUGS)} of trust in a shutdown" in PAGE
 
 
 @pytest.mark.parametrize("kind", sorted({kind for world in WORLDS.values() for kind in world.fault_kinds}))
@@ -84,6 +87,7 @@ def test_its_table_of_bugs_is_the_zoos() -> None:
             *CONNECTION_BUGS,
             *REPLICATION_BUGS,
             *START_BUGS,
+            *TRUST_BUGS,
         )
     ]
     numbers = {int(number) for _, _, number, _ in rows if number.isdigit()}

@@ -24,9 +24,10 @@ TRUSTED: Final = "a broker names a clean shutdown only if each of its log direct
 TELLS: Final = "what a broker tells of its log directories is so, and its epoch is in all of them (106)"
 BEGINS: Final = "a broker serves, and is unfenced, when it has applied its own registration (107)"
 ENDS: Final = "a broker ends when others lead its partitions, or its time is up, and its logs are closed last (108)"
+HEARD: Final = "a listener hears of each leadership, from before its first acknowledgment to its end (110)"
 
 RULES: Final = (
     CATCHES_UP, LEAVES, WATERMARK, MEMBERS, KEPT, READ, AGREE, MAXIMAL, ONE_LEADER, ENOUGH, CUT, ONCE, PEACE,
-    TRUSTED, TELLS, BEGINS, ENDS,
+    TRUSTED, TELLS, BEGINS, ENDS, HEARD,
 )  # fmt: skip
-NUMBERS: Final = (*range(91, 104), *range(105, 109))
+NUMBERS: Final = (*range(91, 104), *range(105, 109), 110)

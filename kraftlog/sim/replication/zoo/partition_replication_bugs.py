@@ -10,6 +10,7 @@ from kraftbase.sentinels import UNKNOWN_EPOCH
 from kraftlog.controller.operations import alter_partition, brokers
 from kraftlog.controller.rules import partition_change
 from kraftlog.replicas.partitions import delayed_fetch, reading
+from kraftlog.replicas.partitions.leadership import Leaderships
 from kraftlog.replicas.partitions.partition import Partition
 from kraftlog.replicas.partitions.reading import Located, Reader, ReadFrom
 from kraftlog.replicas.replication import followed_partition, following, leading
@@ -332,3 +333,30 @@ def missing_log_taken_for_new() -> list[Any]:
 def deleted_log_stays_in_inventory() -> list[Any]:
     """When the replica is assigned again, a new log is taken for a damaged one."""
     return [instead(DirectoryRecords, "about_to_go", lambda self, partitions, is_synced=True: None)]
+
+
+# --- what listeners hear ----------------------------------------------------------------------------------------------
+
+
+@mutation("a listener does not hear that a broker leads on in a later epoch", "our own")
+def leads_on_unheard() -> list[Any]:
+    """A coordinator would go on with what it knew in the epoch before."""
+    look_at = Leaderships.look_at
+
+    def look(self: Leaderships, partition: Partition) -> None:
+        if (partition.leading is None) == (partition in self._told):
+            look_at(self, partition)
+
+    return [instead(Leaderships, "look_at", look)]
+
+
+@mutation("a listener does not hear of the end of a leadership whose log has failed", "our own")
+def failed_log_unheard() -> list[Any]:
+    """A coordinator would answer from a log that is offline, beside the one of the next leader."""
+    look_at = Leaderships.look_at
+
+    def look(self: Leaderships, partition: Partition) -> None:
+        if partition.log is not None:
+            look_at(self, partition)
+
+    return [instead(Leaderships, "look_at", look)]

@@ -172,6 +172,7 @@ class Stage:
             network=self,
             registry=Registry(),
             observer=self.observer,
+            listeners=(),
         )
         self.shell = BrokerShell(
             settings, ports, self, directory=directory, cluster=ClusterView(CLUSTER_ID), configs=TopicConfigs(1, {})

@@ -8,6 +8,8 @@ from typing import Final
 import pytest
 
 from kraftlog.sim.broker_log.definition import BROKER_LOG
+from kraftlog.sim.broker_log.world import World
+from kraftlog.sim.engine.marks import Marks
 from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.engine.outcome import Total
 from kraftlog.sim.engine.parameters import Overrides
@@ -51,3 +53,19 @@ def test_a_seed_is_shrunk_to_what_it_takes_to_fail() -> None:
     assert outcome.parameters.seconds < BROKER_LOG.parameters(3).seconds
     assert outcome.parameters.fault_kinds == ()
     assert "--safety-seconds" in replay_command(BROKER_LOG, 3, overrides)
+
+
+def test_a_broker_that_closes_its_logs_is_not_reached() -> None:
+    world = World(BROKER_LOG.parameters(6, Overrides(fault_kinds=())), Marks())
+    world.start_broker()
+    while world.broker is None:
+        world.run_for(1_000)
+    broker, done = world.broker, []
+    world.shut_down()
+    while not broker.is_closed:
+        world.step(lambda of: done.append(of.is_closed))
+        world.run_for(100)
+    assert done and not any(done)
+    before = len(done)
+    world.step(lambda of: done.append(of.is_closed))
+    assert len(done) == before and world.broker is broker
