@@ -32,6 +32,7 @@ def test_latency_writes_a_summary_of_each_measure_for_each_fetch_version(tmp_pat
         assert 0 <= version[measure]["p50"] <= version[measure]["max"]
 
 
+@pytest.mark.slow
 def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
     file = tmp_path / "throughput.json"
     finished = kraftlog("bench", "throughput", "--seconds", 0.5, "--json", file, timeout=110)
@@ -44,6 +45,7 @@ def test_throughput_counts_operations_and_records(tmp_path: Path) -> None:
         assert result[mode]["submit_to_ack_ms"].keys() == FIGURES
 
 
+@pytest.mark.slow
 def test_kafka_measures_every_figure_beside_its_target(tmp_path: Path) -> None:
     file = tmp_path / "kafka.json"
     finished = kraftlog("bench", "kafka", "--records", 50, "--partitions", 200, "--json", file, timeout=110)

@@ -20,7 +20,7 @@ from tests.kraftlog.storage.builders import CLICKS, NOW_MS, all_batches, append,
 
 DIRECTORY = "data/clicks-0"
 CONFIG = PartitionLogConfig(index_interval_bytes=150, retention_ms=1_000)
-BITS_PART = 5
+BITS_PART = 11
 """`make test` changes one bit in so many: each of a byte in turn."""
 MADE_AGAIN = "the indexes of a segment are made again"
 CLOSED, LAST = 0, 20

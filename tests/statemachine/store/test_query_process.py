@@ -142,7 +142,10 @@ def doubling() -> str:
             f"{ENDLESS} length(json_group_array(printf('%.*c', 1000000, 'x'))) FROM (SELECT x FROM n LIMIT 2000)",
             marks=pytest.mark.slow,  # the statement's own memory has the same bound
         ),
-        doubling(),
+        pytest.param(
+            doubling(),
+            marks=pytest.mark.slow,  # it is refused in `test_a_statement_that_is_ended_leaves_the_process_for_the_next`
+        ),
         f"{ENDLESS} DISTINCT zeroblob(900000) || x FROM n LIMIT 1 OFFSET 2000",
         f"{ENDLESS} printf('%.*c', 900000, 'x') FROM (SELECT x FROM n LIMIT 2000) ORDER BY x DESC",
     ],
