@@ -22,7 +22,7 @@ from kraftbase.line_rate import LineRate
 from kraftlog.kafka.connections import ClientConnection
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.kafka.messages.api_versions import ApiVersionsResponse
-from kraftlog.kafka.notation import Buffer, Message, Versions
+from kraftlog.kafka.notation import Message, Versions
 from kraftlog.replicas.broker_versions import QUESTION, BrokerVersions
 from kraftlog.replicas.replication.ports import OnAnswer
 
@@ -111,7 +111,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lacking: set[int] = set()  # keys of APIs that it was found not to offer
         self._loop = asyncio.get_running_loop()
         self._asked: deque[_Asked] = deque()
-        self._outgoing: list[Buffer] = []
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._broken: ApiError | None = None
@@ -158,9 +157,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return _Asked(on_answer, self._loop.call_later(self._timeout_seconds, self._timed_out))
 
     def _send(self, request: Message, version: int, asked: _Asked) -> None:
-        self._outgoing += self._messages.send(request, version)
+        pieces = self._messages.send(request, version)
         self._asked.append(asked)
-        self._write()
+        if self._transport is not None:  # it is there: until then everything waits
+            self._transport.writelines(pieces)
 
     def _refuse(self, key: int, on_answer: OnAnswer, error: ApiError) -> None:
         """This request is not offered; others are."""
@@ -200,11 +200,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Close it; what is asked is answered by nothing."""
         self._is_closed = True
         self._break(ErrorCode.BROKER_NOT_AVAILABLE, f"the connection to {self._name} is closed")
-
-    def _write(self) -> None:
-        if self._transport is not None and self._outgoing:
-            pieces, self._outgoing = self._outgoing, []
-            self._transport.writelines(pieces)
 
     # --- what the event loop calls ------------------------------------------------------------------------------------
 
@@ -254,7 +249,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._connecting.cancel()
         if self._transport is not None:
             self._transport.abort()
-        self._outgoing.clear()
         asked = [*self._asked, *(one.asked for one in self._waiting or ())]
         self._asked.clear()
         self._waiting = None

@@ -74,7 +74,8 @@ class FetchSession:
         """Fetch a partition from this position from now on."""
         self._wanted[key] = position
         self._forgotten.pop(key, None)
-        if position == self._asked.get(key):
+        asked = self._asked.get(key)
+        if asked is not None and asked.fetch_offset == position.fetch_offset and asked == position:
             self._changed.pop(key, None)
         else:
             self._changed[key] = None
@@ -101,26 +102,29 @@ class FetchSession:
         if self._begins_anew:
             self._close()
         changed: Iterable[PartitionKey] = self._changed
-        forgotten: Iterable[PartitionKey] = self._forgotten
         if self.is_full:
-            changed, forgotten = self._wanted, ()
+            changed = self._wanted
             self._asked.clear()
+            self._forgotten.clear()
         topics: dict[bytes, list[FetchPartition]] = {}
         for key in changed:
             self._asked[key] = position = self._wanted[key]
             topics.setdefault(key.topic_id, []).append(position)
-        gone: dict[bytes, list[int]] = {}
-        for key in forgotten:
-            del self._asked[key]
-            gone.setdefault(key.topic_id, []).append(key.number)
         self._changed.clear()
-        self._forgotten.clear()
         return SessionRequest(
             self._session_id,
             self._epoch,
             tuple(FetchTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in topics.items()),
-            tuple(ForgottenTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in gone.items()),
+            self._take_forgotten() if self._forgotten else (),
         )
+
+    def _take_forgotten(self) -> tuple[ForgottenTopic, ...]:
+        gone: dict[bytes, list[int]] = {}
+        for key in self._forgotten:
+            del self._asked[key]
+            gone.setdefault(key.topic_id, []).append(key.number)
+        self._forgotten.clear()
+        return tuple(ForgottenTopic(topic_id=topic_id, partitions=tuple(found)) for topic_id, found in gone.items())
 
     def answered(self, response: FetchResponse) -> str:
         """Take the answer to the request in flight. Returns why nothing of it is to be used, or nothing.

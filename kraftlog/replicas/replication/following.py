@@ -112,9 +112,9 @@ def next_step(answer: PartitionData, asked: FetchPartition, leader_epoch: int, l
         return AskOffsets()
     if answer.error_code != ErrorCode.NONE:
         return after_error(answer.error_code, leader_epoch)
-    diverging = EpochEnd(answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset)
+    diverging = answer.diverging_epoch
     if diverging.epoch != UNKNOWN_EPOCH:
-        return _after_divergence(diverging, asked, log)
+        return _after_divergence(EpochEnd(diverging.epoch, diverging.end_offset), asked, log)
     if answer.high_watermark < 0 or answer.log_start_offset < 0:
         return Retry(
             f"the leader says that its high watermark is {answer.high_watermark} and its log starts at"

@@ -153,14 +153,18 @@ class ReplicaFetcher:
 
     def _request_next(self) -> None:
         """Look at what is touched, and send the next request unless something comes before; its end calls this."""
-        self._touched.begin_look()
         if self.state is STOPPED:
             return
-        with self._touched:
-            while keys := self._touched.take_all():
-                for key in keys:
-                    if key in self._followed:
-                        self._prepare(self._followed[key])
+        touched = self._touched
+        touched.begin_look()
+        try:
+            while touched.keys:
+                for key in touched.take_all():
+                    followed = self._followed.get(key)
+                    if followed is not None:
+                        self._prepare(followed)
+        finally:
+            touched.end_look()
         if self.state is WAITING_FOR_FLUSH and not self._flush_count:
             self._enter(IDLE)
         if self.state is not IDLE:
@@ -258,12 +262,12 @@ class ReplicaFetcher:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answered(self, answer: Message | ApiError) -> None:
-        if isinstance(answer, ApiError) and answer.code is ErrorCode.UNSUPPORTED_VERSION:
-            self._session.lost()
-            self._back_off(self._settings.backoff_ms)
-            return
         if isinstance(answer, ApiError):
-            self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
+            if answer.code is ErrorCode.UNSUPPORTED_VERSION:
+                self._session.lost()
+                self._back_off(self._settings.backoff_ms)
+            else:
+                self._lost(str(answer), may_be_gone=answer.code is ErrorCode.BROKER_NOT_AVAILABLE)
             return
         self._enter(IDLE)
         try:

@@ -6,7 +6,7 @@ that were touched by then. While it applies an answer nothing is scheduled, beca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from types import TracebackType
 
@@ -32,29 +32,33 @@ class TouchedPartitions:
         self.look = Look.NOT_DUE
         self._runtime = runtime
         self._on_due = look
-        self._keys: dict[PartitionKey, None] = {}
+        self.keys: dict[PartitionKey, None] = {}
+        """Those that are touched, in their order: to be looked at only."""
         self._before = Look.NOT_DUE
 
     def add(self, key: PartitionKey) -> None:
         """Touch a partition, and schedule a look unless there will be one."""
-        self._keys[key] = None
+        self.keys[key] = None
         if self.look is Look.NOT_DUE:
             self.look = Look.SCHEDULED
             self._runtime.call_soon(self._on_due)
 
     def add_unscheduled(self, key: PartitionKey) -> None:
         """Touch a partition; the caller sees to it that there is a look."""
-        self._keys[key] = None
+        self.keys[key] = None
 
     def begin_look(self) -> None:
-        """The fetcher looks now: what was scheduled is not waited for."""
-        self.look = Look.NOT_DUE
+        """The fetcher looks now: what was scheduled is not waited for, and nothing more is scheduled."""
+        self.look = Look.AT_HAND
 
-    def take_all(self) -> list[PartitionKey]:
+    def take_all(self) -> Iterable[PartitionKey]:
         """Those that are touched, in their order; none of them is touched then."""
-        keys = list(self._keys)
-        self._keys.clear()
+        keys, self.keys = self.keys, {}
         return keys
+
+    def end_look(self) -> None:
+        """It has looked."""
+        self.look = Look.NOT_DUE
 
     def __enter__(self) -> None:
         self._before, self.look = self.look, Look.AT_HAND

@@ -266,7 +266,8 @@ def test_one_look_is_scheduled_however_much_is_touched() -> None:
 
     def look() -> None:
         touched.begin_look()
-        looks.append(touched.take_all())
+        looks.append(list(touched.take_all()))
+        touched.end_look()
 
     touched = TouchedPartitions(runtime, look)
     one, two = (replica_fetcher.PartitionKey(b"topic", number) for number in (1, 2))
