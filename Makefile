@@ -8,7 +8,7 @@ RECORD_LOOP := hatch_build.py kraftlog/kafka/record_loop.py kraftlog/kafka/recor
 COMPILED := .venv/tests-compiled
 ROOMS := kraftbase raft snapshot statemachine kraftlog kraftpb tests
 
-.PHONY: install demo test slow check format generate lock bench recording peers client-suites sim chaos soak soak-short dist clean
+.PHONY: install demo test slow check format generate lock bench bench-against recording peers client-suites sim chaos soak soak-short dist clean
 
 $(PACKAGES): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -81,6 +81,9 @@ bench: $(INSTALLED)  ## every benchmark in docs/figures.md
 	$(BIN)/kraftlog bench kafka
 	$(BIN)/kraftlog bench replication --pairs 3 --rounds 2 --bytes 200000000 --flushed-bytes 20000000 --records 500 \
 		--behind-bytes 1000000000
+
+bench-against: $(INSTALLED)  ## processor time of a small Produce and of a follower's Fetch: make bench-against AGAINST=a checkout, installed
+	$(BIN)/python tools/processor_time.py --against "$(AGAINST)"
 
 peers: $(INSTALLED)  ## etcd and Kafka into build/peers, our tables and log files against Kafka's, and the benchmark that compares with both
 	@$(BIN)/python tools/install_peers.py build/peers

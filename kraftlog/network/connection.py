@@ -238,7 +238,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._limits.one_answer_bytes(held_bytes)
 
     def _handle_next(self, now: float) -> bool:
-        """Hand the next request to the handler, if there is one. `now`: when the turn began or the last one ended."""
+        """Hand the next request to the handler, if there is one. `now` is the last reading of the clock, in seconds."""
         try:
             exchange = self._conversation.next_exchange()
             if exchange is None:
