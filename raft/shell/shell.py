@@ -108,8 +108,7 @@ class Shell:
         fetch_version_allowed: int = FETCH_VERSION_LATEST,
         observer: ShellObserver | None = None,
     ) -> None:
-        """Connect its parts; `start` starts it. `election_state` is in `quorum_state`, `applied` is the state machine's
-        end.
+        """Connect its parts. `election_state` is in `quorum_state`, `applied` is the state machine's end.
 
         The newest of `snapshots` is in `log`, and one of them ends at the log's start, if that is above 0.
         """

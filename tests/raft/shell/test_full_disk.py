@@ -32,6 +32,6 @@ def test_a_follower_says_once_that_there_is_no_room_and_once_that_there_is() -> 
         assert writer.has_room(large)
         assert writer.has_room(large)
     assert [(line["log_level"], line["event"][:19]) for line in said] == [
-        ("error", "cannot follow the l"), ("info", "there is room to fo")
+        ("error", "cannot follow the l"), ("info", "room to follow the ")
     ]  # fmt: skip
     assert "make room" in said[0]["event"]

@@ -71,4 +71,4 @@ def test_a_stranger_does_not_fill_the_log() -> None:
         node.shell.step(RequestReceived(node.shell.new_id(), request))
     told = [line for line in lines if "reason" in line]
     assert [(line["count"], line["others_not_told"]) for line in told] == [(1, 0), (1_001, 999)]
-    assert "8/" in told[0]["reason"] and "no voter" in told[0]["reason"]
+    assert "8/" in told[0]["reason"] and "not a voter" in told[0]["reason"]

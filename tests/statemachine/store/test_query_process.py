@@ -114,7 +114,7 @@ def test_what_is_wrong_with_the_statement_is_told(process: QueryProcess) -> None
     assert "it may only read" in refusal(process, "PRAGMA temp_store = 1")
     assert f"more than {ROWS_MAX} rows" in refusal(process, f"{ENDLESS} x FROM n")
     assert "is no statement" in refusal(process, "")
-    assert "at most 100000 are taken" in refusal(process, f"SELECT '{'x' * 1_000_000}'")
+    assert "at most 100000 are accepted" in refusal(process, f"SELECT '{'x' * 1_000_000}'")
 
 
 def test_a_database_that_is_not_there_is_a_storage_error(tmp_path: Path) -> None:
