@@ -114,7 +114,7 @@ CASES = [
     Case(C + "no broker", E.INVALID_REQUEST, altering(SET, "num.io.threads", "1", on="01", of=BROKER), "'01'"),
     Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", of=3), "type 3"),
     Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "x", "5", of=16), "client metrics", "type 16"),
-    Case(C + "kind", E.INVALID_REQUEST, altering(9, "retention.ms", "5"), CLICKS, "9 is no kind"),
+    Case(C + "kind", E.INVALID_REQUEST, altering(9, "retention.ms", "5"), CLICKS, "9 is not a kind"),
     Case(C + "repeated", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", repeated=2), CLICKS, "'retention.ms'"),
 ]
 

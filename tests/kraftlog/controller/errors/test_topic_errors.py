@@ -208,9 +208,9 @@ GROWTH = [
     *[
         Case("CreatePartitions: count", ErrorCode.INVALID_PARTITIONS, growing("there_is", count), "'there_is'", *words)
         for count, *words in (
-            (1, "1 partitions", "1 is no increase"),
-            (0, "0 is no increase"),
-            (-1, "-1 is no increase"),
+            (1, "1 partitions", "1 is not an increase"),
+            (0, "0 is not an increase"),
+            (-1, "-1 is not an increase"),
             (10_000, "10000", "9999"),
         )
     ],
