@@ -104,7 +104,7 @@ def _verify_broker(directory: Path, progress: Progress) -> list[FileReport]:
 def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:
     if not path.exists():
         return FileReport(
-            META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is", DOES_NOT_START
+            META_NAME, FileStatus.DAMAGED, "missing", "the owner of this data is unknown", DOES_NOT_START
         ), None
     try:
         identity = decode_meta(path.read_bytes(), str(path))

@@ -280,7 +280,7 @@ def test_a_write_ahead_log_that_a_kill_left_is_read_and_stays_as_it_is(run: Run,
         (node / name).write_bytes(data)
     code, rows = verify(run, node)
     assert (code, rows["metadata.db"]["Found"]) == (1, "offsets below 29 are applied")
-    assert "the log yields" in rows["metadata.db"]["Reason"]
+    assert "the replayed log is at" in rows["metadata.db"]["Reason"]
     assert not (node / "metadata.db-shm").exists()
 
 
@@ -470,4 +470,4 @@ def test_rows_that_the_log_does_not_say_are_damage_though_they_add_up(run: Run, 
         seal(connection)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"metadata.db": "damaged"})
-    assert rows["metadata.db"]["Reason"] == "its rows differ from those that the log yields, in topics"
+    assert rows["metadata.db"]["Reason"] == "its rows differ from those of the replayed log, in topics"
