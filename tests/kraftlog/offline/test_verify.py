@@ -208,7 +208,7 @@ def test_one_bad_copy_of_the_quorum_state_is_mended_and_two_are_the_end(run: Run
     flip(node / "quorum-state-1", 20)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"quorum-state-1": "damaged"})
-    assert rows["quorum-state-1"]["NextStart"] == "mends it from the other copy"
+    assert rows["quorum-state-1"]["NextStart"] == "repairs it from the other copy"
     (node / "quorum-state-0").unlink()
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"quorum-state-0": "damaged", "quorum-state-1": "damaged"})
