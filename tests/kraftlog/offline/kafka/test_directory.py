@@ -195,7 +195,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda at: (at / "quorum-state").write_text(json.dumps({"data_version": 2})),
         "quorum-state has data_version 2",
     ),
-    "no quorum state": (lambda at: (at / "quorum-state").write_bytes(b"\xff"), "quorum-state is no text"),
+    "no quorum state": (lambda at: (at / "quorum-state").write_bytes(b"\xff"), "quorum-state is not text"),
     "quorum state without a leader": (
         lambda at: (at / "quorum-state").write_text('{"data_version":1,"leaderEpoch":2,"votedId":-1}'),
         "quorum-state has leaderId None, which is not a number",
