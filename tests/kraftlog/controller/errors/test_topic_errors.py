@@ -223,8 +223,8 @@ GROWTH = [
             *words,
         )
         for what, given, *words in (
-            ("length", [[1]], "2 new partitions", "1 are assigned"),
-            ("length", [[1], [2], [3]], "2 new partitions", "3 are assigned"),
+            ("length", [[1]], "2 partitions are added", "1 are assigned"),
+            ("length", [[1], [2], [3]], "2 partitions are added", "3 are assigned"),
             ("replication factor", [[1], [1, 2]], "partition 2", "2 replicas", "factor of 1"),
             ("brokers", [[1], [9]], "partition 2", "broker 9"),
             ("brokers", [[1], [1, 1]], "partition 2", "broker 1"),
