@@ -2,9 +2,9 @@
 
     from kraftlog import AdminClient, Listener, observe
 
-A name is looked up when it is first used, so that `import kraftlog` costs little. All else may change between
-releases. Raises ImportError if a file of the user's own, such as raft.py, is in the place of a package of ours; the
-command `kraftlog` says that itself, without a traceback.
+A name is looked up when it is first used, so that `import kraftlog` costs little. All else may change between releases.
+Raises ImportError if a user's file, such as raft.py, shadows one of kraftlog's packages; the command `kraftlog` reports
+this itself, without a traceback.
 """
 
 from __future__ import annotations

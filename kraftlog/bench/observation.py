@@ -74,7 +74,7 @@ def log_bytes(cluster: LocalCluster, node_id: NodeId) -> int:
 
 
 def _files(directory: Path) -> Iterator[tuple[Path, int]]:
-    """The nodes remove files meanwhile."""
+    """The nodes may remove files at the same time."""
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
             with suppress(FileNotFoundError):

@@ -138,7 +138,7 @@ class Pauses:
     """The results of the pauses, one entry each."""
 
     snapshots_missed: list[int] = field(default_factory=list)
-    """How many the leader took meanwhile."""
+    """How many the leader took during that time."""
     observer_seconds: list[float] = field(default_factory=list)
     """How long it took to catch up."""
     listener_seconds: list[float] = field(default_factory=list)

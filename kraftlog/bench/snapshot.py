@@ -85,7 +85,7 @@ async def _measure_taking(
 
 
 async def _measure_using(cluster: LocalCluster, leader: NodeId, status: Status) -> dict[str, Any]:
-    """Every node has the same snapshot, of everything: nothing is written any more."""
+    """Every node has the same snapshot, of everything: nothing is written after it."""
     status.update("the leader's snapshot is fetched")
     transfer = await measure_transfer(cluster, leader, await _latest_snapshot(cluster, leader))
     status.update("a follower starts again")

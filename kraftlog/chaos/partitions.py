@@ -30,7 +30,7 @@ class Partition(Nemesis):
             await arena.cut(source, target)
 
     async def stop(self, arena: Arena) -> None:
-        """Mend them."""
+        """Repair the links."""
         for source, target in self._links:
             await arena.mend(source, target)
         arena.note(f"mend {self._links}")

@@ -1,1 +1,1 @@
-"""The command line: one module per group of commands, each importing what is heavy only when it runs."""
+"""The command line: one module per group of commands, each of which imports heavy packages only when it runs."""

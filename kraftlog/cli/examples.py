@@ -1,4 +1,4 @@
-"""What the help of each command ends with: one or two examples."""
+"""The one or two examples at the end of each command's help."""
 
 from __future__ import annotations
 
@@ -127,16 +127,15 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "bench broker": ("kraftlog bench broker --only starts",),
     "bench replication": ("kraftlog bench replication",),
 }
-"""By the words behind `kraftlog`. Where a node or broker is not named, its variable in the environment is set.
-
-`sim` and `chaos` have help of their own.
+"""By the words after `kraftlog`. Examples that name no node or broker need its environment variable. `sim` and `chaos`
+have help of their own.
 """
 
 _NO_WRAPPING: Final = "\b"
 
 
 def with_examples(command: Any, path: tuple[str, ...] = ()) -> Any:
-    """Have the help of the command, and of each within it, end with its examples."""
+    """Append the examples to the help of the command and of each of its subcommands."""
     for name, of_group in getattr(command, "commands", {}).items():
         with_examples(of_group, (*path, name))
     examples = EXAMPLES.get(" ".join(path))

@@ -13,7 +13,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "demo": "Show the main features in one run",
         "format": "Make a node's data directory",
         "start": "Run one node",
-        "brokers": "Run, list and look at brokers; fence and unregister them",
+        "brokers": "Run, list and describe brokers; fence and unregister them",
         "voters": "Show and set the voters by the ids of their directories",
         "random-uuid": "Print an id for a cluster or a directory",
         "features": "Describe, raise and lower the levels of features",
@@ -32,12 +32,12 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "produce": "Write lines or JSON to a topic",
         "consume": "Print the records of a topic",
     },
-    "Look at it": {
-        "health": "Show what is not well, and why; the exit code tells, too",
-        "node": "Ask every node how it is",
-        "quorum": "Describe the leader and how far each replica is",
+    "Inspect it": {
+        "health": "Show what is not well, and why, also by the exit code",
+        "node": "Show the state of every node",
+        "quorum": "Describe the leader and the lag of each replica",
         "log-dirs": "Show what each broker has on which disk",
-        "sql": "Ask the metadata in SQL",
+        "sql": "Query the metadata in SQL",
         "shell": "Browse the metadata as directories and files",
         "watch": "Print each change of the metadata as it is committed",
         "export": "Write the metadata log to Parquet files",
@@ -48,7 +48,7 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "restore": "Make a new cluster from a saved snapshot",
         "verify": "Check the files of a stopped node or broker",
         "dump-log": "Print the frames of a log's segments",
-        "kafka": "Read a real Kafka's metadata, take it over, give it back",
+        "kafka": "Read, import and export a real Kafka's metadata",
     },
     "Measure and test": {
         "bench": "Measure latency, throughput and failover",
@@ -63,7 +63,7 @@ class GroupedCommands(typer.core.TyperGroup):
     """The command line as a whole."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands that are there, group by group."""
+        """Write the existing commands, group by group."""
         for title, lines in GROUPS.items():
             rows = [(name, line) for name, line in lines.items() if name in self.commands]
             if rows:

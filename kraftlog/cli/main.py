@@ -1,9 +1,9 @@
-"""The command `kraftlog`: its groups, and what every command does with errors.
+"""The command `kraftlog`: its groups, and how every command reports errors.
 
-An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code
-1; a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they print nothing. A
-reader that closed the pipe is no error either: the exit code is 141, as if SIGPIPE had ended the command. A standard
-output that is full is an expected error, and one that is closed is none. Anything else is a bug and shows its
+An expected error is one line on standard error, `error: KAFKA_ERROR_NAME: what is wrong; what to do`, and exit code 1;
+a usage error is one line and exit code 2; Ctrl-C is 130, SIGTERM 143 and SIGHUP 129, and they print nothing. A pipe
+closed by its reader is not an error either: the exit code is 141, as if SIGPIPE had ended the command. A full disk
+behind standard output is an expected error; a closed standard output is no error. Anything else is a bug and shows its
 traceback.
 """
 
@@ -118,7 +118,7 @@ def main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _reader_gone()
     except SystemExit as end:
-        # So typer and rich end the process when they meet a broken pipe.
+        # typer and rich end the process this way at a broken pipe.
         if isinstance(end.__context__, BrokenPipeError):
             return _reader_gone()
         raise
@@ -145,7 +145,7 @@ def _reader_gone() -> int:
 
 
 def _is_utf8(argument: str) -> bool:
-    """Whether it was UTF-8: Python takes in other bytes as surrogates, which nothing can encode again."""
+    """Whether the argument was UTF-8: Python reads other bytes as surrogates, which cannot be encoded."""
     try:
         argument.encode("utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A connection to one broker that asks one thing after the other and waits for each answer: for commands."""
+"""A connection of a command to one broker: one request at a time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ ANSWER_TIMEOUT_SECONDS: Final = 10.0
 """For a connection, and for each answer, unless `--timeout` gives another limit."""
 
 API_VERSIONS_VERSION: Final = 0
-"""All that is asked for is in it, and every broker answers it. Only a later one says who asks (KIP-511)."""
+"""This version has everything needed, and every broker answers it. Only later versions name the client (KIP-511)."""
 
 NAMED_API_VERSIONS_VERSION: Final = 3
-"""The first that says who asks. A broker of ours tells its own client of the APIs that no Kafka has."""
+"""The first version that names the client. A kraftlog broker reports the APIs that Kafka lacks to its own client only.
+"""
 
 SOFTWARE_VERSION: Final = "unknown"
-"""What Kafka's client says, too, if it does not know it: nobody decides by it."""
+"""As in Kafka's client when unknown: no broker uses it."""
 
-HINT: Final = "give the address of a broker; a kraftlog node that is no broker does not speak Kafka's protocol"
+HINT: Final = "give the address of a broker; a kraftlog node that is not a broker does not speak Kafka's protocol"
 
 M = TypeVar("M", bound=Message)
 
@@ -69,9 +70,8 @@ class BrokerConnection:
         self._socket.close()
 
     def call(self, request: Message, answer: type[M]) -> M:
-        """The answer to a request, of type `answer`, whatever errors it has in it.
-
-        Raises ApiError: BROKER_NOT_AVAILABLE, UNSUPPORTED_VERSION, or CORRUPT_MESSAGE for bytes that are no answer.
+        """The answer to a request, of type `answer`, errors included. Raises ApiError: BROKER_NOT_AVAILABLE,
+        UNSUPPORTED_VERSION, or CORRUPT_MESSAGE for bytes that are not an answer.
         """
         return cast(M, self._exchange(request, self._version(request)).body)
 
@@ -79,7 +79,7 @@ class BrokerConnection:
         response = self._exchange(request, version)
         answer = cast(ApiVersionsResponse, response.body)
         if answer.error_code != ErrorCode.NONE:
-            raise refusal(answer.error_code, f"the broker at {self.endpoint} does not say which versions it knows")
+            raise refusal(answer.error_code, f"the broker at {self.endpoint} does not list the versions that it knows")
         return {of.api_key: Versions(of.min_version, of.max_version) for of in answer.api_keys}
 
     def _version(self, request: Message) -> int:
@@ -113,7 +113,7 @@ class BrokerConnection:
             raise self._gone(_reason(error)) from None
         except MalformedBytes as error:
             raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE, f"what {self.endpoint} answers is not Kafka's protocol ({error}); {HINT}"
+                ErrorCode.CORRUPT_MESSAGE, f"the answer of {self.endpoint} is not in Kafka's protocol ({error}); {HINT}"
             ) from None
         return response
 
@@ -138,5 +138,5 @@ def _seconds() -> float:
 
 def _reason(error: OSError) -> str:
     if isinstance(error, TimeoutError):
-        return f"there was no answer in time; is it the right address? {HINT}"
+        return f"no answer in time; check the address: {HINT}"
     return error.strerror or str(error)

@@ -21,13 +21,13 @@ _LOCAL: Final = {
     -185: ErrorCode.REQUEST_TIMED_OUT,
     -190: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     -188: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    -140: ErrorCode.OFFSET_OUT_OF_RANGE,  # there is no offset to go on with
+    -140: ErrorCode.OFFSET_OUT_OF_RANGE,  # there is no offset to continue with
 }
 """The library's own errors, which no broker answers with, by its numbers for them."""
 
 
 def require_confluent_kafka() -> None:
-    """Raise ConfigurationError, which says what to install, unless confluent-kafka is there."""
+    """Raise ConfigurationError, which says what to install, unless confluent-kafka is installed."""
     if find_spec(LIBRARY) is None:
         raise ConfigurationError("confluent-kafka is needed: pip install '.[clients]' in a checkout of kraftlog")
 
@@ -39,7 +39,7 @@ def error_name(error: KafkaError) -> str:
 
 
 def api_error(error: KafkaError, what: str) -> ApiError:
-    """The error as one of ours; `what` begins its message. One that has no code here keeps its name in the message."""
+    """The error as an ApiError; `what` begins its message. An error without a code here keeps its name in it."""
     code = _code(error)
     if code is None:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: {error.name()}: {error.str()}")
@@ -52,7 +52,7 @@ def _code(error: KafkaError) -> ErrorCode | None:
 
 
 def refusal(number: int, what: str) -> ApiError:
-    """A broker's answer with an error code, as one of ours."""
+    """A broker's error code as an ApiError."""
     code = _KNOWN.get(number)
     if code is None:
         return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{what}: the broker answers error {number}")

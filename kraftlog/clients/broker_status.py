@@ -1,4 +1,4 @@
-"""What each broker has counted, asked of the brokers themselves beside what the metadata says of them (OT-57)."""
+"""The counters of each broker, from the brokers themselves, beside their state in the metadata (OT-57)."""
 
 from __future__ import annotations
 
@@ -47,23 +47,23 @@ DOES_NOT_ANSWER: Final = "does not answer"
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """What is known of one broker."""
+    """The state and the counters of one broker."""
 
     broker_id: int
     fenced: bool
     metrics: tuple[DescribedMetric, ...] | None
-    """None: it has said nothing."""
+    """None if the broker did not report."""
     error: ApiError | None = None
-    """Why not."""
+    """Why the broker did not report."""
 
     @property
     def is_old(self) -> bool:
-        """Whether it is of a version that reports nothing."""
+        """Whether the broker is of a version that does not report."""
         return self.error is not None and self.error.code is ErrorCode.UNSUPPORTED_VERSION
 
     @property
     def has_failed(self) -> bool:
-        """Whether it should have answered, and did not."""
+        """Whether the broker should have answered, and did not."""
         return self.error is not None and not self.is_old
 
     @property
@@ -77,14 +77,14 @@ class BrokerStatus:
 
     @property
     def state(self) -> str:
-        """In which state it is, in words."""
+        """The broker's state in words."""
         if self.metrics is None:
             return DOES_NOT_REPORT if self.is_old else DOES_NOT_ANSWER
         number = self._figure(catalogue.BROKER_STATE)
         return _STATES.get(-1 if number is None else number, str(number))
 
     def _figure(self, metric: Metric) -> int | None:
-        """The value of a metric without labels; None if the broker has not said it."""
+        """The value of a metric without labels; None if the broker did not report it."""
         for one in self.metrics or ():
             if (one.group, one.name) == (metric.group, metric.name):
                 return one.value
@@ -140,13 +140,13 @@ async def broker_status(endpoints: Sequence[Endpoint], broker_id: int | None) ->
     if broker_id is not None and not asked:
         registered = ", ".join(str(broker.broker_id) for broker in brokers) or "none"
         raise ApiError(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}; registered are: {registered}"
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered; these are: {registered}"
         )
     return await asyncio.gather(*(asyncio.to_thread(_ask, broker) for broker in asked))
 
 
 def _ask(broker: BrokerDescription) -> BrokerStatus:
-    """What one says. Blocks."""
+    """The report of one broker. Blocks."""
     try:
         metrics = _metrics_of(broker)
     except ApiError as error:
@@ -156,7 +156,7 @@ def _ask(broker: BrokerDescription) -> BrokerStatus:
 
 def _metrics_of(broker: BrokerDescription) -> tuple[DescribedMetric, ...]:
     if not broker.listeners:
-        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "it is registered without a listener")
+        raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the broker is registered without a listener")
     endpoint = Endpoint(broker.listeners[0].host, broker.listeners[0].port)
     with BrokerConnection(endpoint) as connection:
         return connection.call(DescribeMetricsRequest(), DescribeMetricsResponse).metrics

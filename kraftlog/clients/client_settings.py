@@ -12,11 +12,11 @@ from kraftlog.clients.broker_connection import CLIENT_ID
 from kraftlog.commands.user_messages import show_to_user
 
 POLL_SECONDS: Final = 0.1
-"""How long the library may wait at a time. Python takes in signals between two calls."""
+"""How long the library may wait at a time. Python handles signals between two calls."""
 
 
 def client_settings(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The settings. The library writes no log: what users must know is shown to them."""
+    """The settings. The library writes no log: users are shown the errors that matter to them."""
     return {
         "bootstrap.servers": ",".join(map(str, endpoints)),
         "client.id": CLIENT_ID,

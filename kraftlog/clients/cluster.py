@@ -1,4 +1,4 @@
-"""Which brokers a cluster has, and which partitions a topic: asked before anything is written or read."""
+"""The brokers of a cluster and the partitions of a topic, requested before anything is written or read."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from kraftlog.kafka.messages.metadata import (
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a broker says of its cluster."""
+    """A broker's description of its cluster."""
 
     brokers: Mapping[int, Endpoint]
-    """Where each of the brokers that are alive listens, by id."""
+    """The addresses of the live brokers, by id."""
     partitions: Mapping[str, tuple[int, ...]]
-    """The ids of the partitions of each topic that was asked for, in order."""
+    """The ids of the partitions of each requested topic, in order."""
 
 
 def connect_any(endpoints: Sequence[Endpoint]) -> BrokerConnection:

@@ -19,19 +19,19 @@ from kraftlog.clients.records import Record
 from kraftlog.commands.user_messages import show_to_user
 
 GROUP_ID: Final = "kraftlog-consume"
-"""The library wants one. It is never used: nothing is subscribed to, and nothing is committed."""
+"""The library requires a group. It is never used: nothing is subscribed to, and nothing is committed."""
 
 BATCH_RECORDS_MAX: Final = 1_000
 PREFETCHED_KIB_MAX: Final = 64 * 1024
 LOOKUP_TIMEOUT_SECONDS: Final = 10.0
 NO_TIMESTAMP: Final = 0
 NO_SUCH_OFFSET: Final = -1
-"""What a lookup by time answers where no record is that late."""
+"""The result of a lookup by time if no record is that late."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """What is read of a partition: from `start` to before `end`, which may lie ahead of what is there."""
+    """The range to read of a partition: from `start` to before `end`, which may be beyond the log end offset."""
 
     partition: int
     start: int
@@ -45,20 +45,20 @@ class PartitionRange:
         return self.end is not None and self.start >= self.end
 
     def ends_before(self, offset: int, timestamp_ms: int | None) -> bool:
-        """Whether a record of that offset and time lies behind the end."""
+        """Whether a record of that offset and time is at or after the end."""
         if self.end is not None:
             return offset >= self.end
         return self.end_timestamp_ms is not None and timestamp_ms is not None and timestamp_ms >= self.end_timestamp_ms
 
 
 class RecordConsumer:
-    """Reads one topic. Whoever makes one calls `close` at the end."""
+    """Reads one topic. The caller must call `close` at the end."""
 
     def __init__(self, endpoints: Sequence[Endpoint], topic: str, *, is_committed_only: bool) -> None:
         """With `is_committed_only`, records of transactions are read when these are committed (read_committed)."""
         self._topic = topic
         self._waited_for: set[int] = set()
-        """The errors that the user has been told of."""
+        """The errors that the user has been shown."""
         self._consumer = Consumer(
             {
                 **client_settings(endpoints),
@@ -77,7 +77,7 @@ class RecordConsumer:
         self._consumer.close()
 
     def ranges(self, partitions: Sequence[int], begin: Position, end: Position | None) -> list[PartitionRange]:
-        """What lies between two positions of each partition; without `end`, all from the first on.
+        """The ranges between two positions of each partition; without `end`, everything from the first on.
 
         Raises ApiError: OFFSET_OUT_OF_RANGE, and what a broker answers.
         """
@@ -86,9 +86,8 @@ class RecordConsumer:
         return [self._range(partition, begin, end, late, later) for partition in partitions]
 
     def batches(self, ranges: Sequence[PartitionRange], seconds: float) -> Iterator[list[Record]]:
-        """What is in the ranges, some records at a time; an empty list while there is nothing new.
-
-        Raises ApiError: REQUEST_TIMED_OUT if that takes longer than `seconds`, and what a broker answers.
+        """The records in the ranges, some at a time; an empty list while there is nothing new. Raises ApiError:
+        REQUEST_TIMED_OUT if reading takes longer than `seconds`, and a broker's error.
         """
         open_ranges = {of.partition: of for of in ranges if not of.is_empty}
         self._consumer.assign([TopicPartition(self._topic, of.partition, of.start) for of in open_ranges.values()])
@@ -98,16 +97,16 @@ class RecordConsumer:
             if time.monotonic() > deadline:
                 raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"not read to the end within {seconds:g} s; what came is above, --timeout gives more time",
+                    f"not read to the end within {seconds:g} s; the records read are above; raise --timeout",
                 )
 
     def _next(self) -> list[Message]:
-        """What has come; waits only for the first."""
+        """The records that have arrived; waits only for the first."""
         first = self._consumer.poll(POLL_SECONDS)
         return [] if first is None else [first, *self._consumer.consume(BATCH_RECORDS_MAX - 1, 0)]
 
     def _taken(self, message: Message, open_ranges: dict[int, PartitionRange]) -> Record | None:
-        """The record, unless it is not wanted. A partition that is read to its end is taken out."""
+        """The record, unless it is not wanted. A partition that is read to its end is removed."""
         error = message.error()
         if error is not None and error.code() != KafkaError._PARTITION_EOF:
             self._raise_or_wait(error, message)
@@ -115,7 +114,7 @@ class RecordConsumer:
         partition, offset = message.partition() or 0, message.offset() or 0
         wanted = open_ranges.get(partition)
         if wanted is None:
-            return None  # it was on its way when the partition's end was reached
+            return None  # it was in flight when the partition's end was reached
         if error is not None:
             # The last offsets may be those of markers of transactions, which are never handed out.
             self._close_if(wanted.end is not None and offset >= wanted.end, partition, open_ranges)
@@ -135,11 +134,11 @@ class RecordConsumer:
     def _raise_or_wait(self, error: KafkaError, message: Message) -> None:
         where = f"partition {message.partition()} of {self._topic!r}"
         if error.retriable():
-            if error.code() not in self._waited_for:  # once for all partitions: its text may be another each time
+            if error.code() not in self._waited_for:  # once for all partitions: its text may differ each time
                 self._waited_for.add(error.code())
                 show_to_user(f"waiting for {where}: {error.str()}")
             return
-        raise api_error(error, f"{where} cannot be read on")
+        raise api_error(error, f"cannot continue to read {where}")
 
     # --- positions ----------------------------------------------------------------------------------------------------
 
@@ -176,7 +175,7 @@ class RecordConsumer:
                 return highest if found == NO_SUCH_OFFSET else found
 
     def _bounds(self, partition: int) -> tuple[int, int]:
-        """The first offset and the one behind the last; with read_committed, behind the last that is decided."""
+        """The first offset and the end offset; with read_committed, the last stable offset."""
         try:
             return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), _lookup_seconds())
         except KafkaException as error:
@@ -197,7 +196,7 @@ class RecordConsumer:
         return {of.partition: of.offset if of.offset >= 0 else NO_SUCH_OFFSET for of in found}
 
     def _unknown(self, partition: int, error: KafkaException) -> ApiError:
-        return api_error(error.args[0], f"the offsets of partition {partition} of {self._topic!r} cannot be asked for")
+        return api_error(error.args[0], f"the offsets of partition {partition} of {self._topic!r} cannot be looked up")
 
 
 def _record(message: Message, topic: str) -> Record:

@@ -8,7 +8,7 @@ from typing import BinaryIO, Final
 from kraftlog.clients.records import InvalidLine
 
 LINE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""A line is held in memory as a whole; brokers take records of 1 MiB unless they are told otherwise."""
+"""A line is held in memory as a whole; brokers accept records of 1 MiB by default."""
 
 
 def lines(stream: BinaryIO, line_bytes_max: int = LINE_BYTES_MAX) -> Iterator[bytes]:

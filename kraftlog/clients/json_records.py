@@ -3,7 +3,8 @@
     {"partition": 0, "offset": 7, "timestamp": 1764000000000, "key": "k", "value": "v", "headers": [["trace", "a1"]]}
 
 A key, a value or a header's value is a text, null, or `{"base64": "..."}` for bytes that are not UTF-8. Each member may
-be left out: a record without a value has null. An offset is read and ignored, so that lines can go back as they came.
+be left out: a record without a value has null. An offset is read and ignored, so that printed lines can be written
+again unchanged.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def record_from_json(line: bytes) -> Record:
         raise InvalidLine(f"it is {_kind(members)}; write an object with the members {', '.join(MEMBERS)}")
     unknown = [name for name in members if name not in MEMBERS]
     if unknown:
-        raise InvalidLine(f"it has the member {unknown[0]!r}; there are only {', '.join(MEMBERS)}")
+        raise InvalidLine(f"it has the member {unknown[0]!r}; the members are {', '.join(MEMBERS)}")
     _integer(members, "offset", INT64_MAX)
     return Record(
         value=_bytes_from_json(members.get("value"), "value"),

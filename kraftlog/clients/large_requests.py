@@ -1,4 +1,4 @@
-"""The largest and the most repetitive requests that a broker takes, to see whether it goes on serving others.
+"""The largest and the most repetitive requests that a broker accepts, to test whether it continues to serve others.
 
 Each function returns a request of the version that `VERSIONS` has for its API: the newest that names topics.
 """
@@ -62,7 +62,7 @@ def describe_configs(topic: str, times: int) -> DescribeConfigsRequest:
 
 
 def fetch(topic: str, partitions: int) -> FetchRequest:
-    """From the beginnings of so many partitions, most of which the topic does not have."""
+    """A fetch from the beginning of this many partitions, most of which the topic does not have."""
     parts = tuple(
         FetchPartition(partition=index, fetch_offset=0, log_start_offset=-1, partition_max_bytes=1)
         for index in range(partitions)
@@ -71,7 +71,7 @@ def fetch(topic: str, partitions: int) -> FetchRequest:
 
 
 def metadata(topics: int) -> MetadataRequest:
-    """Of so many topics that do not exist, and are not made."""
+    """A request for this many topics that do not exist, and are not created."""
     names = tuple(MetadataRequestTopic(name=f"unknown-{index}") for index in range(topics))
     return MetadataRequest(topics=names, allow_auto_topic_creation=False)
 
@@ -82,12 +82,12 @@ def metadata_of_all() -> MetadataRequest:
 
 
 def records_in(size_bytes: int) -> int:
-    """How many a full batch has."""
+    """The number of records of a full batch."""
     return (size_bytes - HEADER_BYTES) // SMALL_RECORD_BYTES_MAX
 
 
 def full_batch(size_bytes: int, first_timestamp_ms: int) -> bytes:
-    """A batch of at most so many bytes with small records, each a millisecond after the one before."""
+    """A batch of at most this many bytes with small records, each a millisecond after the previous one."""
     records = [Record(index, first_timestamp_ms + index, None, SMALL_VALUE) for index in range(records_in(size_bytes))]
     return encode_batch(records, base_offset=0, partition_leader_epoch=-1)
 

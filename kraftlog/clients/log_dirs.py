@@ -1,4 +1,4 @@
-"""What is in the log directories of brokers: DescribeLogDirs (KIP-113, KIP-827), asked of each broker, as rows."""
+"""The content of the log directories of brokers: DescribeLogDirs (KIP-113, KIP-827) of each broker, as rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLUMNS: Final = (
     *("State", "Topic", "Partition", "SizeBytes", "OffsetLag", "IsFuture", "Error"),
 )
 _UNKNOWN: Final = -1
-"""How a broker says that it does not know a size."""
+"""A broker's value for an unknown size."""
 
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys((*COLUMNS, "IsCordoned"))
 
@@ -40,7 +40,7 @@ def log_dir_rows(endpoints: Sequence[Endpoint], broker_ids: Sequence[int], topic
     for broker_id in broker_ids:
         if broker_id not in cluster.brokers:
             alive = ", ".join(map(str, sorted(cluster.brokers)))
-            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no broker {broker_id}; alive are: {alive}")
+            raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not alive; these are: {alive}")
     asked = sorted(broker_ids or cluster.brokers)
     return [row for broker_id in asked for row in _rows_of_broker(cluster, broker_id, topics)]
 
@@ -93,7 +93,7 @@ def _rows_of_directory(broker_id: int, result: DescribeLogDirsResult) -> Iterato
 
 
 def _states(result: DescribeLogDirsResult) -> Iterator[str]:
-    """What of a directory an operator should know. Only kraftlog's brokers say that it is full."""
+    """The condition of a directory, for an operator. Only kraftlog's brokers report that it is full."""
     if FULL in result.unknown_tags:
         yield "disk-full"
     if result.is_cordoned:

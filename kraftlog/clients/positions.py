@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as users write it: `beginning`, `end`, an offset, or a time. Pure."""
+"""Where reading begins and ends, in the user's notation: `beginning`, `end`, an offset, or a time. Pure."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def _timestamp_ms(text: str) -> int:
         moment = None
     if moment is None:
         raise ValueError(
-            f"{text!r} is no place in a partition; write beginning, end, an offset up to {OFFSET_MAX}, milliseconds"
+            f"{text!r} is not a position in a partition; write beginning, end, an offset up to {OFFSET_MAX},"
+            " milliseconds"
             " since 1970 such as 1764000000000ms, or a time such as 2026-11-24T03:15:00Z"
         )
     if moment.tzinfo is None:

@@ -1,7 +1,6 @@
-"""Writes records to a topic through confluent-kafka, and counts what became of each.
-
-Two threads share a producer. The command's own reads lines and hands records over; a second one takes in what was
-delivered. A signal raises its exception only in the first, so none is lost between a delivery and its count.
+"""Writes records to a topic through confluent-kafka, and counts the outcomes. Two threads share a producer. The
+command's own thread reads lines and sends records; a second one handles delivery reports. A signal raises its exception
+only in the first, so no delivery is lost before it is counted.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ QUEUE_RECORDS_MAX: Final = 100_000
 """How much may wait to be acknowledged; then reading waits."""
 
 PROGRESS_LINES: Final = 100
-"""How often progress is told."""
+"""How often progress is reported."""
 
 RECORD_BYTES_MAX: Final = LINE_BYTES_MAX + 64 * 1024
 DELIVERY_TIMEOUT_SECONDS: Final = 120.0
@@ -50,19 +49,19 @@ class ProduceOptions:
 
 @dataclass(slots=True)
 class Deliveries:
-    """What became of the records. With acks=0, what was sent counts as written."""
+    """The outcomes of the records. With acks=0, sent records count as written."""
 
     written: int = 0
     bytes_written: int = 0
     failed: int = 0
     abandoned: int = 0
-    """Those that were not waited for: some of them may have been written."""
+    """Records that were not waited for: some of them may have been written."""
     digest: ContentDigest = field(default_factory=ContentDigest)
-    """Of those that were written, if it is wanted."""
+    """The digest of the written records, if it is wanted."""
 
 
 class RecordProducer:
-    """Writes to one topic. Whoever makes one calls `finish`, or `abandon`, at the end."""
+    """Writes to one topic. The caller must call `finish` or `abandon` at the end."""
 
     def __init__(
         self,
@@ -86,9 +85,8 @@ class RecordProducer:
         threading.Thread(target=copy_context().run, args=(self._serve,), name="deliveries", daemon=True).start()
 
     def send(self, record: Record, name: str) -> None:
-        """Hand a record over; waits while the queue is full. `name` is what a delivery that fails is called.
-
-        Raises ApiError if the producer cannot go on, as after a batch that was lost between others.
+        """Send a record; wait while the queue is full. `name` is its name in the message of a failed delivery. Raises
+        ApiError if the producer cannot continue, as after a batch that was lost between others.
         """
         arguments: dict[str, Any] = {} if record.partition is None else {"partition": record.partition}
         if record.timestamp_ms is not None:
@@ -113,25 +111,25 @@ class RecordProducer:
                 return
 
     def finish(self, seconds: float | None = None) -> bool:
-        """Wait until each record is written or has failed, if it takes no longer than that; whether it is so."""
+        """Wait at most this long until each record is written or has failed; return whether all have."""
         self._is_finishing = True
-        is_done = self._has_ended.wait(seconds)  # a join that a signal interrupts takes the thread for dead
+        is_done = self._has_ended.wait(seconds)  # a join that a signal interrupts marks the thread as ended
         if self._error is not None:
             raise self._error
         return is_done
 
     def abandon(self) -> None:
-        """Do not wait any longer: what is neither written nor failed counts as abandoned."""
+        """Stop waiting: records neither written nor failed count as abandoned."""
         self._producer.purge()
         self.finish()
 
     @property
     def waiting(self) -> int:
-        """How many records are neither written nor failed yet."""
+        """How many records are neither written nor failed."""
         return len(self._producer)
 
     def _serve(self) -> None:
-        """What the second thread does."""
+        """The work of the second thread."""
         try:
             while not self._is_finishing or self._producer.flush(POLL_SECONDS):
                 self._producer.poll(POLL_SECONDS)
@@ -168,9 +166,9 @@ class RecordProducer:
         self._complain(f"{error_name(error)}: {name} was not written to {self.topic}{where}: {error.str()}")
 
     def _refused(self, error: KafkaError, name: str, partition_id: int | None) -> None:
-        """The producer did not take it."""
+        """The producer did not accept the record."""
         if error.fatal() or error.code() == KafkaError._FATAL:
-            raise api_error(error, f"{name} and what follows were not written to {self.topic}")
+            raise api_error(error, f"{name} and the following records were not written to {self.topic}")
         self._failed(error, name, partition_id)
 
 
@@ -181,9 +179,8 @@ def write_lines(
     partition: int | None,
     progress: Callable[[int], None],
 ) -> None:
-    """Hand over the record of each line, to `partition` if one is given. `progress` is told the bytes that are read.
-
-    Raises ApiError(INVALID_RECORD), with its number, for a line that is none.
+    """Send the record of each line, to `partition` if one is given. `progress` is called with the bytes read. Raises
+    ApiError(INVALID_RECORD), with the line number, for a line that is not a record.
     """
     bytes_read, lines_read = 0, 0
     try:
@@ -196,7 +193,7 @@ def write_lines(
                 progress(bytes_read)
     except InvalidLine as error:
         raise ApiError(
-            ErrorCode.INVALID_RECORD, f"line {lines_read + 1} is no record: {error}; what follows it was not read"
+            ErrorCode.INVALID_RECORD, f"line {lines_read + 1} is not a record: {error}; later lines were not read"
         ) from None
 
 

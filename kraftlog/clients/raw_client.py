@@ -1,4 +1,4 @@
-"""A client that sends frames and waits for answers, which it need not read: so its own work delays nothing."""
+"""A client that sends frames and waits for answers without decoding them, so that its own work delays nothing."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class RawClient:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._piece = memoryview(bytearray(PIECE_BYTES))
         self._length = b""
-        """The bytes of a length that are there."""
+        """The received bytes of a length field."""
         self._left = 0
-        """Bytes that the answer in hand still has."""
+        """Remaining bytes of the current answer."""
 
     def __enter__(self) -> Self:
         return self
@@ -50,7 +50,7 @@ class RawClient:
         self._socket.close()
 
     def reset_at_close(self) -> None:
-        """Let the end of the block reset the connection, as when a client's machine fails."""
+        """Make the end of the block reset the connection, as when a client's machine fails."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def send(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class RawClient:
         return self._socket.fileno()
 
     def skip_answer(self) -> None:
-        """Wait for the one answer that is expected, and drop it. Raises ConnectionClosed."""
+        """Wait for the expected answer, and drop it. Raises ConnectionClosed."""
         while not self.skip_some():
             pass
 
@@ -104,10 +104,9 @@ class RawClient:
 
 
 def exchange(bootstrap_server: str, connections: int, frames: bytes, answers: int) -> int:
-    """Send the same over so many connections at once, and take so many answers of each; returns how many were refused.
-
-    A connection that is closed instead of an answer is refused. One thread does it: what the client takes of the
-    processors the broker and other clients lack.
+    """Send the same bytes over this many connections at once, and receive this many answers on each; return how many
+    were refused. A connection that is closed instead of an answer counts as refused. One thread does this, to leave the
+    processors to the broker and other clients.
     """
     refused = 0
     with ExitStack() as stack, DefaultSelector() as selector:

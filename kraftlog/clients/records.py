@@ -17,7 +17,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InvalidLine(ValueError):
-    """A line is no record. The message says why and what is right, without the line's number."""
+    """A line is not a record. The message has the reason and the correct form, without the line's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Record:
     key: bytes | None = None
     headers: Headers = ()
     timestamp_ms: int | None = None
-    """Since 1970. None: the client's clock decides; of a record that was read: it has none."""
+    """Since 1970. None: the client's clock decides; or a record that was read has none."""
     partition: int | None = None
-    """None: the key decides, or chance where there is no key."""
+    """None: chosen by the key, or at random without a key."""
     offset: int | None = None
     """Only of a record that was read."""
 
@@ -41,10 +41,10 @@ class Record:
 
 
 class ContentDigest:
-    """A digest of records that is the same in whatever order they come, and of however many partitions.
+    """A digest of records that does not depend on their order or partitions.
 
     Keys, values and headers count; partitions, offsets and timestamps do not. It is the sum, modulo 2^128, of a hash of
-    each record. So the sum of two digests is the digest of all their records, and a record that came twice shows.
+    each record. So the sum of two digests is the digest of all their records, and a repeated record changes it.
     """
 
     def __init__(self) -> None:

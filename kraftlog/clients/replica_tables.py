@@ -1,4 +1,4 @@
-"""What is known of replicas as rows, and as tables in a database in memory that can be asked in SQL (OT-56)."""
+"""The states of replicas as rows, and as tables in a database in memory for SQL (OT-56)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from statemachine.query.descriptions import PartitionDescription
 COLUMNS: Final = ("Topic", "Partition", "Broker", "Role", "LogStart", "LogEnd", "Lag", "LagMs", "InSync", "WhyNot")
 
 ABOUT_TO_JOIN: Final = "about-to-join"
-"""Its leader has no reason against it, and has not asked the controller yet."""
+"""Its leader has no reason against it, and has not yet sent an AlterPartition."""
 
 ABOUT_TO_LEAVE: Final = "about-to-leave"
 """It is in sync until the controller has agreed that it is not."""
 
 NEVER_FETCHED: Final = "never-fetched"
 FOLLOW_FROM_THAT: Final = ("lagging", "below-high-watermark", "below-epoch-start")
-"""Reasons that always hold of a replica which has never fetched, and say no more."""
+"""Reasons that always apply to a replica that has never fetched, and add nothing."""
 
 UNKNOWN: Final = -1
 """An offset or a time that the leader does not know."""
@@ -126,7 +126,7 @@ def _replicas(found: Replicas) -> Iterator[Row]:
 def _progress(
     partition: PartitionDescription, broker_id: int, answer: DescribedPartition | None, of: DescribedReplica | None
 ) -> Row:
-    """What the leader says of a replica. If it says nothing: whether that is in sync, as the metadata has it."""
+    """The leader's report on a replica. Without one: whether the replica is in sync by the metadata."""
     if answer is None or of is None:
         return {
             "in_sync": broker_id in partition.isr,

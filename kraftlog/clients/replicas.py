@@ -1,7 +1,6 @@
-"""How far each replica is, and why one is not in sync: asked of the leaders, beside what the metadata says (OT-56).
-
-The metadata, from any node, has the topics, their replicas and their leaders. Each leader is then asked, on its own
-listener, how far its followers are. One that does not answer leaves its replicas without figures.
+"""The lag of each replica, and why one is not in sync: from the leaders, beside the metadata (OT-56). The metadata,
+from any node, has the topics, their replicas and their leaders. Each leader is then asked, on its own listener, for the
+lag of its followers. Replicas of a leader that does not answer have no figures.
 """
 
 from __future__ import annotations
@@ -27,27 +26,27 @@ from kraftlog.kafka.messages.describe_replicas import (
 from statemachine.query.descriptions import BrokerDescription, PartitionDescription, TopicDescription
 
 LOOKS: Final = 3
-"""How often the metadata is read at most: a leader may have changed between that and the question."""
+"""How often the metadata is read at most: a leader may have changed before it was asked."""
 
 MOVED: Final = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""What a broker answers that does not lead any more, or has not heard yet that it does."""
+"""The errors of a broker that no longer leads, or does not yet know that it leads."""
 
 Answers = Mapping[TopicPartition, DescribedPartition]
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Topics with their partitions, and what is known of each replica."""
+    """Topics with their partitions, and the state of each replica."""
 
     brokers: tuple[BrokerDescription, ...]
     topics: tuple[TopicDescription, ...]
     answers: Answers
-    """What the leaders have said, by partition; partitions of which nothing is known are not in it."""
+    """The leaders' reports by partition, without partitions that have none."""
     silent: Mapping[int, ApiError] = field(default_factory=dict)
     """Leaders that did not answer, and why."""
 
     def error(self, topic: str, partition: PartitionDescription) -> ApiError | None:
-        """Why nothing is known of a partition's replicas."""
+        """Why there is no report on a partition's replicas."""
         answer = self.answers.get(TopicPartition(topic, partition.partition_id))
         if answer is not None and answer.error_code == ErrorCode.NONE:
             return None
@@ -56,7 +55,7 @@ class Replicas:
         if partition.leader in self.silent:
             return self.silent[partition.leader]
         number = ErrorCode.NOT_LEADER_OR_FOLLOWER if answer is None else answer.error_code
-        return refusal(number, f"broker {partition.leader} does not say how far the replicas are")
+        return refusal(number, f"broker {partition.leader} does not report the lag of the replicas")
 
 
 async def describe_replicas(endpoints: Sequence[Endpoint], names: Sequence[str]) -> Replicas:
@@ -95,7 +94,7 @@ async def _look(endpoints: Sequence[Endpoint], names: Sequence[str]) -> Replicas
 
 
 def _ask(leader: int, broker: BrokerDescription | None, partitions: Iterable[TopicPartition]) -> Answers | ApiError:
-    """What a broker says of the partitions that it leads, or why it says nothing. Blocks."""
+    """A broker's report on the partitions that it leads, or why it has none. Blocks."""
     if broker is None or not broker.listeners:
         return ApiError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader} is not registered, or has no listener")
     by_topic: dict[str, list[int]] = {}
@@ -107,7 +106,7 @@ def _ask(leader: int, broker: BrokerDescription | None, partitions: Iterable[Top
         with BrokerConnection(endpoint) as connection:
             answer = connection.call(DescribeReplicasRequest(topics=topics), DescribeReplicasResponse)
     except ApiError as error:
-        return ApiError(error.code, f"broker {leader} leads, and says nothing: {error.args[0]}")
+        return ApiError(error.code, f"broker {leader} leads, and does not report: {error.args[0]}")
     return {
         TopicPartition(topic.name, partition.partition_index): partition
         for topic in answer.topics

@@ -2,7 +2,7 @@
 
     trace:a1,origin:web <TAB> key <SEPARATOR> value        with --headers and --key-separator
 
-Text is for people: a value with a line's end in it, or a header with a comma, does not come back as it was. JSON does.
+Text is for people: a value with a line's end in it, or a header with a comma, cannot be read back unchanged. JSON can.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kraftlog.clients.records import Headers, InvalidLine, Record
 
 NULL: Final = b"null"
 GAP: Final = b"\t"
-"""Between the parts of a line that is printed, and behind the headers of one that is read."""
+"""Between the parts of a printed line, and after the headers of a line that is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is printed of a record before its value."""
+    """The parts of a record that are printed before its value."""
 
     offsets: bool = False
     timestamps: bool = False
@@ -28,7 +28,7 @@ class Shown:
 
 
 def text_of(record: Record, shown: Shown) -> bytes:
-    """The line of a record that was read: what is wanted, with tabs between, and its value last."""
+    """The line of a record that was read: the wanted parts, separated by tabs, and its value last."""
     parts: list[bytes] = []
     if shown.offsets:
         parts.append(f"{record.partition}:{record.offset}".encode())
@@ -51,9 +51,7 @@ def record_from_text(line: bytes, key_separator: bytes | None, *, has_headers: b
     if has_headers:
         written, gap, line = line.partition(GAP)
         if not gap:
-            raise InvalidLine(
-                "it has no tab, behind which key and value begin; begin a line without headers with a tab"
-            )
+            raise InvalidLine("it has no tab, after which key and value begin; begin a line without headers with a tab")
         headers = _headers(written)
     if key_separator is None:
         return Record(line, headers=headers)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from kraftlog.clients.records import ContentDigest, Record
 
 ALL: Final = "all"
-"""What the row of all partitions has in the place of a partition's id."""
+"""The value in place of a partition's id in the row of all partitions."""
 
 
 class _Total:

@@ -1,4 +1,4 @@
-"""Access control in the words of kafka-acls: from options to entries and filters."""
+"""Access control with the options of kafka-acls: from options to entries and filters."""
 
 from __future__ import annotations
 
@@ -78,11 +78,11 @@ class AclArguments:
     is_producer: bool = False
     is_consumer: bool = False
     is_idempotent: bool = False
-    """With `is_producer`: it may write idempotently, which older clusters require."""
+    """With `is_producer`: also allow idempotent writes, which older clusters require."""
 
     @property
     def has_principals(self) -> bool:
-        """Whether it names a principal."""
+        """Whether the options name a principal."""
         return bool(self.allow_principals or self.deny_principals)
 
 
@@ -173,8 +173,8 @@ def removal_filters(arguments: AclArguments) -> list[AccessControlFilter]:
         raise ConfigurationError("no resource is named; give --topic, --group, --cluster or another")
     if arguments.operations or arguments.is_producer or arguments.is_consumer or _has_hosts(arguments):
         raise ConfigurationError(
-            "an operation, --producer, --consumer or a host is given without a principal; give --allow-principal, too,"
-            " or leave it out to remove every entry of the resources"
+            "an operation, --producer, --consumer or a host needs a principal; add --allow-principal, or leave all"
+            " of these out to remove every entry of the resources"
         )
     return listing_filters(arguments.resources, arguments.pattern_type, ())
 
@@ -182,7 +182,7 @@ def removal_filters(arguments: AclArguments) -> list[AccessControlFilter]:
 def listing_filters(
     resources: Sequence[Resource], pattern_type: PatternType, principals: Sequence[str]
 ) -> list[AccessControlFilter]:
-    """The filters of `acls list`: each resource with each principal; what is not named is not filtered by."""
+    """The filters of `acls list`: each resource with each principal; an option that is not given filters nothing."""
     of_resources: list[AccessControlFilter] = [
         AccessControlFilter(resource_type=of.resource_type, resource_name=of.name, pattern_type=pattern_type)
         for of in resources
@@ -202,22 +202,22 @@ def _check_arguments(arguments: AclArguments) -> None:
     if not arguments.resources:
         raise ConfigurationError("no resource is named; give --topic, --group, --cluster or another")
     if arguments.allow_hosts and not arguments.allow_principals:
-        raise ConfigurationError("--allow-host goes with --allow-principal; give that, too")
+        raise ConfigurationError("--allow-host needs --allow-principal; add it")
     if arguments.deny_hosts and not arguments.deny_principals:
-        raise ConfigurationError("--deny-host goes with --deny-principal; give that, too")
+        raise ConfigurationError("--deny-host needs --deny-principal; add it")
     given = {of.resource_type for of in arguments.resources}
     if not (arguments.is_producer or arguments.is_consumer):
         if arguments.is_idempotent:
-            raise ConfigurationError("--idempotent goes with --producer; give that, too")
+            raise ConfigurationError("--idempotent needs --producer; add it")
         return
     if arguments.operations or arguments.deny_principals:
         raise ConfigurationError(
-            "--producer and --consumer stand for operations to allow; leave --operation and deny out"
+            "--producer and --consumer stand for operations to allow; leave --operation and --deny-principal out"
         )
     if AclResourceType.TOPIC not in given:
-        raise ConfigurationError("--producer and --consumer are about topics; give --topic, too")
+        raise ConfigurationError("--producer and --consumer need a topic; add --topic")
     if arguments.is_consumer and AclResourceType.GROUP not in given:
-        raise ConfigurationError("--consumer is about groups, too; give --group")
+        raise ConfigurationError("--consumer needs a group; add --group")
     known = {*(PRODUCER if arguments.is_producer else ()), *(CONSUMER if arguments.is_consumer else ())}
     other = next((of for of in arguments.resources if of.resource_type not in known), None)
     if other is not None:

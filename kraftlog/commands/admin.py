@@ -17,10 +17,10 @@ from statemachine.words.resources import ResourceType
 RESOURCE_TYPES: Final = {"topics": ResourceType.TOPIC, "brokers": ResourceType.BROKER}
 
 DEFAULT_ENTITY: Final = "<default>"
-"""Kafka's word for an entity without a name."""
+"""How Kafka writes an entity without a name."""
 
 CONFIGS_PER_QUERY: Final = 10_000
-"""A node gives no more than ten times as many rows at once."""
+"""A node returns at most ten times as many rows at once."""
 
 
 # --- arguments -----------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
 async def create_topic(
     endpoints: Sequence[Endpoint], topic: NewTopic, *, if_not_exists: bool, validate_only: bool = False
 ) -> CreatedTopic | None:
-    """Create it, or only validate; None if it exists and may exist. Raises ApiError."""
+    """Create a topic, or only validate it; return None if it exists and may exist. Raises ApiError."""
     async with connected_client(endpoints) as client:
         try:
             return (await client.create_topics([topic], validate_only=validate_only))[0]
@@ -67,7 +67,7 @@ async def create_topic(
 
 
 async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, Any]:
-    """The id and the size of a topic that exists. Raises ApiError."""
+    """The id and the size of an existing topic. Raises ApiError."""
     (described,) = await topic_descriptions(endpoints, [name])
     return {key: described[key] for key in ("Topic", "TopicId", "PartitionCount", "ReplicationFactor")}
 
@@ -75,9 +75,8 @@ async def existing_topic(endpoints: Sequence[Endpoint], name: str) -> dict[str, 
 async def delete_topics(
     endpoints: Sequence[Endpoint], names: Sequence[str]
 ) -> AsyncGenerator[tuple[str, ApiError | None]]:
-    """Delete them one by one; reports for each why it could not be deleted, or None.
-
-    Raises NotSent, which names those that were not tried, when no leader is left to send to.
+    """Delete topics one by one; report for each why it could not be deleted, or None. Raises NotSent, which names the
+    topics that were not tried, when there is no leader to send to.
     """
     async with connected_client(endpoints) as client:
         for index, name in enumerate(names):
@@ -95,19 +94,19 @@ async def delete_topics(
 async def register_broker(
     endpoints: Sequence[Endpoint], broker_id: int, listeners: Sequence[BrokerListener], rack: str | None
 ) -> int:
-    """Register it; returns its epoch. Raises ApiError."""
+    """Register a broker; return its epoch. Raises ApiError."""
     async with connected_client(endpoints) as client:
         return await client.register_broker(broker_id, listeners, rack=rack)
 
 
 async def fence_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
-    """Fence it until its next heartbeat. Raises ApiError."""
+    """Fence a broker until its next heartbeat. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await client.fence_broker(broker_id)
 
 
 async def unregister_broker(endpoints: Sequence[Endpoint], broker_id: int) -> None:
-    """Unregister it. Raises ApiError."""
+    """Unregister a broker. Raises ApiError."""
     async with connected_client(endpoints) as client:
         await client.unregister_broker(broker_id)
 
@@ -198,7 +197,7 @@ async def all_config_listing(endpoints: Sequence[Endpoint], entity_type: str) ->
 
 
 def _config_page(resource_type: int, rows: Sequence[Mapping[str, str]]) -> str:
-    """The query that finds what comes after `rows`."""
+    """The query for the rows after `rows`."""
     after = ""
     if rows:
         entity, name = (rows[-1][column].replace("'", "''") for column in ("Entity", "Name"))

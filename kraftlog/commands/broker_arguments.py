@@ -1,4 +1,4 @@
-"""What `kraftlog brokers run` is given: its options, and a file that says what they leave open."""
+"""The settings of `kraftlog brokers run`: from its options, and from a file for those that are not given."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class BrokerOptions:
 
 
 def given_configs(texts: Sequence[str]) -> BrokerFile:
-    """What each `--config` says: `KEY=VALUE`, or one of them a path, which has no `=` or a `/` before it.
+    """The values of `--config`: each is `KEY=VALUE`, and one may be a path, which has no `=`, or a `/` before it.
 
     Raises ConfigurationError.
     """
     paths = [text for text in texts if _is_path(text)]
     if len(paths) > 1:
-        raise ConfigurationError(f"{paths[0]!r} and {paths[1]!r} are two files; give one")
+        raise ConfigurationError(f"{paths[0]!r} and {paths[1]!r} are both files; give one")
     configs = parse_configs(text for text in texts if not _is_path(text))
     return load_broker_file(Path(paths[0]), configs) if paths else BrokerFile(configs=configs)
 
@@ -75,5 +75,5 @@ def nodes_to_ask(options: BrokerOptions, file: BrokerFile) -> tuple[Endpoint, ..
 
 
 def _missing(option: str, key: str) -> ConfigurationError:
-    """The refusal to start without what an option or a key of the file says."""
+    """The error for a required setting that neither an option nor the file has."""
     return ConfigurationError(f"{option} is missing; give it, or {key} in a file that --config names")

@@ -20,9 +20,8 @@ Say = Callable[[str], None]
 async def run_broker(
     settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks, say: Say, version: str
 ) -> None:
-    """Run the broker, of this version, until SIGTERM, SIGINT or SIGHUP, then shut down controlled.
-
-    Raises ApiError, DirectoryError, StorageError, and OSError for a port that is taken.
+    """Run the broker, of this version, until SIGTERM, SIGINT or SIGHUP, then do a controlled shutdown. Raises ApiError,
+    DirectoryError, StorageError, and OSError for a port in use.
     """
     take_turns()
     keep_what_is_there()
@@ -70,7 +69,7 @@ async def _wait(stop: asyncio.Event) -> None:
 
 
 def start_lines(settings: BrokerSettings, version: str, logs: LogManager) -> list[str]:
-    """Which program runs, with which configuration, and what it has found, without what is in its log."""
+    """The program's version and configuration, and the logs that it opened."""
     configs = ", ".join(f"{name}={value}" for name, value in settings.configs.items()) or "all by default"
     count = sum(len(directory.logs) for directory in logs.online)
     offline = [*logs.failed, *(of.path for of in logs.directories if of.offline_reason)]
@@ -82,6 +81,6 @@ def start_lines(settings: BrokerSettings, version: str, logs: LogManager) -> lis
 
 
 def addresses_of(broker: Broker) -> list[str]:
-    """Where clients reach it, listener by listener."""
+    """Where clients reach the broker, listener by listener."""
     advertised = (broker.settings.advertised_as(name, port) for name, port in broker.ports.items())
     return [str(Endpoint(of.host, of.port)) for of in advertised]

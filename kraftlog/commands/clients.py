@@ -1,7 +1,7 @@
 """How a command gets an admin client, and which offset its reads wait for.
 
-Any node answers reads, from what it has applied; to see everything acknowledged to any client before, a read names the
-leader's high watermark. Without a leader reads are still answered, from what the node has, with a notice.
+Any node answers reads, from what it has applied; to see everything acknowledged to any client so far, a read names the
+leader's high watermark. Without a leader, reads are answered from what the node has applied, with a notice.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ TIMEOUT_MS: Final = 10_000
 """How long a command keeps trying, through a change of leaders."""
 
 QUERY_TIMEOUT_MS: Final = 30_000
-"""The same for an SQL statement of the user's own: above a node's own limit, so that the node's error arrives."""
+"""The same for a user's SQL statement: longer than a node's own limit, so that the node's error arrives."""
 
 UNCONFIRMED: Final = (
-    "no leader has confirmed what is shown: it is what the node that answers has, and may be old;"
-    " see whether a majority of the voters runs"
+    "no leader has confirmed this answer: it shows what the answering node has applied, and may be old;"
+    " check that a majority of the voters runs"
 )
 
 
 def allowed_ms(timeout_ms: int) -> int:
-    """How long the command may still take, where it was given a `--timeout`."""
+    """How long the command may still take, if `--timeout` was given."""
     return max(1, round(allowed_seconds(timeout_ms / 1000) * 1000))
 
 
 @asynccontextmanager
 async def connected_client(endpoints: Sequence[Endpoint], timeout_ms: int = TIMEOUT_MS) -> AsyncIterator[AdminClient]:
-    """A client, if any node answers: it waits for a leader, but a wrong address is reported at once.
+    """A client, if any node answers. The client waits for a leader, but a wrong address is reported at once.
 
     Raises ApiError(BROKER_NOT_AVAILABLE) if no node answers.
     """

@@ -1,6 +1,5 @@
-"""What the commands about features, quotas and access control do.
-
-Arguments become requests, and answers rows, as in `kraftlog.commands.admin`.
+"""The commands about features, quotas and access control: arguments become requests, and answers become rows, as in
+`kraftlog.commands.admin`.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def parse_features(texts: Iterable[str]) -> dict[str, int]:
 
 
 def parse_release(text: str) -> Mapping[str, int]:
-    """The levels that a new cluster of that release has, as in 4.1. Raises ConfigurationError."""
+    """The levels in a new cluster of a Kafka release such as 4.1. Raises ConfigurationError."""
     if text not in LEVELS_BY_RELEASE:
         raise ConfigurationError(f"{text!r} is not a known release; give one of {', '.join(LEVELS_BY_RELEASE)}")
     return LEVELS_BY_RELEASE[text]
@@ -83,7 +82,7 @@ def feature_changes(
     upgrade_type: UpgradeType,
     of_release: Mapping[str, int] | None = None,
 ) -> list[FeatureChange]:
-    """The changes that the options ask for, metadata.version first. Raises ConfigurationError."""
+    """The changes that the options request, metadata.version first. Raises ConfigurationError."""
     levels = dict(features)
     if of_release is not None:
         if metadata_version is not None or features:
@@ -93,7 +92,9 @@ def feature_changes(
         levels = dict(of_release)
     if metadata_version is not None:
         if METADATA_VERSION in features:
-            raise ConfigurationError(f"--metadata and --feature {METADATA_VERSION} set the same; keep one of them")
+            raise ConfigurationError(
+                f"--metadata and --feature {METADATA_VERSION} set the same feature; keep one of them"
+            )
         levels = {METADATA_VERSION: metadata_version, **features}
     if not levels:
         raise ConfigurationError("no level is given; give --release-version, --metadata or --feature")
@@ -111,7 +112,7 @@ async def update_features(
 ) -> list[FeatureChange]:
     """Set the levels, all or none; with `dry_run` only validate. Raises ApiError.
 
-    Returns the changes of features that had another level before.
+    Returns the changes of features that had another level.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -144,7 +145,7 @@ def _feature(feature: FeatureState) -> dict[str, Any]:
 
 
 def quota_entity(names: Mapping[str, str | None], defaults: Mapping[str, bool]) -> tuple[QuotaEntityPart, ...]:
-    """What the options name: by type (user, client-id, ip) a name, or the default.
+    """The entity that the options name: by type (user, client-id, ip) a name, or the default.
 
     Raises ConfigurationError for a name that is empty, and for both at once.
     """
@@ -197,7 +198,7 @@ async def alter_client_quotas(
 ) -> list[QuotaAlteration]:
     """Alter the quotas of one entity, all or none. Raises ApiError.
 
-    Returns those that had another value before: the controller accepts the rest, too, and writes nothing for them.
+    Returns the quotas that had another value: the controller accepts the other ones, too, and writes nothing for them.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -213,7 +214,7 @@ def shown_number(value: float) -> str:
 
 
 async def quota_listing(endpoints: Sequence[Endpoint], entity: Sequence[QuotaEntityPart] = ()) -> list[dict[str, Any]]:
-    """One row per quota whose entity has all of these parts, and maybe further ones."""
+    """One row per quota whose entity has at least these parts."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         described = await client.describe_client_quotas(min_applied_end_offset=offset)
@@ -245,7 +246,7 @@ def _whole(value: float) -> int | float:
 
 
 async def add_acls(endpoints: Sequence[Endpoint], entries: Sequence[AccessControlEntry]) -> list[dict[str, Any]]:
-    """Create them; one row each, also for one that existed. Raises ApiError for the first that was refused."""
+    """Create entries; one row each, also for existing entries. Raises ApiError for the first refused entry."""
     async with connected_client(endpoints) as client:
         ids = await client.create_acls(entries)
     return [{**_acl(entry), "Id": acl_id} for entry, acl_id in zip(entries, ids, strict=True)]
@@ -263,7 +264,7 @@ async def acl_listing(endpoints: Sequence[Endpoint], filters: Sequence[AccessCon
 
 
 async def remove_acls(endpoints: Sequence[Endpoint], filters: Sequence[AccessControlFilter]) -> list[dict[str, Any]]:
-    """Remove what one of the filters matches; one row per entry removed. Raises ApiError."""
+    """Remove the entries that one of the filters matches; one row per removed entry. Raises ApiError."""
     async with connected_client(endpoints) as client:
         deleted = await client.delete_acls(filters)
     return [_acl(entry) for entry in sorted(deleted, key=_acl_order)]
@@ -287,5 +288,5 @@ def _acl(entry: AccessControlEntry) -> dict[str, Any]:
 
 
 def _word(words: type[IntEnum], number: int) -> str:
-    """Kafka's word; the number itself if a newer node knows more of them."""
+    """Kafka's name; the number itself if only a newer node knows the name."""
     return next((word.name for word in words if word == number), str(number))

@@ -29,7 +29,7 @@ _ALTERED: Final[Mapping[ConfigChangeKind, str]] = {
 
 
 def check_one_each(configs: dict[str, str]) -> dict[str, str]:
-    """The same configs; raises ConfigurationError if several were given as one, as kafka-configs takes them."""
+    """The same configs; raises ConfigurationError if one argument holds several, as in kafka-configs."""
     for key, value in configs.items():
         further = _FURTHER_CONFIG.search(value)
         if further is not None:
@@ -74,8 +74,8 @@ class ConfigOutcome:
         return {"Name": self.name, "Before": self.before, "Altered": self.is_altered}
 
     def unaltered(self, entity: str) -> str:
-        """The value it already had, in a sentence."""
-        found = "was not set" if self.before is None else f"was {self.before or 'empty'} already"
+        """A sentence with the value that the config already had."""
+        found = "was not set" if self.before is None else f"was already {self.before or 'empty'}"
         return f"{self.name} of {entity} {found}; nothing was changed."
 
 
@@ -91,7 +91,7 @@ async def change_configs(endpoints: Sequence[Endpoint], changes: Sequence[Config
 async def alter_topic(
     endpoints: Sequence[Endpoint], name: str, partitions: int | None, changes: Sequence[ConfigChange]
 ) -> list[ConfigOutcome]:
-    """Change a topic's configs, then how many partitions it has; nothing, if either is refused beforehand.
+    """Change a topic's configs, then its number of partitions; change nothing if either is refused beforehand.
 
     Returns the outcome for each config. Raises ApiError.
     """
@@ -110,7 +110,7 @@ async def alter_topic(
 
 
 async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: int) -> dict[str, str] | None:
-    """What is set of the resource whose configs are to be changed; None if that cannot be read."""
+    """The configs now set of the resource to be changed; None if they cannot be read."""
     if not changes:
         return {}
     try:
@@ -125,7 +125,7 @@ async def _values(client: AdminClient, changes: Sequence[ConfigChange], offset: 
 async def _outcomes(
     client: AdminClient, changes: Sequence[ConfigChange], before: Mapping[str, str] | None
 ) -> list[ConfigOutcome]:
-    """The outcome of the changes that this client has just made, its first."""
+    """The outcome of the first changes that this client made."""
     was = before or {}
     if not client.last_end_offset:  # nothing was written
         return [ConfigOutcome(change.name, was.get(change.name), is_altered=False) for change in changes]

@@ -1,7 +1,7 @@
 """What `kraftlog health` finds: nodes, brokers, log directories and partitions that are not well, and why.
 
-Nodes are asked by themselves (`kraftlog.commands.node_status`). Brokers and partitions are as the metadata have them:
-one node that answers is enough.
+Each node is asked for its own state (`kraftlog.commands.node_status`). Brokers and partitions are read from the
+metadata, which any node can answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kraftlog.storage.full_disk import ADVICE
 COLUMNS: Final = ("Of", "Name", "State", "Detail")
 
 SHOWN_MAX: Final = 20
-"""So many partitions of each kind are named, as `QUERIES` have it; the others are counted."""
+"""At most this many partitions of each kind are named, as in `QUERIES`; the others are counted."""
 
 NO_QUORUM: Final = "no-quorum"
 NOT_ANSWERING: Final = "not-answering"
@@ -51,7 +51,7 @@ PARTITION_STATES: Final = (NO_LEADER, UNDER_MIN_ISR, UNDER_REPLICATED)
 
 
 class Finding(NamedTuple):
-    """Something that is not well."""
+    """A problem with a node, broker, log directory or partition."""
 
     of: str
     """node, broker, directory or partition."""
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Of a cluster at one moment."""
+    """The health of a cluster at one moment."""
 
     findings: Sequence[Finding]
     nodes: int
@@ -79,7 +79,7 @@ class Health:
         return not self.findings
 
     def summary(self) -> str:
-        """In one line."""
+        """A summary in one line."""
         counted = f"{self.nodes} nodes, {self.brokers} brokers, {self.partitions} partitions"
         return f"healthy: {counted}" if self.is_healthy else f"not healthy: {len(self.findings)} findings; {counted}"
 
@@ -93,7 +93,7 @@ async def examine(endpoints: Sequence[Endpoint]) -> Health:
 
 
 def health_of(found: node_status.Findings, rows: Mapping[str, Rows]) -> Health:
-    """What the nodes have said, and what a node answers to each of `QUERIES`."""
+    """The states that the nodes reported, and a node's answers to `QUERIES`."""
     ((brokers, partitions),) = rows["totals"]
     findings = [*_of_nodes(found), *_of_brokers(rows["brokers"]), *_of_directories(rows["directories"])]
     for state in PARTITION_STATES:
@@ -117,7 +117,9 @@ def _of_nodes(found: node_status.Findings) -> Iterator[Finding]:
 def _of_brokers(rows: Rows) -> Iterator[Finding]:
     for broker_id, is_fenced in rows:
         if is_fenced:
-            yield Finding("broker", str(broker_id), FENCED, "its heartbeats do not arrive, or it starts: see its log")
+            yield Finding(
+                "broker", str(broker_id), FENCED, "its heartbeats do not arrive, or it is starting: see its log"
+            )
         else:
             yield Finding("broker", str(broker_id), SHUTTING_DOWN, "others lead its partitions until it is back")
 
@@ -141,5 +143,5 @@ def _of_partitions(state: str, rows: Rows) -> Iterator[Finding]:
 
 
 def unreachable(error: ApiError) -> Health:
-    """What is known when no node answers."""
+    """The findings when no node answers."""
     return Health([Finding("quorum", "", NOT_ANSWERING, str(error))], 0, 0, 0)

@@ -1,7 +1,6 @@
-"""What `kraftlog node status` shows: every known node, asked by itself, whether there is a leader or not.
-
-Known are the addresses that were given, the voters that the nodes name, and the observers that a leader names. A
-leader knows no addresses of observers: one whose address was not given is shown as the leader sees it.
+"""What `kraftlog node status` shows: every known node, each asked for its own state, with or without a leader. Known
+are the given addresses, the voters that the nodes name, and the observers that a leader names. A leader knows no
+addresses of observers: an observer whose address was not given is shown as the leader sees it.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Findings:
     silent: list[Endpoint] = field(default_factory=list)
     """The addresses where no node answers."""
     of_leader: quorum_pb2.DescribeQuorumResponse | None = None
-    """What the leader reports about all replicas; None: there is no leader, or it does not report."""
+    """What the leader reports about all replicas; None if there is no leader, or it does not answer."""
 
     def take(self, endpoint: Endpoint, answer: log_pb2.DescribeNodeResponse | None) -> None:
-        """Note the result of asking there."""
+        """Note the answer of an address."""
         if answer is None:
             self.silent.append(endpoint)
         else:
@@ -59,7 +58,7 @@ class Findings:
         return next((node.cluster_id for node in self.answers.values()), "")
 
     def nodes(self) -> dict[Endpoint, log_pb2.DescribeNodeResponse]:
-        """The answers of this cluster's nodes, one of each node."""
+        """The answers of this cluster's nodes, one answer per node."""
         by_key = {
             node.replica_key.SerializeToString(): (endpoint, node)
             for endpoint, node in reversed(self.answers.items())
@@ -88,9 +87,8 @@ class Findings:
 
 
 async def ask_all(endpoints: Iterable[Endpoint]) -> Findings:
-    """Ask every known node for its state, at once, then those that the answers name. A silent node raises nothing.
-
-    `kraftlog.admin.client.connection` limits each call, so all of this takes a few times that limit at most.
+    """Ask every known node for its state, all at once, then the nodes that the answers name. A silent node is no error.
+    `kraftlog.admin.client.connection` limits each call, so the whole takes at most a few times that limit.
     """
     findings = Findings()
     to_ask = list(dict.fromkeys(endpoints))

@@ -26,11 +26,11 @@ class Member(NamedTuple):
     endpoint: Endpoint
     log_end_offset: Offset
     known_directory_id: DirectoryId | None
-    """The directory id by which it knows the node in question; None if it knows none."""
+    """The directory id by which the voter knows the node to be formatted; None if it knows none."""
 
 
 async def refuse_to_begin_anew(config: NodeConfig, cluster_id: str) -> None:
-    """Raise DirectoryError if the cluster has records, so that a voter in a new directory may have lost another."""
+    """Raise DirectoryError if the cluster has records: a voter in a new directory may have lost an earlier one."""
     for member in await answering_members(config, cluster_id):
         if member.log_end_offset > 0:
             raise DirectoryError(
@@ -45,8 +45,8 @@ async def refuse_lost_directory_id(config: NodeConfig, cluster_id: str, director
     for member in await answering_members(config, cluster_id):
         if directory_id is not None and member.known_directory_id == directory_id:
             raise DirectoryError(
-                f"voter {member.node_id} knows voter {config.node_id} by this very directory id, so it is that of the"
-                " lost one; take a new one, which `kraftlog random-uuid` prints"
+                f"voter {member.node_id} already knows this directory id as that of voter {config.node_id}'s lost"
+                " directory; use a new id, which `kraftlog random-uuid` prints"
             )
 
 

@@ -62,10 +62,10 @@ def _each_once(values: list[Value], what: str) -> list[Value]:
 
 @dataclass(frozen=True, slots=True)
 class PartitionFilter:
-    """Which partitions are meant: those that meet every condition given."""
+    """The partitions to show: those that meet every given condition."""
 
     under_replicated: bool = False
-    """A replica that is neither being added nor being removed is not in sync."""
+    """A replica that is neither being added nor being removed is out of sync."""
     unavailable: bool = False
     """It has no leader."""
     under_min_isr: bool = False
@@ -76,7 +76,7 @@ class PartitionFilter:
     """Exactly as many replicas are in sync as min.insync.replicas requires, or all if there are fewer."""
 
     def takes(self, partition: PartitionDescription, min_isr: int) -> bool:
-        """Whether that partition, of a topic with that min.insync.replicas, is meant."""
+        """Whether a partition, of a topic with this min.insync.replicas, meets the conditions."""
         expected = set(partition.replicas) - set(partition.adding_replicas) - set(partition.removing_replicas)
         min_isr = min(min_isr, len(partition.replicas))  # as brokers count (DB-22)
         return not (
@@ -93,7 +93,7 @@ async def partition_listing(
 ) -> list[dict[str, Any]]:
     """One row per partition of that topic, or of all, by topic and partition.
 
-    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such topic.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if the topic does not exist.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -160,9 +160,8 @@ async def elect(
 
 
 def outcome_row(outcome: PartitionOutcome, done: str, harmless: dict[ErrorCode, str]) -> dict[str, Any]:
-    """A row with what was done: `done`, what a harmless error is called, or "failed" with Kafka's name for why.
-
-    The reason is also what there is to know of something that was done.
+    """A row with the result: `done`, the word for a harmless error, or "failed" with Kafka's error name. A successful
+    result may also have a reason.
     """
     is_done = outcome.code is ErrorCode.NONE
     is_failed = not is_done and outcome.code not in harmless
@@ -183,7 +182,7 @@ async def remote_segments(
 ) -> dict[str, Any]:
     """The segments in remote storage of a partition, or of one of its leader epochs.
 
-    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if there is no such partition.
+    Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if the partition does not exist.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:

@@ -4,8 +4,8 @@
     {"version": 1, "partitions": [{"topic": "clicks", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
     {"version": 1, "topics": [{"topic": "clicks"}]}
 
-Unlike in Kafka's tools, an unknown key is refused: the user expects it to have an effect. Every function that reads
-raises ConfigurationError, which names the file, what is wrong there, and what to write.
+Unlike in Kafka's tools, an unknown key is refused: the user expects it to have an effect. Every reading function raises
+ConfigurationError, which names the file, the fault and what to write.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from statemachine.words.names import check_topic_name, quoted
 
 VERSION: Final = 1
 ANY_DIRECTORY: Final = "any"
-"""Kafka's way to leave it to the broker."""
+"""Kafka's word for leaving the choice to the broker."""
 PARTITION_ID_MAX: Final = 2**31 - 1
 
 _TOPIC_KEYS: Final = ("topic",)
@@ -58,7 +58,7 @@ def read_topics(path: Path) -> list[str]:
 
 
 def reassignment_json(replicas: Mapping[TopicPartition, Sequence[int]]) -> dict[str, Any]:
-    """What `read_reassignment` and kafka-reassign-partitions read, by topic and partition."""
+    """The JSON that `read_reassignment` and kafka-reassign-partitions read, by topic and partition."""
     return {
         "version": VERSION,
         "partitions": [
@@ -88,7 +88,7 @@ def _partitions(path: Path, keys: Sequence[str]) -> Iterator[tuple[TopicPartitio
 
 
 def _entries(path: Path, key: str) -> Iterator[tuple[str, Any]]:
-    """What a file lists under `key`, and how to name the place. At least one."""
+    """The entries, at least one, that a file lists under `key`, each with its place for messages."""
     content = _object(f"{path}", _parsed(path, key), ("version", key))
     version = content.get("version", VERSION)
     if version is True or version != VERSION:
@@ -117,7 +117,7 @@ def _object(where: str, value: Any, keys: Sequence[str]) -> dict[str, Any]:
     for key in value:
         if "throttle" in key.lower():
             raise ConfigurationError(
-                f"{where}: {quoted(key)} asks for a throttle, which kraftlog does not have; leave it out"
+                f"{where}: {quoted(key)} asks for a throttle, which kraftlog does not have; leave the key out"
             )
         if key not in keys:
             raise ConfigurationError(f"{where}: {quoted(key)} is not a known key; use {_listed(keys)}")

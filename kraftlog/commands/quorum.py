@@ -1,4 +1,4 @@
-"""What `quorum describe` shows, worked out from the leader's answer (OT-02, OT-03). Pure: time is an argument."""
+"""What `quorum describe` shows, computed from the leader's answer (OT-02, OT-03). Pure: time is an argument."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from kraftpb.v1 import quorum_pb2
 UNKNOWN: Final = -1
 LISTENER_NAME: Final = "CONTROLLER"
 NO_DIRECTORY_IDS: Final = (
-    "the voters have no directory ids, so one with a replaced disk is taken for the one that voted; see"
-    " docs/operations/voters.md"
+    "the voters have no directory ids, so a voter with a replaced disk cannot be distinguished from the earlier one;"
+    " see docs/operations/voters.md"
 )
 REPLICATION_COLUMNS: Final = (
     "NodeId",
@@ -51,8 +51,8 @@ def status(response: quorum_pb2.DescribeQuorumResponse) -> dict[str, Any]:
 
 def _alarm(response: quorum_pb2.DescribeQuorumResponse) -> str:
     return (
-        f"the voters' metadata differs at offset {response.state_alarm_offset}, and no majority agrees: find out"
-        " whose is right (kraftlog verify, with the node stopped)"
+        f"the voters' metadata differs at offset {response.state_alarm_offset}, and no majority agrees: check each"
+        " stopped node with kraftlog verify"
     )
 
 
@@ -61,13 +61,13 @@ def replication(
 ) -> list[dict[str, Any]]:
     """The rows of `quorum describe --replication`: leader, followers, observers (OT-03).
 
-    The last three columns are this program's own. `Condition` is `diverged` if the replica's state machine differs
-    from the quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if it knows more as
-    committed than the leader has, and so does not follow it, with the offset up to which their logs may agree and the
-    one below which everything is committed; else empty. `LogStartOffset` is where the replica's log starts.
-    `HoldsLogStart` shows that the leader's log would start later if this replica, or a listener on the leader, had read
-    further (KAFKA-14932); `LogStartHolders` is the same for programs. `failed_listeners` are the names of those that
-    raised, by node id: the nodes report them, and they are a condition, too.
+    The last three columns are kraftlog's own. `Condition` is `diverged` if the replica's state machine differs from the
+    quorum's; `recovering` if it fetches again what its disk lost; `LEADER_LACKS_COMMITTED` if it knows of committed
+    records that the leader lacks, and so does not follow the leader, with the offset up to which their logs may agree
+    and the replica's high watermark; else empty. `LogStartOffset` is where the replica's log starts. `HoldsLogStart`
+    shows that the leader's log would start later if this replica, or a listener on the leader, had read further
+    (KAFKA-14932); `LogStartHolders` is the same for programs. `failed_listeners` are the names of listeners that
+    raised, by node id, as the nodes report them; they are a condition, too.
     """
     leader = _leader(response)
     followers = [voter for voter in response.current_voters if voter is not leader]
@@ -94,7 +94,7 @@ def failed_listener(name: str) -> str:
 
 
 def _is_of(row: dict[str, Any], holder: quorum_pb2.LogStartHolder, leader: quorum_pb2.ReplicaState) -> bool:
-    """Whether the holder is the row's replica, or a listener on it: those are the leader's own."""
+    """Whether the holder is the row's replica, or a listener on it: only the leader's own listeners hold its log."""
     is_listener = holder.WhichOneof("reader") == "listener"
     return bool(row["NodeId"] == (leader.replica_key.node_id if is_listener else holder.replica_id))
 

@@ -1,7 +1,6 @@
-"""The throttle of a reassignment (KIP-73): which configs `execute --throttle` sets, and what takes them back.
-
-As kafka-reassign-partitions does: each broker that sends or copies gets a rate, and each topic a list of the replicas
-that it is for. Brokers enforce both (`kraftlog.replicas.replication.throttle`).
+"""The throttle of a reassignment (KIP-73): which configs `execute --throttle` sets, and which changes remove them. As
+in kafka-reassign-partitions, each broker that sends or copies gets a rate, and each topic a list of the throttled
+replicas. Brokers enforce both (`kraftlog.replicas.replication.throttle`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LISTS: Final = (THROTTLED_LEADERS, THROTTLED_FOLLOWERS)
 
 
 class Move(NamedTuple):
-    """One partition's: the brokers that had it before, and those that copy it."""
+    """The move of one partition: the brokers that had it before, and the brokers that copy it."""
 
     sources: Sequence[int]
     destinations: Sequence[int]
@@ -40,7 +39,9 @@ def move_of(before: Sequence[int], wanted: Iterable[int]) -> Move:
 
 
 def throttle_changes(moves: Mapping[TopicPartition, Move], rate: int) -> list[ConfigChange]:
-    """What limits these moves to `rate` bytes per second for each broker; one that copies nothing is left out."""
+    """The configs that limit these moves to `rate` bytes per second for each broker; a partition that no broker copies
+    is left out.
+    """
     copying = {at: move for at, move in moves.items() if move.destinations}
     brokers = sorted({broker_id for move in copying.values() for of in move for broker_id in of})
     changes = [
@@ -59,13 +60,15 @@ def throttle_changes(moves: Mapping[TopicPartition, Move], rate: int) -> list[Co
 
 
 def _joined(replicas: Sequence[str]) -> str:
-    """A list that fits into a config: all replicas of the topic, if these are too many. What is in sync never waits."""
+    """A list that fits into a config: `*` for all replicas of the topic, if there are too many. In-sync replicas are
+    never throttled.
+    """
     value = ",".join(replicas)
     return value if len(value) <= VALUE_LENGTH_MAX else ALL_REPLICAS
 
 
 def removals(resource_type: ResourceType, name: str, configs: Iterable[str]) -> list[ConfigChange]:
-    """What takes the throttles of a broker or topic back that has these configs set."""
+    """The changes that remove the throttles of a broker or topic with these configs."""
     return [
         ConfigChange(resource_type, name, config, ConfigChangeKind.DELETE)
         for config in configs
@@ -74,7 +77,7 @@ def removals(resource_type: ResourceType, name: str, configs: Iterable[str]) -> 
 
 
 async def set_throttle(client: AdminClient, moves: Mapping[TopicPartition, Move], rate: int, end_offset: int) -> None:
-    """Limit these moves, and those that are under way: a topic has one list for all of its moves. Raises ApiError."""
+    """Limit these moves and those in progress: a topic has one list for all of its moves. Raises ApiError."""
     listed = await client.list_partition_reassignments(min_applied_end_offset=end_offset)
     all_moves = {
         TopicPartition(of.topic, of.partition_id): Move(
@@ -88,9 +91,8 @@ async def set_throttle(client: AdminClient, moves: Mapping[TopicPartition, Move]
 
 
 async def remove_throttles(client: AdminClient, topics: Iterable[str], end_offset: int) -> bool:
-    """Take back the throttles of these topics and of all brokers, unless a partition is still moved: whether any was.
-
-    What is read is as of `end_offset` or later. Raises ApiError.
+    """Remove the throttles of these topics and of all brokers, unless a partition is still being moved; return whether
+    any was removed. Reads metadata of `end_offset` or later. Raises ApiError.
     """
     moved = await client.list_partition_reassignments(min_applied_end_offset=end_offset)
     if moved.reassignments:

@@ -1,4 +1,4 @@
-"""What `kraftlog reassign` does: an assignment proposed, executed, verified and canceled."""
+"""What `kraftlog reassign` does: propose, execute, verify and cancel an assignment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from statemachine.words.names import quoted
 
 ACCEPTED: Final = "accepted"
 CANCELLED: Final = "cancelled"
-NOT_UNDER_WAY: Final = "not under way"
+NOT_UNDER_WAY: Final = "not in progress"
 
 COMPLETED: Final = "completed"
 IN_PROGRESS: Final = "in progress"
@@ -38,13 +38,13 @@ class Proposal:
     current: Assignment
     proposed: Assignment
     inactive_brokers: tuple[int, ...]
-    """Those of the named brokers that are fenced or shutting down: used only if the others are too few."""
+    """The named brokers that are fenced or shutting down: used only if the others are too few."""
 
 
 async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_ids: Sequence[int]) -> Proposal:
     """An assignment of these topics to these brokers, balanced and spread over racks. Changes nothing.
 
-    Raises ApiError if there is no such topic, or brokers are not registered, too few, or all inactive.
+    Raises ApiError if a topic does not exist, or brokers are not registered, too few, or all inactive.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -61,7 +61,7 @@ async def propose(endpoints: Sequence[Endpoint], topics: Sequence[str], broker_i
 def propose_assignment(
     partitions: Mapping[TopicPartition, PartitionDescription], brokers: Mapping[int, PlacementBroker], random: Random
 ) -> Assignment:
-    """As many replicas for each partition as it has, or will have, placed as those of new partitions are.
+    """As many replicas for each partition as it has, or will have, placed like the replicas of new partitions.
 
     Raises ApiError(INVALID_REPLICATION_FACTOR) if the brokers are too few, or none is active.
     """
@@ -85,7 +85,7 @@ def propose_assignment(
 
 
 async def present_assignment(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, object]) -> Assignment:
-    """The replicas of these partitions, without what a reassignment under way adds: what to roll back to.
+    """The replicas of these partitions, without those that a reassignment adds: the assignment to roll back to.
 
     Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them does not exist.
     """
@@ -123,7 +123,7 @@ async def cancel(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartit
 
 
 async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, Sequence[int]]) -> list[dict[str, Any]]:
-    """How far the reassignment of the partitions to these replicas is; one row each.
+    """The progress of the reassignment of the partitions to these replicas; one row each.
 
     Raises ApiError(UNKNOWN_TOPIC_OR_PARTITION) if one of them does not exist.
     """
@@ -134,9 +134,8 @@ async def verify(endpoints: Sequence[Endpoint], wanted: Mapping[TopicPartition, 
 
 
 async def take_throttles_back(endpoints: Sequence[Endpoint], partitions: Iterable[TopicPartition]) -> bool:
-    """Remove the throttles of all brokers and these topics, unless a partition is still moved: whether any was.
-
-    Raises ApiError.
+    """Remove the throttles of all brokers and these topics, unless a partition is still being moved; return whether any
+    was removed. Raises ApiError.
     """
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
@@ -178,12 +177,12 @@ async def reassignment_listing(endpoints: Sequence[Endpoint]) -> list[dict[str, 
 
 
 def original_replicas(partition: PartitionDescription) -> list[int]:
-    """A partition's replicas before the reassignment under way, if any; canceling it restores these."""
+    """A partition's replicas before the present reassignment, if any; cancelling it restores these."""
     return [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
 
 
 def target_replicas(partition: PartitionDescription) -> list[int]:
-    """A partition's replicas when the reassignment under way, if any, has completed."""
+    """A partition's replicas after the present reassignment, if any, completes."""
     return [broker_id for broker_id in partition.replicas if broker_id not in partition.removing_replicas]
 
 
@@ -207,7 +206,7 @@ async def _partitions(
 async def _chosen(
     client: AdminClient, wanted: Iterable[TopicPartition], offset: Offset
 ) -> dict[TopicPartition, PartitionDescription]:
-    """These partitions. Raises ApiError for one that does not exist."""
+    """These partitions. Raises ApiError for a partition that does not exist."""
     wanted = list(wanted)
     found = await _partitions(client, (at.topic for at in wanted), offset)
     missing = next((at for at in wanted if at not in found), None)
@@ -220,7 +219,7 @@ async def _chosen(
 
 
 def _named_brokers(registered: Iterable[BrokerDescription], broker_ids: Iterable[int]) -> dict[int, PlacementBroker]:
-    """These brokers. Raises ApiError(BROKER_ID_NOT_REGISTERED) for one that is not registered."""
+    """These brokers. Raises ApiError(BROKER_ID_NOT_REGISTERED) for a broker that is not registered."""
     known = {
         broker.broker_id: PlacementBroker(not (broker.fenced or broker.in_controlled_shutdown), rack=broker.rack)
         for broker in registered

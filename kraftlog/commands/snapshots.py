@@ -1,4 +1,4 @@
-"""Snapshots of running nodes: have one taken, list them, save one as a file on this machine."""
+"""Snapshots of running nodes: take one, list them, save one as a file on this machine."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Pieces = grpc.aio.UnaryStreamCall[snapshot_pb2.ReadSnapshotRequest, snapshot_pb2
 
 
 async def create(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Have the first node that answers take one, and describe it. Raises ApiError."""
+    """Have the first node that answers take a snapshot, and describe it. Raises ApiError."""
     endpoint = await first_that_answers(endpoints)
     async with connect(endpoint) as channel:
         stub = snapshot_pb2_grpc.SnapshotServiceStub(channel)
@@ -73,12 +73,12 @@ def _from_proto(point: EpochEndOffset) -> OffsetAndEpoch:
 async def save(
     endpoints: Sequence[Endpoint], target: Path, wanted: OffsetAndEpoch | None, progress: Progress
 ) -> dict[str, Any]:
-    """Copy a snapshot of the first node that answers, the newest unless one is `wanted`, and describe it.
-
-    In a directory it keeps its name; any other `target` must be named like the snapshot, and so selects it. The copy is
-    written under a temporary name in the same directory, and renamed when it was found whole and is durable; if
-    anything fails, nothing is left of it. A file that exists is never replaced; if it is that snapshot, and whole,
-    it is described, so that a job that saves the newest one may run again. Raises ApiError, StorageError.
+    """Copy a snapshot of the first node that answers, the newest unless another one is `wanted`, and describe it. In a
+    directory the copy keeps the snapshot's name; any other `target` must have the name of a snapshot, and so selects
+    it. The copy is written under a temporary name in the same directory, and renamed after it was verified and is
+    durable; if anything fails, nothing is left of it. An existing file is never replaced; if it is a whole copy of the
+    snapshot, it is described, so that a job that saves the newest snapshot may run again. Raises ApiError,
+    StorageError.
     """
     directory, wanted = _destination(target, wanted)
     if wanted is not None and (kept := _kept(directory / snapshot_name(wanted))) is not None:
@@ -88,7 +88,7 @@ async def save(
         pieces = snapshot_pb2_grpc.SnapshotServiceStub(channel).ReadSnapshot(_request(wanted))
         first = await _next(pieces, endpoint)
         if first is None or wanted not in (None, _from_proto(first.snapshot_id)):
-            raise _broken(endpoint, "it sent another snapshot than requested")
+            raise _broken(endpoint, "it sent a different snapshot from the one requested")
         if (kept := _kept(directory / snapshot_name(_from_proto(first.snapshot_id)))) is not None:
             pieces.cancel()
             return kept
@@ -113,9 +113,8 @@ def _saved(path: Path, summary: SnapshotSummary) -> dict[str, Any]:
 
 
 def _kept(path: Path) -> dict[str, Any] | None:
-    """The description of a copy that was saved before; None if there is nothing.
-
-    Raises StorageError if something else has its name, or what is there is not whole.
+    """The description of a copy that was saved earlier; None if there is none. Raises StorageError if something else
+    has its name, or the copy is not whole.
     """
     if not path.exists() and not path.is_symlink():
         return None
@@ -124,8 +123,8 @@ def _kept(path: Path) -> dict[str, Any] | None:
             return _saved(path, reader.verify())
     except (CorruptSnapshot, StorageError) as error:
         raise StorageError(
-            f"{path} exists already, is no whole snapshot ({reason_of(error, path)}) and stays as it is; move it, or"
-            " name another directory"
+            f"{path} already exists, is not a whole snapshot ({reason_of(error, path)}) and is left unchanged; move"
+            " it, or name another directory"
         ) from None
 
 
@@ -146,12 +145,12 @@ def _destination(target: Path, wanted: OffsetAndEpoch | None) -> tuple[Path, Off
     if target.is_dir():
         return target, wanted
     if not target.exists() and target.suffix != SUFFIX:
-        raise StorageError(f"there is no directory {target}; make it, or name another")
+        raise StorageError(f"directory {target} does not exist; create it, or name another")
     named = id_of(str(target))
     if wanted is not None and wanted != named:
         raise StorageError(f"{target} is not the name of the snapshot, {snapshot_name(wanted)}; use that name")
     if not target.parent.is_dir():
-        raise StorageError(f"there is no directory {target.parent}; make it, or name another")
+        raise StorageError(f"directory {target.parent} does not exist; create it, or name another")
     return target.parent, named
 
 
@@ -161,7 +160,7 @@ def _refuse_existing(path: Path) -> None:
 
 
 def _exists(path: Path) -> StorageError:
-    return StorageError(f"{path} exists already, and stays as it is; remove it, or name another directory")
+    return StorageError(f"{path} already exists and is left unchanged; remove it, or name another directory")
 
 
 def _request(wanted: OffsetAndEpoch | None) -> snapshot_pb2.ReadSnapshotRequest:
@@ -175,13 +174,13 @@ def _request(wanted: OffsetAndEpoch | None) -> snapshot_pb2.ReadSnapshotRequest:
 async def _receive(
     first: snapshot_pb2.ReadSnapshotResponse, pieces: Pieces, endpoint: Endpoint, copy: _Copy, progress: Progress
 ) -> None:
-    """Write all pieces. Raises ApiError if they do not fit together, or stop."""
+    """Write all pieces. Raises ApiError if the pieces do not fit together, or stop."""
     piece: snapshot_pb2.ReadSnapshotResponse | None = first
     received = 0
     while piece is not None:
         is_next = piece.data and piece.position == received and piece.snapshot_id == first.snapshot_id
         if not is_next or received + len(piece.data) > first.size_bytes:
-            raise _broken(endpoint, f"what it sent does not continue at byte {received} of {first.size_bytes}")
+            raise _broken(endpoint, f"its pieces do not continue at byte {received} of {first.size_bytes}")
         copy.write(received, piece.data)
         received += len(piece.data)
         progress(received, first.size_bytes)
@@ -222,23 +221,25 @@ class _Copy:
         self._is_kept = False
 
     def write(self, position: int, data: bytes) -> None:
-        """Put the bytes where they belong. Raises StorageError."""
+        """Write the bytes at their position. Raises StorageError."""
         self._file.write_at(position, data)
 
     def keep(self) -> SnapshotSummary:
-        """Read all of it, make it durable, give it its name. Raises CorruptSnapshot, or StorageError."""
+        """Verify all of the snapshot, make it durable, and rename it. Raises CorruptSnapshot, or StorageError."""
         with SnapshotReader(_Received(str(self.path), self._part_path), str(self.path)) as reader:
             summary = reader.verify()
         try:
             self._file.fsync()
             self._rename()
             self._files.fsync_directory(str(self._directory))
-        except FlushFailed as error:  # it is a copy: no client was promised that any of it is durable
+        except FlushFailed as error:  # this is a copy: no acknowledged record depends on it
             raise StorageError(f"{error}; check the disk") from None
         return summary
 
     def _rename(self) -> None:
-        """Give it its name. Creating an empty file first protects a file of that name, whichever process made it."""
+        """Rename the file. Creating an empty file first protects an existing file of that name, whichever process made
+        it.
+        """
         try:
             self.path.touch(mode=FILE_MODE, exist_ok=False)
         except FileExistsError:

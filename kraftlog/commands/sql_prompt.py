@@ -32,7 +32,7 @@ FURTHER: Final = "...> "
 
 HELP: Final = {
     ".help": "List these commands",
-    ".mode table|json|csv": "Print answers so; without a word, say how they are printed",
+    ".mode table|json|csv": "Set the format of answers; without a word, print the present one",
     ".quit": "End; so does the end of the input",
     ".schema [TABLE]": "Print how the tables and views are defined, or one of them",
     ".tables": "List the tables and views",
@@ -45,7 +45,7 @@ _DEFINITIONS: Final = (
 
 
 class SqlPrompt:
-    """Takes lines, and runs what they amount to."""
+    """Collects lines, and runs the commands and statements in them."""
 
     def __init__(self, ask: Ask, show: Show, say: Say, mode: Mode) -> None:
         """`ask` answers one statement, and raises an error that the user may see."""
@@ -59,7 +59,7 @@ class SqlPrompt:
 
     @property
     def prompt(self) -> str:
-        """What asks for the next line."""
+        """The prompt for the next line."""
         return FURTHER if self._lines else PROMPT
 
     def forget(self) -> None:
@@ -80,7 +80,7 @@ class SqlPrompt:
             self.finish()
 
     def finish(self) -> None:
-        """Run the statement that the lines have begun, though no semicolon ends it."""
+        """Run the unfinished statement, as if a semicolon ended it."""
         statement = "\n".join(self._lines)
         self.forget()
         if statement.strip():
@@ -97,7 +97,7 @@ class SqlPrompt:
             case [".mode", mode] if mode in list(Mode):
                 self._mode = Mode(mode)
             case [".mode", *others]:
-                raise _wrong(f"{quoted(' '.join(others))} is no mode; take one of {', '.join(Mode)}")
+                raise _wrong(f"{quoted(' '.join(others))} is not a mode; use one of {', '.join(Mode)}")
             case [".quit" | ".exit"]:
                 self.is_done = True
             case [".tables"]:
@@ -108,14 +108,14 @@ class SqlPrompt:
             case [".schema", table]:
                 self._define(table)
             case [name, *_] if name in {known.split()[0] for known in HELP}:
-                raise _wrong(f"{name} does not take {quoted(' '.join(words[1:]))}; .help shows what it takes")
+                raise _wrong(f"{name} does not accept {quoted(' '.join(words[1:]))}; .help shows its arguments")
             case _:
-                raise _wrong(f"there is no command {quoted(words[0])}; .help lists them")
+                raise _wrong(f"command {quoted(words[0])} does not exist; .help lists the commands")
 
     def _define(self, table: str | None) -> None:
         found = [(name, sql) for name, sql in self._ask(_DEFINITIONS)[1] if table is None or name == table]
         if not found and table is not None:
-            raise _wrong(f"there is no table or view {quoted(table)}; .tables lists them")
+            raise _wrong(f"table or view {quoted(table)} does not exist; .tables lists them")
         for _, sql in found:
             self._say(f"{sql};")
 

@@ -10,7 +10,7 @@ Our own names any number of topics:
 
 Strimzi's is one topic, as `kubectl get kafkatopic clicks -o yaml` prints it: kind KafkaTopic, and spec with partitions,
 replicas, config and, where it is not metadata.name, topicName. Or a list of them, as `kubectl get kafkatopic -o yaml`
-prints it: kind List or KafkaTopicList, with items. One whose annotation says that it is not managed is left alone.
+prints it: kind List or KafkaTopicList, with items. A topic whose annotation says that it is not managed is not changed.
 
 A property that is left out is not changed, and is the cluster's default in a new topic. If configs are given, the topic
 will have these and no others. Numbers and booleans are those of YAML 1.2: `0:101` is a string and `on` is no boolean.
@@ -37,7 +37,7 @@ INT16_MAX: Final = 2**15 - 1
 STRIMZI_KIND: Final = "KafkaTopic"
 STRIMZI_GROUP: Final = "kafka.strimzi.io/"
 LIST_GROUPS: Final = {"List": "", f"{STRIMZI_KIND}List": STRIMZI_GROUP}
-"""Whose a list is, by its kind: what precedes the version in apiVersion."""
+"""The group of a list, by its kind: the part of apiVersion before the version."""
 UNMANAGED: Final = "strimzi.io/managed"
 """The annotation that makes Strimzi's operator leave a topic alone."""
 
@@ -52,7 +52,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class WantedTopic:
-    """A topic as a file wants it; None leaves a property alone."""
+    """A topic as a file defines it; None leaves a property unchanged."""
 
     name: str
     num_partitions: int | None = None
@@ -66,7 +66,7 @@ class WantedTopic:
 
 
 def read_topic_file(path: Path) -> list[WantedTopic]:
-    """The topics that a file, or standard input (`-`), wants, in its order.
+    """The topics that a file, or standard input (`-`), defines, in its order.
 
     Raises ConfigurationError that names the document (counted from 1), the topic and the field.
     """
@@ -76,14 +76,14 @@ def read_topic_file(path: Path) -> list[WantedTopic]:
 
 
 def parse_topic_file(content: bytes, name: str) -> list[WantedTopic]:
-    """The topics that `content`, of the file `name`, wants: see `read_topic_file`."""
+    """The topics that `content`, of the file `name`, defines: see `read_topic_file`."""
     topics: dict[str, WantedTopic] = {}
     for place, document in documents(content, name):
         for topic in _topics_of(document, place):
             if topic.name in topics:
                 before = topics[topic.name].place
                 raise ConfigurationError(
-                    f"{topic.place}, topic {quoted(topic.name)}: it is also in {before}; keep one of them"
+                    f"{topic.place}, topic {quoted(topic.name)}: the topic is also in {before}; keep one of them"
                 )
             topics[topic.name] = topic
     return list(topics.values())
@@ -201,7 +201,7 @@ def _optional(
 
 def _name(value: Any, place: str) -> str:
     if type(value) is not str:
-        missing = "it is missing; give the topic a name"
+        missing = "missing; give the topic a name"
         _refuse(place, missing if value is None else f"{_shown(value)} is not a string; put it in quotes")
     try:
         check_topic_name(value)

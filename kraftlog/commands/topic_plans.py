@@ -1,8 +1,7 @@
-"""Make a plan from the topics that a file wants and those of a live cluster, and carry it out.
-
-Nothing is changed before every part of the plan was found possible: what can never be changed (fewer partitions,
-another replication factor) is refused here, the rest is validated by the controller. Many topics are split into
-operations well below the limit of one batch. Each run makes a new plan: what an earlier run did is not in it.
+"""Make a plan from the topics of a file and those of a live cluster, and execute it. Nothing is changed before every
+part of the plan was validated: changes that are never possible (fewer partitions, another replication factor) are
+refused here, the others are validated by the controller. Many topics are split into operations well below the limit of
+one batch. Each run makes a new plan, without the changes of earlier runs.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ BYTES_PER_OPERATION_MAX: Final = 1024 * 1024
 """Of names and values, in total."""
 
 OPERATION_TIMEOUT_MS: Final = 60_000
-"""How long one of these operations may take: it is answered when it is committed, behind all before it."""
+"""How long one of these operations may take: it is answered when it is committed, after all earlier operations."""
 
 TOPICS_PER_READ_MAX: Final = 500
 REFUSALS_SHOWN_MAX: Final = 10
@@ -43,7 +42,7 @@ INTERNAL_PREFIX: Final = "__"
 COLUMNS: Final = ("Topic", "Action", "Name", "Present", "Wanted")
 
 _ANOTHER_RUN_HELPS: Final = (
-    # The cluster cannot do it now.
+    # The cluster cannot make the change now.
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
@@ -79,7 +78,7 @@ class PlannedChange:
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """The changes to make. Topics that are as wanted are not in it."""
+    """The changes to make, without topics that already match."""
 
     shown: list[PlannedChange] = field(default_factory=list)
     """All changes, by topic in the order of the file; deletions are last."""
@@ -107,11 +106,9 @@ def make_plan(
     partitions_default: int = 1,
     prune: bool = False,
 ) -> TopicPlan:
-    """The changes that make the topics as wanted.
-
-    `present` has those of them that exist; `listed` are all topics, of which `prune` deletes those that are not wanted.
-    Raises ApiError that names every topic which cannot become what is wanted, ConfigurationError if `prune` would
-    delete all.
+    """The changes that make the topics match the file. `present` has the wanted topics that exist; `listed` are all
+    topics, of which `prune` deletes those not wanted. Raises ApiError that names every topic that cannot be made to
+    match, ConfigurationError if `prune` would delete all.
     """
     if prune and not wanted:
         raise ConfigurationError("the file names no topic: --prune would delete all; name those to keep")
@@ -208,14 +205,14 @@ def _raise_together(refusals: Sequence[ApiError]) -> None:
 
 
 async def topic_plan(endpoints: Sequence[Endpoint], wanted: Sequence[WantedTopic], *, prune: bool) -> TopicPlan:
-    """The changes that make the topics as wanted. Raises as `plan_on` does."""
+    """The changes that make the topics match the file. Raises as `plan_on` does."""
     offset = await committed_end_offset(endpoints)
     async with connected_client(endpoints) as client:
         return await plan_on(client, wanted, prune=prune, min_applied_end_offset=offset)
 
 
 async def carry_out(endpoints: Sequence[Endpoint], plan: TopicPlan, progress: Progress) -> None:
-    """Carry it out. Raises ApiError that says how many changes were made."""
+    """Execute the plan. Raises ApiError that says how many changes were made."""
     await describe_any(endpoints)  # a wrong address is reported at once
     async with AdminClient(endpoints, timeout_ms=allowed_ms(OPERATION_TIMEOUT_MS)) as client:
         await apply_plan(client, plan, progress)
@@ -226,7 +223,7 @@ async def plan_on(
 ) -> TopicPlan:
     """The plan for a live cluster, every part of it validated by the controller. Nothing is changed.
 
-    Raises ApiError and ConfigurationError as `make_plan` does, and ApiError for what the controller refuses.
+    Raises ApiError and ConfigurationError as `make_plan` does, and ApiError for changes that the controller refuses.
     """
     listed = (await client.list_topics(min_applied_end_offset=min_applied_end_offset)).topics
     by_name = {topic.name: topic for topic in listed}
@@ -250,7 +247,7 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
     """Raise ApiError if topics cannot be deleted here.
 
     A deletion cannot be validated only: an older leader would not know the flag, and would delete. But a controller
-    that refuses deletions also refuses one that names no topic.
+    that refuses deletions also refuses a request that names no topic.
     """
     try:
         await client.delete_topics([])
@@ -265,7 +262,7 @@ async def _check_deletion(client: AdminClient, names: Sequence[str]) -> None:
 
 
 async def apply_plan(client: AdminClient, plan: TopicPlan, progress: Progress) -> None:
-    """Carry it out: creations first, deletions last. Raises ApiError that says how many changes were made."""
+    """Execute the plan: creations first, deletions last. Raises ApiError that says how many changes were made."""
     await _carry_out(client, plan, progress, validate_only=False)
 
 
@@ -326,7 +323,7 @@ def batches(
     *,
     len_max: int = RECORDS_PER_OPERATION_MAX,
 ) -> Iterator[list[Item]]:
-    """The items in their order, as many at a time as fit one operation, and at least one."""
+    """The items in order, in groups that fit one operation, each of at least one item."""
     batch: list[Item] = []
     record_count = size_bytes = 0
     for item in items:

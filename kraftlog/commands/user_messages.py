@@ -1,7 +1,7 @@
 """Notices for the user at the terminal about how a command got its answer, each once per command.
 
 The code below the command line adds notices here, and the command line prints them. A program that calls that code
-without a command line gets none.
+directly gets no notices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def user_messages_to(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def show_to_user(line: str) -> None:
-    """Pass it on, if `user_messages_to` is in effect."""
+    """Pass the notice on, if `user_messages_to` is in effect."""
     tell = _tell.get()
     if tell is not None:
         tell(line)

@@ -30,9 +30,8 @@ def parse_directory_ids(texts: Iterable[str]) -> dict[NodeId, UUID]:
 
 
 async def known_voters(endpoints: Sequence[Endpoint], given: Mapping[NodeId, DirectoryId]) -> VoterSet:
-    """The voters, with the ids that are `given`, else of the directories that they have.
-
-    Raises ApiError if a voter's directory is not known, ConfigurationError if one of `given` is not a voter.
+    """The voters, with the ids that are `given`, else with the ids of their present directories. Raises ApiError if a
+    voter's directory is not known, ConfigurationError if one of `given` is not a voter.
     """
     node = await describe_any(endpoints)
     voters = [(codec.replica_key_from_proto(found.replica_key), found.endpoint) for found in node.voters]
@@ -60,7 +59,7 @@ async def _voter(
 
 
 async def _directory_id(endpoint: Endpoint, node_id: NodeId, cluster_id: str) -> DirectoryId | None:
-    """The id of the directory that the voter there has now; None if it does not answer."""
+    """The id of the voter's present directory; None if the voter does not answer."""
     try:
         node = await describe_node(endpoint)
     except ApiError:

@@ -38,7 +38,9 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
         self._checked: set[yaml.MappingNode] = set()
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Take in what the mapping merges (`<<`), as the safe loader does; refuse a key that it has twice itself."""
+        """Add the merged keys (`<<`) to the mapping, as the safe loader does; refuse a key that the mapping itself has
+        twice.
+        """
         if node not in self._checked:
             self._checked.add(node)
             seen: set[str] = set()
@@ -59,17 +61,17 @@ for _tag, _pattern, _first in (
     ("merge", r"<<\Z", ["<"]),
 ):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), _first)
-# The safe loader's own scalars take a leading 0 for octal and read only some of the notations of a float.
+# The safe loader's own scalars read a leading 0 as octal and know only some of the notations of a float.
 _Loader.add_constructor("tag:yaml.org,2002:int", lambda loader, node: int(loader.construct_scalar(node)))
-# A float stays the string that it was: that is the value of the config.
+# A float stays the original string, which is the value of the config.
 _Loader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: Number(loader.construct_scalar(node)))
 
 
 def documents(content: bytes, name: str) -> Iterator[tuple[str, Any]]:
     """Each document that is not empty, and where it is: file and document, counted from 1.
 
-    Raises ConfigurationError for what is not YAML, a key that appears twice, and what is nested too deeply to
-    be read or has aliases that stand for too much.
+    Raises ConfigurationError for content that is not YAML, a key that appears twice, too deep nesting, and aliases that
+    stand for too much.
     """
     _check_expansion(content, name)
     number = 1
@@ -125,7 +127,7 @@ class _Expansion:
         self._anchored: dict[str, _Collection] = {}
 
     def take(self, event: yaml.Event) -> None:
-        """Count one event in."""
+        """Count one event."""
         if isinstance(event, yaml.DocumentStartEvent):
             self._anchored.clear()
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -143,7 +145,7 @@ class _Expansion:
 
     def _take_alias(self, event: yaml.AliasEvent) -> None:
         if any(collection.anchor == event.anchor for collection in self._open):
-            self.height = NESTING_MAX + 1  # the alias is inside what it stands for: it expands without end
+            self.height = NESTING_MAX + 1  # the alias is inside its own anchor: it expands without end
             return
         named = self._anchored.get(event.anchor or "")
         node_count, height = (named.node_count, named.height) if named is not None else (1, 0)

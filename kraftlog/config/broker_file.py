@@ -1,7 +1,7 @@
 """A broker's configuration file: TOML, strict, with Kafka's keys, as a node's (`kraftlog.config.config`).
 
-It may say everything that options of `kraftlog brokers run` say, and these win. Each error names the key and the value;
-the reader of a file adds its path.
+It may have everything that options of `kraftlog brokers run` set; options override the file. Each error names the key
+and the value; the reader of a file adds its path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFile:
-    """What a file says; None or empty where it says nothing. Paths are relative to the file's directory."""
+    """The settings of a file; None or empty for what it does not set. Paths are relative to the file's directory."""
 
     broker_id: int | None = None
     nodes: tuple[Endpoint, ...] = ()
@@ -60,7 +60,7 @@ KEYS: Final = (*_FIELDS, *STATIC_CONFIGS, *BROKER_CONFIGS)
 
 
 def load_broker_file(path: Path, overrides: Mapping[str, str]) -> BrokerFile:
-    """What the file at `path` says; its configs give way to `overrides`. Raises ConfigurationError."""
+    """The settings of the file at `path`; `overrides` replace its configs. Raises ConfigurationError."""
     try:
         return parse_broker_file(read_toml(path, "a broker's"), path.resolve().parent, overrides)
     except ConfigurationError as error:
@@ -70,7 +70,7 @@ def load_broker_file(path: Path, overrides: Mapping[str, str]) -> BrokerFile:
 
 
 def parse_broker_file(document: Mapping[str, Any], base: Path, overrides: Mapping[str, str]) -> BrokerFile:
-    """What a TOML document says, but for `overrides`; relative paths start at `base`. Raises ConfigurationError."""
+    """The settings of a TOML document, with `overrides`; relative paths start at `base`. Raises ConfigurationError."""
     values: dict[str, Any] = {}
     configs: dict[str, str] = {}
     for key, value in flattened(document):
@@ -93,7 +93,7 @@ def parse_broker_file(document: Mapping[str, Any], base: Path, overrides: Mappin
 
 
 def _config_text(value: object) -> str:
-    """A config's value as Kafka writes it: TOML's numbers, truth values and lists are taken, too."""
+    """A config's value as Kafka writes it: TOML's numbers, booleans and lists are accepted, too."""
     match value:
         case bool():
             return str(value).lower()

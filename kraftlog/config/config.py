@@ -55,7 +55,7 @@ class NodeConfig:
     service: ServiceLimits = field(default_factory=ServiceLimits)
     """Limits and timeouts for clients."""
     read_max_ms: int = READ_MAX_MS
-    """How long a read of the metadata may take; meanwhile the database's write-ahead log only grows."""
+    """How long a read of the metadata may take; during a read the database's write-ahead log only grows."""
     scrub_interval_ms: int = SCRUB_INTERVAL_MS
     """How long after one scrub of the metadata database the next begins; 0: only at the start."""
     log_level: str = "info"
@@ -117,7 +117,7 @@ class NodeConfig:
 
     @property
     def voter_set(self) -> VoterSet:
-        """The voters as the core takes them."""
+        """The voters in the form that the core uses."""
         return VoterSet(Voter(ReplicaKey(node_id), endpoint) for node_id, endpoint in self.voters)
 
     @property

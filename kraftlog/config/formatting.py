@@ -26,7 +26,7 @@ def format_directory(
     ignore_formatted: bool = False,
     is_replacement: bool = False,
 ) -> DirectoryIdentity:
-    """Format the data directory that `config` names; what is formatted already stays as it is.
+    """Format the data directory that `config` names; a formatted directory is left unchanged.
 
     With `initial_controllers` the node knows the voters by their directory ids, and its directory gets the id in there;
     else it knows them by their node ids, as `config` names them. `is_replacement`: it replaces a lost directory, so its
@@ -60,11 +60,10 @@ def is_formatted(config: NodeConfig) -> bool:
 
 
 def set_voters(config: NodeConfig, voters: VoterSet) -> VoterSet | None:
-    """Make the node of `config`, which must not run, know the voters by these directory ids from its next start on.
-
-    Returns the voters it knew before, None if it knew node ids only. The voters stay the same, and all their
-    directories except one: sets that differ in more have majorities that do not overlap. Raises ConfigurationError for
-    a set that may not follow, DirectoryError for a directory that is in use or not formatted, StorageError.
+    """Set the directory ids by which the node of `config`, which must not run, knows the voters from its next start on.
+    Returns the voters it knew, None if it knew node ids only. The voters must stay the same, and at most one directory
+    may change: sets that differ in more have majorities that do not overlap. Raises ConfigurationError for a set that
+    may not follow, DirectoryError for a directory that is in use or not formatted, StorageError.
     """
     check_voters(config, voters)
     files = PosixFileSystem()
@@ -121,7 +120,7 @@ def _write_first_voters(directory: DataDirectory, voters: VoterSet) -> None:
     if known is not None or is_used:
         knows = "node ids only" if known is None else initial_controllers_text(known)
         raise DirectoryError(
-            f"{directory.path} has been in use and knows other voters ({knows}); give it these with"
+            f"{directory.path} is in use and knows other voters ({knows}); set these with"
             " `kraftlog voters set`, as docs/operations/voters.md says"
         )
     write_bootstrap(directory.files, directory.snapshots_path, directory.identity.cluster_id, voters)

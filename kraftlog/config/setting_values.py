@@ -19,7 +19,7 @@ from snapshot.log_start_policy import LogStartPolicy
 
 
 def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Callable[[object], int]:
-    """Takes whole numbers from `minimum` to `maximum`."""
+    """Accept whole numbers from `minimum` to `maximum`."""
 
     def parse(value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
@@ -31,7 +31,7 @@ def whole_number(minimum: int, maximum: int = 2**63 - 1) -> Callable[[object], i
 
 
 def one_of(*choices: str | int) -> Callable[[object], str | int]:
-    """Takes only these values."""
+    """Accept only these values."""
 
     def parse(value: object) -> str | int:
         if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in choices:
@@ -42,7 +42,7 @@ def one_of(*choices: str | int) -> Callable[[object], str | int]:
 
 
 def number(minimum: float, maximum: float, *, none: object = None) -> Callable[[object], float | None]:
-    """Takes numbers from `minimum` to `maximum`, and `none` as None."""
+    """Accept numbers from `minimum` to `maximum`, and `none` as None."""
 
     def parse(value: object) -> float | None:
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -57,21 +57,21 @@ def number(minimum: float, maximum: float, *, none: object = None) -> Callable[[
 
 
 def true_or_false(value: object) -> bool:
-    """Takes true and false."""
+    """Accept true and false."""
     if not isinstance(value, bool):
         raise ConfigurationError("it must be true or false, without quotes")
     return value
 
 
 def text(value: object) -> str:
-    """Takes text that is not empty."""
+    """Accept text that is not empty."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError("it must be text, in quotes")
     return value
 
 
 def text_list(value: object) -> list[str]:
-    """Takes a list of texts, or one text with commas as Kafka writes lists. May be empty."""
+    """Accept a list of texts, or one text with commas as Kafka writes lists. May be empty."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ConfigurationError("it must be a list of texts, or one text with commas")
@@ -79,7 +79,7 @@ def text_list(value: object) -> list[str]:
 
 
 def directory(value: object) -> Path:
-    """Takes a path."""
+    """Accept a path."""
     path = text(value)
     if "\0" in path:
         raise ConfigurationError("it must be a path, which has no NUL character")
@@ -87,29 +87,28 @@ def directory(value: object) -> Path:
 
 
 def listener(value: object) -> Endpoint:
-    """Takes the address to listen on."""
+    """Accept the address to listen on."""
     return parse_endpoint(text(value))
 
 
 def optional_listener(value: object) -> Endpoint | None:
-    """Takes the address to listen on, and an empty text as None."""
+    """Accept the address to listen on, and an empty text as None."""
     return None if value == "" else listener(value)
 
 
 def voters(value: object) -> tuple[tuple[NodeId, Endpoint], ...]:
-    """Takes the voters."""
+    """Accept the voters."""
     return tuple(parse_voter(part) for part in text_list(value))
 
 
 def bootstrap_servers(value: object) -> tuple[Endpoint, ...]:
-    """Takes addresses of nodes."""
+    """Accept addresses of nodes."""
     return tuple(parse_reachable_endpoint(part) for part in text_list(value))
 
 
 def create_topic_policy(value: object) -> CreateTopicPolicy | None:
-    """Takes `module:name` of a policy, which is imported, and an empty text as None.
-
-    The name is that of a function, or of a class that is made without arguments and can be called.
+    """Accept `module:name` of a policy, which is imported, and an empty text as None. The name is that of a function,
+    or of a class whose constructor needs no arguments and whose instances can be called.
     """
     if value == "":
         return None
@@ -127,5 +126,5 @@ def create_topic_policy(value: object) -> CreateTopicPolicy | None:
 
 
 def log_start_policy(value: object) -> LogStartPolicy:
-    """Takes the name of a policy for the log's start."""
+    """Accept the name of a policy for the log's start."""
     return LogStartPolicy(str(one_of(*(policy.value for policy in LogStartPolicy))(value)))

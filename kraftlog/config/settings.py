@@ -42,7 +42,7 @@ class Setting:
     meaning: str
     """One sentence for the reader of a configuration file."""
     none: object = None
-    """What a file says for the field's None, if it may be that: TOML has no such value."""
+    """How a file writes None, if the field may be None: TOML has no such value."""
 
 
 _milliseconds = whole_number(1, 86_400_000)
@@ -52,7 +52,7 @@ _answer_bytes = whole_number(16 * 1024 * 1024, 2**40)
 _partitions = number(0.001, 1e9, none=0)
 
 SETTINGS: Final = (
-    Setting("node.id", "node", "node_id", whole_number(0, NODE_ID_MAX), "Who this node is; one number per node."),
+    Setting("node.id", "node", "node_id", whole_number(0, NODE_ID_MAX), "This node's id, unique in the cluster."),
     Setting("log.dir", "node", "directory", directory, "Where this node keeps its data; relative to this file."),
     Setting("listeners", "node", "listener", listener, "Where this node listens, as host:port."),
     Setting(
@@ -68,7 +68,7 @@ SETTINGS: Final = (
         "node",
         "voters",
         voters,
-        "Who votes, as id@host:port, the same on every node. A node that is not in it is an observer.",
+        "The voters, as id@host:port, the same on every node. A node that is not listed is an observer.",
     ),
     Setting(
         "client.listeners",
@@ -132,14 +132,14 @@ SETTINGS: Final = (
         "quorum",
         "fetch_max_bytes",
         whole_number(1, 2**31 - 1),
-        "How much this node asks for in one fetch; one batch always comes whole.",
+        "How much this node requests in one fetch; one batch is always whole.",
     ),
     Setting(
         "controller.quorum.fetch.snapshot.max.bytes",
         "quorum",
         "fetch_snapshot_max_bytes",
         whole_number(1, 8 * 1024 * 1024),
-        "How much of a snapshot this node asks for at a time.",
+        "How much of a snapshot this node requests at a time.",
     ),
     Setting(
         "fetch.version",
@@ -154,14 +154,14 @@ SETTINGS: Final = (
         "quorum",
         "batch_bytes_max",
         whole_number(1024, 8 * 1024 * 1024),
-        "An operation whose records take more than this is refused.",
+        "An operation whose records have more bytes than this is refused.",
     ),
     Setting(
         "controller.quorum.pending.append.max.bytes",
         "quorum",
         "pending_append_bytes_max",
         _bytes,
-        "How much the leader holds that is not on its disk yet; more is refused.",
+        "How much unflushed data the leader holds; more is refused.",
     ),
     Setting(
         "controller.quorum.parked.fetches.max",
@@ -217,15 +217,15 @@ SETTINGS: Final = (
         "node",
         "read_max_ms",
         _milliseconds,
-        "A read or SQL statement that takes longer is ended, because the database's write-ahead log grows meanwhile."
-        " SQL has 10 s at most.",
+        "A read or SQL statement that takes longer is ended, because the database's write-ahead log grows during a"
+        " read. SQL has 10 s at most.",
     ),
     Setting(
         "metadata.scrub.interval.ms",
         "node",
         "scrub_interval_ms",
         whole_number(0, 2**31 - 1),
-        "How long after one check of the whole metadata database for rot the next one starts; 0: only"
+        "How long after one check of the whole metadata database for bit rot the next one starts; 0: only"
         " at the start and for each snapshot.",
     ),
     Setting(
@@ -241,21 +241,21 @@ SETTINGS: Final = (
         "log_start",
         "retention_bytes",
         whole_number(0),
-        "The oldest of the log may go when log and snapshots together take more than this.",
+        "The oldest part of the log may be deleted when log and snapshots together take more than this.",
     ),
     Setting(
         "metadata.max.retention.ms",
         "log_start",
         "retention_ms",
         whole_number(0),
-        "The oldest of the log may go when it is older than this.",
+        "The oldest part of the log may be deleted when it is older than this.",
     ),
     Setting(
         "metadata.start.offset.lag.time.max.ms",
         "log_start",
         "lag_time_max_ms",
         whole_number(0),
-        "How long the log's start waits for replicas and listeners at most, also on followers.",
+        "How long at most the log's start waits for replicas and listeners, also on followers.",
     ),
     Setting(
         "metadata.start.offset.replica.session.timeout.ms",
@@ -284,28 +284,28 @@ SETTINGS: Final = (
         "controller",
         "broker_fence_by_evidence_enable",
         true_or_false,
-        "Whether a broker is fenced before that when its connection has ended and its listeners refuse others.",
+        "Whether a broker is fenced earlier when its connection has ended and its listeners refuse new ones.",
     ),
     Setting(
         "auto.leader.rebalance.enable",
         "controller",
         "auto_leader_rebalance_enable",
         true_or_false,
-        "Whether leadership goes back to preferred replicas that are in sync.",
+        "Whether leadership returns to preferred replicas that are in sync.",
     ),
     Setting(
         "leader.imbalance.check.interval.seconds",
         "controller",
         "leader_imbalance_check_interval_seconds",
         whole_number(1, 86_400),
-        "How often it does.",
+        "How often leadership returns to preferred replicas.",
     ),
     Setting(
         "unclean.leader.election.interval.ms",
         "controller",
         "unclean_election_check_interval_ms",
         _milliseconds,
-        "How often partitions without a leader are looked at whose topic allows an unclean election.",
+        "How often partitions without a leader are checked whose topics allow unclean elections.",
     ),
     Setting(
         "metadata.max.idle.interval.ms",
@@ -373,7 +373,9 @@ SETTINGS: Final = (
         _count,
         "How many clients may have their stream of operations open.",
     ),
-    Setting("service.watch.streams.max", "service", "watch_streams_max", _count, "How many may follow the log here."),
+    Setting(
+        "service.watch.streams.max", "service", "watch_streams_max", _count, "How many clients may follow the log here."
+    ),
     Setting("service.reads.max", "service", "reads_max", _count, "How many reads may run or wait for their turn."),
     Setting("service.connection.reads.max", "service", "connection_reads_max", _count, "The same over one connection."),
     Setting(
@@ -409,7 +411,7 @@ SETTINGS: Final = (
         "service",
         "connection_answer_bytes_max",
         _answer_bytes,
-        "The same over one connection; the largest answer takes 16 MiB.",
+        "The same over one connection; the largest answer has 16 MiB.",
     ),
     Setting(
         "service.replica.streams.max",
@@ -430,7 +432,7 @@ SETTINGS: Final = (
         "node",
         "log_level",
         one_of(*LOG_LEVELS),
-        f"What is logged: {', '.join(LOG_LEVELS)}. With debug, why votes are refused, fetches wait, elections begin.",
+        f"What is logged: {', '.join(LOG_LEVELS)}. debug adds why votes are refused, fetches wait and elections begin.",
     ),
 )
 """In the order in which a configuration file shows them."""

@@ -18,17 +18,19 @@ from kraftbase.errors import ConfigurationError
 
 
 def read_toml(path: Path, whose: str) -> dict[str, Any]:
-    """The document in a file, which is `whose`: a node's. Raises ConfigurationError, which does not name the file."""
+    """The document in a file; `whose` names its owner, such as a node's. Raises ConfigurationError, which does not name
+    the file.
+    """
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigurationError(f"there is no such file; give the path of {whose} TOML file") from None
     except OSError as error:
-        raise ConfigurationError(f"it cannot be read ({error.strerror}); check the path and its rights") from None
+        raise ConfigurationError(f"it cannot be read ({error.strerror}); check the path and its permissions") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"it is not TOML: {error}; correct the file") from None
     except ValueError:  # Python reads no integer of more than 4300 digits
-        raise ConfigurationError("a number in it has more digits than any setting takes; correct the file") from None
+        raise ConfigurationError("a number in it has more digits than any setting allows; correct the file") from None
 
 
 def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -42,7 +44,7 @@ def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def no_setting(key: str, known: Collection[str]) -> ConfigurationError:
-    """The refusal of a key that is none of the known ones."""
+    """The error for an unknown key."""
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     advice = f"did you mean {nearest[0]}?" if nearest else f"the keys are {', '.join(known)}"
     return ConfigurationError(f"{key} is not a setting; {advice}")

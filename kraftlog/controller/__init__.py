@@ -1,1 +1,1 @@
-"""The controller: it turns operations into records, and watches over brokers and partitions."""
+"""The controller: it turns operations into records, and manages brokers and partitions."""

@@ -1,9 +1,7 @@
 """Brokers that register, fall silent and leave: the decisions that also concern their partitions (CT-30, CT-31, CT-33,
-CT-36).
-
-First comes the record with the broker's new state, so that no later decision counts on the broker or passes it over.
-Then its partitions are changed page by page: first those that it leads, because they are unavailable. A controller that
-takes over in the middle finishes what is left (`resume_unfinished`).
+CT-36). First comes the record with the broker's new state, so that every later decision takes the new state into
+account. Then its partitions are changed page by page: first those that it leads, because they are unavailable. A
+controller that takes over in the middle finishes what is left (`resume_unfinished`).
 """
 
 from __future__ import annotations
@@ -67,7 +65,7 @@ def register(
         return _removal([request.broker_id], found.records, result, pages, context)
 
     def on_appended(end_offset: Offset) -> None:
-        if found.records:  # the directories that it names now are online, whichever have failed before
+        if found.records:  # the directories that it names now are online, including those that failed earlier
             context.failed_directories.pop(request.broker_id, None)
 
     return Decision(found.records, result, on_appended=on_appended)
@@ -88,14 +86,17 @@ def heartbeat(state: MetadataState, request: BrokerHeartbeatRequest, context: De
     result = OperationResult(broker_heartbeat=response)
     broker = state.broker(request.broker_id)
     if broker is None:
-        raise LookupError(f"broker {request.broker_id} has just been there")
+        raise LookupError(f"broker {request.broker_id} was deleted during this decision")
     has_failed = _has_failed(state, broker, request, context)
     has_none = bool(broker.log_dirs) and set(broker.log_dirs) <= set(request.offline_log_dirs)
     if transition is Transition.UNFENCE and (has_failed or has_none or context.departing[broker.broker_id]):
-        transition, response.is_fenced = Transition.NONE, True  # not before its partitions are settled; it asks again
+        transition, response.is_fenced = (
+            Transition.NONE,
+            True,
+        )  # not before its partitions are changed; the broker sends another heartbeat
 
     def session_follows(end_offset: Offset) -> None:
-        if _is_unfenced(state, request.broker_id, request.broker_epoch):  # another append may have overtaken it
+        if _is_unfenced(state, request.broker_id, request.broker_epoch):  # another append may have come first
             carried_out(context.heartbeats, request, transition, end_offset, now_ms)
 
     match transition:
@@ -135,14 +136,14 @@ def fence_silent(state: MetadataState, broker_id: int, context: DecisionContext)
     decision = _removal([broker_id], records, OperationResult(), leader_and_isr_updates(state, broker_id), context)
 
     def on_appended(end_offset: Offset) -> None:
-        context.heartbeats.expire(broker_id)  # not before: if the append is refused it must be retried
+        context.heartbeats.expire(broker_id)  # only now: if the append is refused it must be retried
         decision.on_appended(end_offset)
 
     return decision._replace(on_appended=on_appended)
 
 
 def fence_dead(state: MetadataState, broker_id: int, broker_epoch: int, context: DecisionContext) -> Decision:
-    """A broker whose process has ended is fenced, unless it is fenced or has registered again meanwhile (CT-65)."""
+    """Fence a broker whose process has ended, unless it was fenced or has registered again since (CT-65)."""
     broker = state.broker(broker_id)
     if broker is None or not _is_unfenced(state, broker_id, broker_epoch):
         return Decision([])
@@ -177,7 +178,7 @@ def _removal(
     pages: Pages,
     context: DecisionContext,
 ) -> Decision:
-    """Brokers are fenced by `records`, unless they are already, and by `pages` taken out of their partitions."""
+    """Fence brokers with `records`, unless they are fenced, and remove them from their partitions with `pages`."""
 
     def on_appended(end_offset: Offset) -> None:
         for broker_id in broker_ids:
@@ -207,7 +208,7 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
         raise ApiError(
             ErrorCode.BROKER_ID_NOT_REGISTERED if present is None else ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"broker {broker_id} {'was unregistered' if present is None else 'has registered again'}"
-            " meanwhile; nothing more was done",
+            " in the meantime; nothing else was done",
         )
 
     first = [] if is_fenced or broker is None else [fence_record(broker, state.metadata_version)]
@@ -216,10 +217,9 @@ def unregister(state: MetadataState, request: UnregisterBrokerRequest, context: 
 
 
 def resume_unfinished(state: MetadataState, context: DecisionContext) -> Iterator[Decision]:
-    """What the previous controller may not have finished.
-
-    Partitions may still count on brokers that have left, and may have no leader though one returned. All partitions are
-    searched for that, once for many brokers. Mostly nothing is left to do, but no index shows that.
+    """The work that the previous controller may not have finished. Partitions may still count on brokers that have
+    left, and may have no leader although a broker returned. All partitions are searched for that, once for many
+    brokers. Mostly nothing is left to do, but no index shows that.
     """
     yield Decision([], pages=_leaderless_updates(state))
     going = [broker for broker in state.brokers().values() if broker.fenced or broker.in_controlled_shutdown]
@@ -241,8 +241,8 @@ def _unfinished_removals(
     broker_ids = [broker.broker_id for broker in going]
 
     def decide(page: Sequence[PartitionRecord]) -> list[MetadataRecord]:
-        # One broker after the other, each from the partitions that the one before leaves: the result is the same as if
-        # they had left on their own.
+        # One broker after the other, each from the result of the previous one: the outcome is the same as if the
+        # brokers had left on their own.
         records: list[MetadataRecord] = []
         for broker_id in broker_ids:
             changes = partitions_without(
@@ -259,7 +259,7 @@ def _unfinished_removals(
     def on_done(end_offset: Offset) -> None:
         removal.on_done(end_offset)
         for broker in going:
-            # It may shut down when the other brokers can know who leads its partitions.
+            # It may shut down when the other brokers can know the new leaders of its partitions.
             if not broker.fenced and _is_unfenced(state, broker.broker_id, broker.broker_epoch):
                 context.heartbeats.begin_controlled_shutdown(broker.broker_id, end_offset)
 
@@ -270,7 +270,7 @@ def _unfinished_removals(
 
 
 def _after(page: Sequence[PartitionRecord], changes: Sequence[MetadataRecord]) -> Sequence[PartitionRecord]:
-    """The partitions as they are when `changes` are replayed."""
+    """The partitions after `changes` are replayed."""
     if not changes:
         return page
     by_key = {(change.topic_id, change.partition_id): change for change in (of.partition_change for of in changes)}
@@ -279,7 +279,7 @@ def _after(page: Sequence[PartitionRecord], changes: Sequence[MetadataRecord]) -
 
 
 def _is_unfenced(state: MetadataState, broker_id: int, broker_epoch: int) -> bool:
-    """Whether the broker still is registered with that epoch, and unfenced."""
+    """Whether the broker is still registered with that epoch, and unfenced."""
     present = state.broker(broker_id)
     return present is not None and present.broker_epoch == broker_epoch and not present.fenced
 
@@ -303,7 +303,7 @@ def leader_and_isr_updates(
 
 
 def _leaderless_updates(state: MetadataState) -> PartitionPages:
-    """Partitions without a leader get one, where there is one now."""
+    """Elect leaders for partitions without a leader, where a replica can now lead."""
     return PartitionPages([led_by(state, NO_LEADER)], lambda page: leaders_where_none(state, page))
 
 

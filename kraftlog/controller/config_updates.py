@@ -1,7 +1,6 @@
-"""AlterConfigs through the controller: eligible replicas that a lower min.insync.replicas ends go first (KIP-966).
-
-From then on an ISR that was too small may commit what the eligible replicas do not have. So these are forgotten before,
-wherever the lower value will apply: page by page, if they are many (CT-12).
+"""AlterConfigs through the controller: before min.insync.replicas is lowered, eligible replicas are removed (KIP-966).
+With the lower value, an ISR that was too small may commit records that the eligible replicas do not have. So these
+replicas are removed first, wherever the lower value will apply: page by page, if they are many (CT-12).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class _Lowered(NamedTuple):
         return bool(self.topic_ids) or self.is_default
 
     def is_within(self, other: _Lowered) -> bool:
-        """Whether it will apply only where the other does."""
+        """Whether this value will apply only where the other one does."""
         return self.topic_ids <= other.topic_ids and self.is_default <= other.is_default
 
     def page(self, state: MetadataState, after: Key | None) -> Page[PartitionRecord]:
@@ -73,7 +72,7 @@ class _Lowered(NamedTuple):
         return with_eligible(state, only)(after, PAGE_PARTITIONS)
 
     def forgotten(self, state: MetadataState, page: Page[PartitionRecord]) -> list[MetadataRecord]:
-        """The records that forget the eligible replicas of those partitions of a page to which the value will apply."""
+        """The records that remove the eligible replicas of those partitions of a page to which the value will apply."""
         holds: dict[bytes, bool] = {}
         for _, partition in page.found:
             if partition.topic_id not in holds:
@@ -172,7 +171,7 @@ class _ForgettingPages:
         self._after = after
 
     def _stay(self) -> None:
-        """The page comes once more, with nothing to forget."""
+        """The page is repeated, with nothing to remove."""
 
     def _finish(self) -> None:
         self._is_done = True

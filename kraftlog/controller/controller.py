@@ -4,12 +4,12 @@ An answered operation is applied here before this node answers another read of i
 
 An operation is validated against the latest state (store and overlay), makes its records, prepares their append, enters
 the overlay, and waits (CT-10). Work that needs more records than one batch holds, such as a broker's departure, is done
-page by page, each decided on the state as it is then (CT-12). A controller is active from the moment that its own
-state machine, level with the log, learns that this node leads (LI-05), until it learns of another leader or an append
-is refused (CT-13, CT-15).
+page by page, each decided on the latest state (CT-12). A controller is active from the moment that its own state
+machine, level with the log, learns that this node leads (LI-05), until it learns of another leader or an append is
+refused (CT-13, CT-15).
 
-What is not certain is not claimed: an answer with an error and an end offset of 0 or more means that the records were
-handed to the log and may still be committed; with -1, nothing was written.
+An answer with an error and an end offset of 0 or more means that the records were passed to the log and may still be
+committed; with -1, nothing was written.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ logger = structlog.get_logger(__name__)
 
 
 def log_bug(message: str, **details: object) -> None:
-    """Log a bug of the controller's own, with the exception that is handled at the moment."""
+    """Log a bug of the controller, with the exception that is being handled."""
     logger.exception(message, **details)
 
 
@@ -85,9 +85,8 @@ class Controller:
         on_bug: Callable[..., None] = log_bug,
         connect: Connect | None = None,
     ) -> None:
-        """`on_bug` is called as `log_bug` is, when a decision meets a bug of this program; the controller goes on.
-
-        `connect` finds out what listeners of brokers reply; without it a dead broker keeps its session.
+        """`on_bug` is called like `log_bug` when a decision meets a bug of this program; the controller continues.
+        `connect` tries connections to listeners of brokers; without it a dead broker keeps its session.
         """
         self.on_bug = on_bug
         self._log = log
@@ -117,19 +116,19 @@ class Controller:
         self.last_append: PreparedAppend | None = None
         """The last append; None if everything is applied."""
         self.no_room_reason: str | None = None
-        """Why the log has refused the last append for lack of room, None if it did not."""
+        """Why the log refused the last append for lack of room, None if it did not."""
         machine.subscribe(self)
         # No operation is in a metadata transaction, which could still be aborted: activation writes all of one (CT-16).
         machine.set_commit_callback(self._pending.in_hand)
 
     @property
     def is_active(self) -> bool:
-        """Whether this controller decides, as far as it knows."""
+        """Whether this controller is active, as far as it knows."""
         return self._epoch is not None
 
     @property
     def has_pages(self) -> bool:
-        """Whether records are still to come, page by page."""
+        """Whether pages of records are still to be appended."""
         return bool(self._paged_writes)
 
     @property
@@ -139,7 +138,7 @@ class Controller:
 
     @property
     def next_append_offset(self) -> Offset:
-        """The log's end, with what is prepared."""
+        """The log end offset, prepared appends included."""
         return self._log.next_append_offset
 
     # --- operations ---------------------------------------------------------------------------------------------------
@@ -147,18 +146,17 @@ class Controller:
     def submit(
         self, operations: Iterable[Operation], on_result: OnResult, on_taken: Callable[[], None] = lambda: None
     ) -> Submission:
-        """Carry out `operations` in order; `on_result` gets the answer to each, at the latest by its timeout.
-
-        `on_taken` is called when all are on their way, at once if they are few. Those that arrive together are appended
-        together. One that has waited longer than its timeout for its turn is not carried out (CT-19). `on_result` must
-        not raise, and must not call back into the controller.
+        """Carry out `operations` in order; `on_result` gets the answer to each, at the latest at its timeout.
+        `on_taken` is called when all are decided on, immediately if they are few. Operations that arrive together are
+        appended together. An operation that has waited longer than its timeout for its turn is not carried out (CT-19).
+        `on_result` must not raise, and must not call back into the controller.
         """
         submission = Submission(self, self._runtime, operations, on_result, on_taken)
         submission.take_slice()
         return submission
 
     def schedule(self) -> None:
-        """Have everything that was appended written."""
+        """Write everything that was appended."""
         if self._epoch is not None:
             self._log.schedule_appends()
 
@@ -194,7 +192,7 @@ class Controller:
             self._paged_writes.begin(decision, pending)
 
     def carry_out(self, decision: Decision) -> bool:
-        """Append the records of a decision of the controller's own; False if it has to wait."""
+        """Append the records of the controller's own decision; return False if it has to wait."""
         if self._epoch is None or self.unavailable_reason is not None:
             return False
         try:
@@ -220,7 +218,7 @@ class Controller:
     def _decide(self, operation: Operation, deadline_ms: float) -> Decision:
         """The decision on the operation. Raises ApiError."""
         if self._epoch is None or self._log.leader_and_epoch != (self._log.node_key.node_id, self._epoch):
-            self.renounce()  # the log may know before the state machine is notified
+            self.renounce()  # the log may learn of a new leader before the state machine is notified
             raise not_controller("this node is not the active controller")
         if not 0 <= operation.timeout_ms <= OPERATION_TIMEOUT_MS_MAX:
             raise ApiError(
@@ -231,9 +229,7 @@ class Controller:
         if operation.HasField("broker_heartbeat"):  # whatever the result: a broker that sends is alive
             note_contact(self.state, operation.broker_heartbeat, self._context)
         if deadline_ms <= self._runtime.now_ms():
-            raise ApiError(
-                ErrorCode.REQUEST_TIMED_OUT, "it timed out before its turn came; nothing was written: try again"
-            )
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "timed out before its turn; nothing was written: try again")
         self._machine.refuse_if_fenced()
         if self.unavailable_reason is not None:
             raise ApiError(
@@ -247,9 +243,8 @@ class Controller:
         return decide(self.state, operation, self._context, self._log.next_append_offset)
 
     def append(self, records: Sequence[MetadataRecord]) -> PreparedAppend:
-        """Prepare the append of `records` and take them into the overlay. Raises ApiError.
-
-        Records that cannot be applied are UNKNOWN_SERVER_ERROR, and none is written.
+        """Prepare the append of `records` and add them to the overlay. Raises ApiError. Records that cannot be applied
+        are UNKNOWN_SERVER_ERROR, and none is written.
         """
         epoch = self._epoch
         if epoch is None:
@@ -280,7 +275,7 @@ class Controller:
             message = "the controller made records that cannot be applied, and wrote nothing; see its log"
             raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message) from error
         except BaseException as error:
-            # The overlay is not what the log will be: no further decision may use it (CT-15, CT-18).
+            # The overlay differs from the future log: no further decision may use it (CT-15, CT-18).
             self.renounce()
             self._log.resign(epoch)
             self._log.fatal(error)
@@ -304,7 +299,7 @@ class Controller:
         self.renounce()
         if leader_and_epoch.leader_id != self._log.node_key.node_id:
             return
-        self._overlay.clear()  # of what was kept while another controller changed the store
+        self._overlay.clear()  # of cached reads from while another controller changed the store
         self._epoch = leader_and_epoch.epoch
         self.no_room_reason = None
         self._waits.ends()
@@ -322,12 +317,12 @@ class Controller:
         self._periodic_tasks.start()
 
     def shut_down(self) -> None:
-        """Stop: the node closes."""
+        """Stop the controller when the node closes."""
         self.renounce()
         self._pending.close()
 
     def resign(self) -> None:
-        """Stop leading so that another node can: this one cannot continue."""
+        """Resign, so that another node can lead: this one cannot continue."""
         epoch = self._epoch
         if epoch is not None:
             self.renounce()
@@ -340,12 +335,12 @@ class Controller:
     #     C   the same CreateTopics again: refused because of B, nothing written
     #     D   a job whose first page has offsets 104 to 303, and whose others are still to come
     #
-    # Node 2 is elected in epoch 6, and node 1 learns of it. A is answered with success when node 1 has it in hand, as
+    # Node 2 is elected in epoch 6, and node 1 learns of it. A is answered with success when node 1 has applied it, as
     # if nothing had happened. B is answered with NOT_CONTROLLER and the end offset 104: it may or may not be carried
     # out. Node 2 may have fetched 102 and 103 before it was elected; then it commits them. If not, node 1 truncates
-    # them when it follows node 2. The client cannot know which, so it must look before it tries again. C is answered
-    # with NOT_CONTROLLER and the end offset -1: it wrote nothing and may be tried again. D is answered as B is. Node 2
-    # has to find what is left of its pages.
+    # them when it follows node 2. The client cannot know which, so it must check before it tries again. C is answered
+    # with NOT_CONTROLLER and the end offset -1: it wrote nothing and may be tried again. D is answered like B. Node 2
+    # has to find and finish its remaining pages.
     #
     # The overlay is dropped at once. If node 1 is elected again, its store has applied all that node 2 committed before
     # it decides anything (LI-05), whether B is among it or not.

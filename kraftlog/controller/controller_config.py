@@ -15,11 +15,11 @@ class ControllerConfig:
     broker_session_timeout_ms: int = 9_000
     """broker.session.timeout.ms: a broker that sends no heartbeat for this long is fenced (CT-30)."""
     broker_fence_by_evidence_enable: bool = True
-    """broker.fence.by.evidence.enable: whether a broker is fenced before that when its process has ended (CT-65)."""
+    """broker.fence.by.evidence.enable: whether a broker is fenced earlier when its process has ended (CT-65)."""
     leader_imbalance_check_interval_seconds: int = 300
     """leader.imbalance.check.interval.seconds: how often leadership returns to the preferred replicas (CT-19)."""
     auto_leader_rebalance_enable: bool = True
-    """auto.leader.rebalance.enable: whether it does."""
+    """auto.leader.rebalance.enable: whether leadership returns to the preferred replicas."""
     unclean_election_check_interval_ms: int = 300_000
     """unclean.leader.election.interval.ms: how often partitions without a leader get an unclean one where allowed."""
     metadata_max_idle_interval_ms: int = 0
@@ -33,7 +33,7 @@ class ControllerConfig:
     controller_mutation_rate: float | None = None
     """controller.mutation.rate: how many partitions a second each client may create and delete (CT-20). None: any."""
     controller_mutation_burst: float | None = None
-    """controller.mutation.burst: how many partitions at once, after a rest. None: 11 seconds of the rate."""
+    """controller.mutation.burst: how many partitions at once, after an idle time. None: 11 seconds of the rate."""
 
     def __post_init__(self) -> None:
         least = {

@@ -1,7 +1,7 @@
 """The active controller fences brokers whose processes have ended, before their sessions do (CT-65).
 
-`kraftlog.controller.rules.broker_evidence` decides; here are its timers, connections and the fence. Whatever goes wrong
-here, the broker's session decides (CT-30).
+`kraftlog.controller.rules.broker_evidence` decides; this module has its timers, connections and the fence. If anything
+fails here, the broker's session decides (CT-30).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Replies: TypeAlias = Mapping[Endpoint, Reply]
 Connect: TypeAlias = Callable[[Endpoints, Callable[[Replies], None]], None]
 """Connects to each endpoint, closes the connections, and calls back once with the replies, later."""
 
-FENCED_BY_EVIDENCE: Final = "the process of a broker has ended: it is fenced"
+FENCED_BY_EVIDENCE: Final = "fenced broker whose process has ended"
 """The log line of such a fence."""
 
 logger = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ def log_fenced(broker: RegisterBrokerRecord) -> None:
 
 
 class ActiveController(Protocol):
-    """The controller, as far as it is needed here."""
+    """The part of the controller that this module uses."""
 
     @property
     def state(self) -> MetadataState:
@@ -44,16 +44,16 @@ class ActiveController(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it decides."""
+        """Whether the controller is active."""
         ...
 
     def carry_out(self, decision: Decision) -> bool:
-        """Append the records of a decision; False if it has to wait."""
+        """Append the records of a decision; return False if it has to wait."""
         ...
 
 
 class DeadBrokers:
-    """For one controller. Used on its event loop only."""
+    """Fences dead brokers, for one controller. Used on its event loop only."""
 
     def __init__(self, controller: ActiveController, context: DecisionContext, connect: Connect | None) -> None:
         self.on_fenced: Callable[[RegisterBrokerRecord], None] = log_fenced
@@ -64,11 +64,11 @@ class DeadBrokers:
         self._evidence = BrokerEvidence()
 
     def clear(self) -> None:
-        """The controller begins or ends to be active: it knows nothing of streams from before."""
+        """The controller becomes active or inactive: forget all earlier streams."""
         self._evidence.clear()
 
     def heartbeat(self, stream: int, request: BrokerHeartbeatRequest) -> None:
-        """A heartbeat has arrived over the stream with that number, which no other stream has had."""
+        """A heartbeat has arrived over the stream with that unique number."""
         if self._connect is None or not self._controller.is_active:
             return
         broker = self._controller.state.broker(request.broker_id)
@@ -100,7 +100,7 @@ class DeadBrokers:
         if following is not None:
             self._carry_out(following)
         elif self._evidence.has_ended(probe.broker_id, probe.broker_epoch, now_ms):
-            # A heartbeat may have arrived that is not read yet, if this process was late.
+            # A heartbeat may have arrived that is not yet read, if this process was late.
             self._context.runtime.call_after_requests(lambda: self._fence(probe.broker_id, probe.broker_epoch))
 
     def _fence(self, broker_id: int, broker_epoch: int) -> None:

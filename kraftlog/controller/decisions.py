@@ -1,4 +1,4 @@
-"""The result of deciding on an operation, and what a decision may use besides the metadata and the request."""
+"""The result of deciding on an operation, and the inputs of a decision besides the metadata and the request."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _nothing(end_offset: Offset) -> None:
 
 
 class Decision(NamedTuple):
-    """What is decided on an operation, or what the controller does by itself."""
+    """A decision on an operation, or on work of the controller's own."""
 
     records: list[MetadataRecord]
     """Appended first and together; may be empty."""
@@ -36,18 +36,18 @@ class Decision(NamedTuple):
     pages: Pages | None = None
     """Further records."""
     answer_waits_for_pages: bool = True
-    """Whether the answer is given when the pages are committed, too."""
+    """Whether the answer waits until the pages are committed, too."""
     on_appended: Callable[[Offset], None] = _nothing
-    """Called with the log's end when `records` are appended."""
+    """Called with the log end offset when `records` are appended."""
     on_done: Callable[[Offset], None] = _nothing
-    """Called with the log's end when the last page is appended, or the pages have refused to continue."""
+    """Called with the log end offset when the last page is appended, or the pages could not continue."""
     in_background: bool = False
-    """Whether the pages of other decisions go first: these search all partitions, and nothing urgent waits for them."""
+    """Whether the pages of other decisions come first: these search all partitions, and are not urgent."""
 
 
 @dataclass(slots=True)
 class Written:
-    """What the controller has appended, as far as decisions that take several pages need it."""
+    """Counts of the controller's appends that matter to decisions of several pages."""
 
     into_directories: int = 0
     """How many appends set the log directories of partitions."""
@@ -66,7 +66,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """What decisions may use. Only `on_appended` and `on_done` may change it, and a heartbeat that notes contact."""
+    """The inputs of decisions. Only `on_appended`, `on_done` and a heartbeat's note of contact may change it."""
 
     cluster_id: str
     other_voter_ids: Callable[[], Collection[int]]
@@ -84,6 +84,6 @@ class DecisionContext:
     mutation_quotas: MutationQuotas = field(default_factory=MutationQuotas)
 
     def charge_of(self, state: MetadataState, client_id: str) -> Charge | None:
-        """What a client's creations and deletions will owe (CT-20); None: there is no quota for it."""
+        """The charge for a client's creations and deletions (CT-20); None if the client has no quota."""
         now_ms = int(self.runtime.now_ms())
         return self.mutation_quotas.charge_of(client_id, now_ms, lambda: stored_mutation_limit(state, client_id))

@@ -35,7 +35,7 @@ from statemachine.words.names import check_name_lengths
 
 
 class Asked(NamedTuple):
-    """An operation, and what is available to decide on it."""
+    """An operation, and the inputs to decide on it."""
 
     state: MetadataState
     request: Any
@@ -186,7 +186,7 @@ def _create_acls(asked: Asked) -> Decision:
 
 
 def _delete_acls(asked: Asked) -> Decision:
-    """At once if one turn finds all that is to be deleted; else in the background, turn by turn."""
+    """Immediately if one turn finds everything to be deleted; else in the background, turn by turn."""
     result = OperationResult(delete_acls=DeleteAclsResponse())
     deletion = AclDeletion(asked.state, asked.request, result.delete_acls)
     records = deletion.take()

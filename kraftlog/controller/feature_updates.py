@@ -1,4 +1,4 @@
-"""UpdateFeatures through the controller: what depends on all partitions is looked up in pages before (CT-61, CT-12)."""
+"""UpdateFeatures through the controller: conditions on all partitions are checked first, in pages (CT-61, CT-12)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def update(state: MetadataState, request: UpdateFeaturesRequest, context: Decisi
         return []
 
     def closing() -> list[MetadataRecord]:
-        # A partition that was passed may have been put into a directory since.
+        # A partition that was already checked may have been put into a directory since.
         in_directories = is_found or context.written.into_directories > written_before
         decided, answer = update_features(
             state, request, context.other_voter_ids(), partitions_in_directories=in_directories

@@ -1,6 +1,5 @@
-"""Brokers whose disks are full: what they lead there is led by replicas that have room, where there are any (CT-66).
-
-A broker says in its heartbeats how much room its log directories have, and which are full. That becomes part of its
+"""Brokers whose disks are full: their leaderships move to replicas that have room, where there are any (CT-66). A
+broker reports in its heartbeats how much room its log directories have, and which are full. That becomes part of its
 registration, so that all nodes and brokers know it, and its leaderships leave those directories page by page.
 """
 
@@ -25,7 +24,7 @@ def full_disks(
     result: OperationResult,
     context: DecisionContext,
 ) -> Decision:
-    """Note what a heartbeat says of the room; if other directories are full than before, decide on what follows."""
+    """Note the room that a heartbeat reports; if the set of full directories has changed, decide on the change."""
     context.disk_space.report(broker.broker_id, request.log_dir_space)
     if state.metadata_version < METADATA_VERSION_DIRECTORIES:
         return Decision([], result)
@@ -40,7 +39,7 @@ def full_disks(
 
 
 def leaderships_to_room(state: MetadataState, broker_ids: Iterable[int], context: DecisionContext) -> PartitionPages:
-    """What these brokers lead in full directories is led elsewhere, as far as there is room."""
+    """Move the leaderships of these brokers in full directories to replicas with room."""
     return PartitionPages(
         [led_by(state, broker_id) for broker_id in broker_ids],
         lambda page: lead_where_there_is_room(state, page, context.disk_space, context.runtime.now_ms()),

@@ -50,12 +50,12 @@ class Layer:
     def behind(self, prefix: Key, after: Key | None, end: Key | None = None) -> Iterator[tuple[Key, Any]]:
         """The keys that begin with `prefix`, above `after` and up to those that begin with `end`, with their records.
 
-        They come in order. Costs what it yields, and a search. The layer must not be changed meanwhile.
+        They come in order. Costs a search and the yielded keys. The layer must not be changed during the iteration.
         """
         return ((key, entry.record) for key, entry in self._rows.behind(prefix, after, end))
 
     def drain(self, applied_end_offset: Offset) -> None:
-        """Forget what the store has now; a key that was set again later stays."""
+        """Drop records that the store has now; a key that was set again later stays."""
         while self._appends and self._appends[0][0] <= applied_end_offset:
             end_offset, key = self._appends.popleft()
             entry = self.entries.get(key)

@@ -1,4 +1,4 @@
-"""The port to the log: what the controller needs of a node. `raft.client.RaftClient` is one."""
+"""The port to the log: what the controller needs from a node. `raft.client.RaftClient` implements it."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ class MetadataLog(Protocol):
         """Prepare an append, all of it or none, and return its base offset; it is not written yet (LI-20).
 
         `on_settled` is called once, never within this call: with None when the append is committed, with an error when
-        that is not certain any more. It may be called within any other call to this log, and must not call back into
-        it. Raises ApiError and changes nothing if the append is refused (LI-21); then `on_settled` is never called.
+        that is no longer certain. It may be called within any other call to this log, and must not call back into it.
+        Raises ApiError and changes nothing if the append is refused (LI-21); then `on_settled` is never called.
         """
         ...
 
     def schedule_appends(self) -> None:
-        """Have everything that was prepared written (LI-20)."""
+        """Write everything that was prepared (LI-20)."""
         ...
 
     def resign(self, epoch: Epoch) -> None:
@@ -61,5 +61,5 @@ class MetadataLog(Protocol):
         ...
 
     def fatal(self, error: BaseException) -> None:
-        """End the process: what it holds in memory cannot be trusted."""
+        """End the process: its state in memory cannot be trusted."""
         ...

@@ -1,9 +1,8 @@
-"""The state on which the active controller decides: its own records that are not applied, and under them SQLite.
-
-Each read looks here first, then in the store. A record enters when its append is prepared, with the end offset of that
-append, and leaves when the store has applied that offset; between the store's transaction and `drain` both hold the
-same. Losing leadership drops everything. This is no second copy of the metadata: it holds what is in flight, and a
-bounded cache of what was read last (`kraftlog.controller.read_cache`).
+"""The state on which the active controller decides: its own records that are not yet applied, and under them SQLite.
+Each read searches the overlay first, then the store. A record enters when its append is prepared, with the end offset
+of that append, and leaves when the store has applied that offset; between the store's transaction and `drain` both hold
+the same. Losing leadership drops everything. This is not a second copy of the metadata: it holds records in flight, and
+a bounded cache of recent reads (`kraftlog.controller.read_cache`).
 """
 
 from __future__ import annotations
@@ -35,19 +34,19 @@ class Overlay:
     """The latest metadata, committed or not. A `View`. Used on the event loop's thread only."""
 
     def __init__(self, store: CommittedMetadata, cache: ReadCache | None = None) -> None:
-        """`cache` holds other bounds than the default ones."""
+        """`cache`: a cache with other bounds than the default ones."""
         self._store = store
         self._cache = ReadCache() if cache is None else cache
         self._cached_at = Offset(0)
         """The store's applied end offset when the cache was used last."""
         self._first_offset = Offset(0)
-        """Where the first append began that entered."""
+        """The base offset of the first append that entered."""
         self._layers: dict[Table[Any], Layer] = {}
         self.last_end_offset = Offset(0)
         """The end of the last append that entered."""
         self._entering = Offset(0)
         self._page: dict[Key, Any] = {}
-        """Committed partitions of the page that was found last: a decision on a page mostly changes all of it."""
+        """Committed partitions of the last page: a decision on a page mostly changes all of it."""
 
     def __len__(self) -> int:
         """How many uncommitted records and removals it holds."""
@@ -90,7 +89,7 @@ class Overlay:
         cache = self._valid_cache()
         rows = cache.find(table, prefix)
         if rows is not None:
-            return iter(list(rows.items()))  # the cache may change before the caller takes the next one
+            return iter(list(rows.items()))  # the cache may change before the caller requests the next one
         found = self._found(table, prefix, after, limit, end)
         cache.keep(table, prefix, found)
         return iter(found)
@@ -103,13 +102,13 @@ class Overlay:
     #                 not know yet that it no longer leads
     #
     # If the cache was used last when the store had applied everything below 99, offsets 99 and 100 never were here
-    # either. In both cases everything is forgotten. A control record looks like one of another controller; then it is
-    # forgotten for nothing.
+    # either. In both cases everything is forgotten. A control record looks like a record of another controller; then
+    # everything is forgotten needlessly.
     #
     # If another controller's records are in the place of 104 to 110, the layers are as wrong as the answers, until this
     # one learns that it no longer leads: what it decides until then is refused by the log, and `clear` follows.
     def _valid_cache(self) -> ReadCache:
-        """The cache, emptied if the store has changed by anything else than what has entered here."""
+        """The cache, emptied if the store has changed by records that did not enter this overlay."""
         applied = self._store.applied_end_offset
         if applied != self._cached_at:
             if not self._first_offset <= self._cached_at < applied <= self.last_end_offset:
@@ -121,8 +120,8 @@ class Overlay:
         self, table: Table[R], prefix: Key, after: Key | None, limit: int, end: Key | None
     ) -> list[tuple[Key, R]]:
         layer = self._layers.get(table) or _NOTHING
-        # All at once: a statement that is not finished would keep SQLite from checkpointing its write-ahead log, and
-        # the layer may change before the caller takes the next one.
+        # All rows at once: an unfinished statement would keep SQLite from checkpointing its write-ahead log, and the
+        # layer may change before the caller requests the next row.
         stored = self._stored(table, layer, prefix, after, limit, end)
         if limit >= 0:
             self._keep_page(table, stored)
@@ -132,7 +131,7 @@ class Overlay:
         return list(left if limit < 0 else islice(left, limit))
 
     def scan(self, table: Table[R], condition: Condition[R], after: Key | None, limit: int) -> Page[R]:
-        """Look for records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
+        """Find records that meet `condition` among those above `after`, by key; a page has at most `limit`."""
         layer = self._layers.get(table) or _NOTHING
         stored = table.scan(self._store.reader, condition, after, limit)
         self._keep_page(table, stored.found)
@@ -145,7 +144,7 @@ class Overlay:
         return Page(found, stored.end) if len(found) <= limit else Page(found[:limit], found[limit - 1][0])
 
     def _keep_page(self, table: Table[R], stored: Iterable[tuple[Key, R]]) -> None:
-        """Kept until something changes. What is changed and not committed is looked up before this."""
+        """Kept until something changes. Uncommitted changes are looked up before this."""
         if table.name == PARTITIONS.name:
             self._page = {(record.topic_id, record.partition_id): record for _, record in cast(_Partitions, stored)}
 
@@ -220,7 +219,7 @@ class Overlay:
     # store has applied everything below 105, but `drain(105)` has not been called, both have broker 3 in leader epoch
     # 2, and it does not matter which of them is read.
     def replay(self, records: Iterable[MetadataRecord], end_offset: Offset) -> None:
-        """Take in the records of one prepared append, which ends at `end_offset`. Raises ReplayError."""
+        """Add the records of one prepared append, which ends at `end_offset`. Raises ReplayError."""
         check(end_offset > self.last_end_offset, "appends enter the overlay in order", end_offset=end_offset)
         self._entering = end_offset
         records = list(records)
@@ -232,13 +231,13 @@ class Overlay:
         self.last_end_offset = end_offset
 
     def drain(self, applied_end_offset: Offset) -> None:
-        """Forget what the store has applied."""
+        """Drop the records that the store has applied."""
         self._page = {}
         for layer in self._layers.values():
             layer.drain(applied_end_offset)
 
     def clear(self) -> None:
-        """Forget everything: it will not be committed by this controller, or others have changed what lies below."""
+        """Drop everything: this controller will not commit it, or another controller has changed the store below."""
         self._cache.clear()
         self._layers.clear()
         self._page = {}

@@ -1,9 +1,9 @@
 """The controller's work in pages: which job is next, how much is in flight, and how callers are answered (CT-12).
 
-Jobs are done in the order in which they came, those in the background when there are no others. Between two pages
-other operations are decided, and no more pages are in flight than keep the disks busy: a leader with much to append
-must still receive its followers' fetches. While this node cannot apply what is committed, no pages come either: they
-would fill the memory, and a disk that may be nearly full; the state of a fenced store must not become records.
+Jobs are done in the order in which they came, those in the background when there are no others. Between two pages other
+operations are decided, and only as many pages are in flight as keep the disks busy: a leader with much to append must
+still receive its followers' fetches. While this node cannot apply committed records, no pages are appended: they would
+fill the memory, and a disk that may be nearly full, and the state of a fenced store must not become records.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kraftlog.controller.rules.pages import Pages
 from kraftpb.v1.metadata_pb2 import MetadataRecord
 
 SLICE_MS: Final = 5.0
-"""How long operations that came together, or pages, hold the event loop before they yield."""
+"""How long operations that arrived together, or pages, hold the event loop before they yield."""
 
 PAGES_IN_FLIGHT_MAX: Final = 10
 """At most this many pages are appended and not committed: enough to keep the disks busy and still serve followers."""
@@ -39,11 +39,11 @@ logger = structlog.get_logger(__name__)
 
 
 class Appending(Protocol):
-    """The controller, as far as pages need it."""
+    """The part of the controller that pages use."""
 
     @property
     def is_active(self) -> bool:
-        """Whether it may append."""
+        """Whether the controller may append."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Appending(Protocol):
         ...
 
     def schedule(self) -> None:
-        """Have what was appended written."""
+        """Write what was appended."""
         ...
 
     def renounce(self) -> None:
@@ -74,7 +74,7 @@ class Appending(Protocol):
         ...
 
     def resign(self) -> None:
-        """Stop leading, so that another node can."""
+        """Resign, so that another node can lead."""
         ...
 
     @property
@@ -84,17 +84,17 @@ class Appending(Protocol):
 
 
 class _Job(NamedTuple):
-    """Records that are still to come, page by page."""
+    """A job whose records are appended page by page."""
 
     pages: Pages
     on_done: Callable[[Offset], None]
     """Called with the log's end when the last page is appended."""
     operation: PendingOperation | None
-    """The operation that is answered then."""
+    """The operation that is answered after the last page."""
 
 
 class PagedWrites:
-    """What the active controller still has to append in pages. Used on the event loop only."""
+    """The jobs that the active controller still has to append in pages. Used on the event loop only."""
 
     def __init__(self, controller: Appending, pending: PendingOperations, runtime: Runtime) -> None:
         self._controller = controller
@@ -107,7 +107,7 @@ class PagedWrites:
         self._in_flight = 0
 
     def __bool__(self) -> bool:
-        """Whether records are still to come."""
+        """Whether pages are still to be appended."""
         return bool(self._jobs or self._background)
 
     def begin(self, decision: Decision, operation: PendingOperation | None = None) -> None:
@@ -120,7 +120,7 @@ class PagedWrites:
             self.run()
 
     def drop(self) -> None:
-        """Forget all jobs: another controller starts over with what is left of them."""
+        """Forget all jobs: another controller finds and finishes the rest."""
         self._jobs.clear()
         self._background.clear()
 
@@ -141,16 +141,16 @@ class PagedWrites:
 
     @property
     def _can_run(self) -> bool:
-        """Whether a page is due, and not too many are in flight: otherwise it comes when one of those is settled."""
+        """Whether a page is due, and not too many are in flight: otherwise it is appended when one is settled."""
         return bool(self) and self._controller.is_active and self._in_flight < PAGES_IN_FLIGHT_MAX
 
     # Consider a broker that leads 10,000 partitions and falls silent: 50 pages of 200. Ten are appended, in slices of 5
     # ms between which the loop serves followers and clients. Then ten are in flight, and the eleventh is appended when
-    # the first is committed. A CreateTopics that arrives meanwhile is decided between two pages and appended after
-    # those ten; it does not wait for the other forty. A client that has asked for the broker to be fenced is answered
-    # when the last page is committed.
+    # the first is committed. A CreateTopics that arrives now is decided between two pages and appended after those ten;
+    # it does not wait for the other forty. A client that has asked for the broker to be fenced is answered when the
+    # last page is committed.
     #
-    # A job may become impossible on its way. Consider UnregisterBroker of broker 1, epoch 500. While its pages are
+    # A job may become impossible before it ends. Consider UnregisterBroker of broker 1, epoch 500. While its pages are
     # appended, broker 1 registers again, with epoch 900. The record that would remove the registration names epoch 500,
     # so it is not written. The answer is DUPLICATE_BROKER_REGISTRATION with the end offset of the last page: the pages
     # took effect.
@@ -195,7 +195,7 @@ class PagedWrites:
                 job.operation.result.end_offset = prepared.end_offset
 
     def _page_settled(self) -> None:
-        """There is room for another page. The log is telling this, so that one is appended in a call of its own."""
+        """There is room for another page. The log is calling back, so the page is appended in a later call."""
         self._in_flight -= 1
         if self._can_run and not self._is_scheduled:
             self._is_scheduled = True
@@ -207,16 +207,16 @@ class PagedWrites:
             self._pending.pages_appended(job.operation, self._controller.last_append)
 
     def _refused(self, job: _Job, refusal: ApiError) -> None:
-        """What the job was to do has become impossible: nothing of it is left to do."""
+        """The job has become impossible: nothing of it is left to do."""
         logger.warning("an operation cannot be completed", reason=str(refusal))
         job.on_done(self._controller.next_append_offset)
         if job.operation is not None:
             self._pending.pages_failed(job.operation, refusal)
 
     def _resign_over(self, job: _Job) -> None:
-        """A bug: this controller would not retry what is left of the job, but the next one starts over with it."""
-        self._controller.on_bug("pages met a bug; another controller starts over with what is left of them")
-        message = "the controller failed in the middle of this operation; see its log, and look before trying again"
+        """A bug: this controller does not retry the rest of the job; the next controller finishes it."""
+        self._controller.on_bug("pages failed because of a bug; the next controller finishes the rest")
+        message = "the controller failed in the middle of this operation; see its log, and check before trying again"
         if job.operation is not None:
             self._pending.pages_failed(job.operation, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, message))
         self._controller.resign()

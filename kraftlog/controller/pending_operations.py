@@ -5,8 +5,8 @@ append that its answer depends on, then for the state machine, and is answered, 
 each event is one method:
 
     pages_appended, pages_failed   the operation's last page is appended, or there will be none
-    append_settled                 an append is committed, or that is not certain any more
-    in_hand                        the state machine has what is committed
+    append_settled                 an append is committed, or its outcome is uncertain
+    in_hand                        the state machine has the committed records
     leadership_lost                another node leads, or none
     _time_out                      the operation's time is over
     close                          this node closes
@@ -34,11 +34,11 @@ from statemachine.words.limits import NOTHING_WRITTEN
 
 OnResult = Callable[[OperationResult], None]
 
-LEADERSHIP_LOST: Final = "leadership was lost meanwhile"
+LEADERSHIP_LOST: Final = "leadership was lost"
 
 
 class Outcome(Enum):
-    """What this node knows of an append."""
+    """What this node knows about the outcome of an append."""
 
     PENDING = "pending"
     COMMITTED = "committed"
@@ -49,13 +49,13 @@ class Outcome(Enum):
 
 @dataclass(slots=True, eq=False)
 class PreparedAppend:
-    """An append of the controller's, and what has become of it."""
+    """An append of the controller, and its outcome."""
 
     end_offset: Offset
     """The offset after its last record."""
     outcome: Outcome = Outcome.PENDING
     on_settled: Callable[[], None] | None = None
-    """Called when the outcome is no longer pending; it must not append anything."""
+    """Called when the outcome is no longer pending; the callback must not append anything."""
 
 
 class OperationState(Enum):
@@ -78,15 +78,15 @@ _ANSWERED: Final = OperationState.ANSWERED
 
 @dataclass(slots=True, eq=False)
 class PendingOperation:
-    """An operation that is not answered yet, or has timed out while the log has not settled it."""
+    """An operation that is not yet answered, or has timed out before the log settled it."""
 
     result: OperationResult
-    """The answer if all goes well; its `state_end_offset` is where the append ends that it depends on."""
+    """The answer in case of success; its `state_end_offset` is the end of the append that it depends on."""
     on_result: OnResult
     deadline_ms: float
     """By the runtime's clock."""
     append: PreparedAppend | None = None
-    """The last append that the answer depends on; None: that is applied, or the pages are still being appended."""
+    """The last append that the answer depends on; None if it is applied, or pages are still being appended."""
     state: OperationState = OperationState.PAGES
 
     @property
@@ -111,7 +111,7 @@ class PendingOperations:
         self._timer_at_ms = 0.0
 
     def __len__(self) -> int:
-        """How many wait. Those that have timed out count until the log has settled them: they take memory, too."""
+        """How many operations wait. Timed-out operations count until the log settles them: they take memory, too."""
         return len(self._for_pages) + len(self._for_commit) + len(self._for_state_machine)
 
     # --- operations come in -------------------------------------------------------------------------------------------
@@ -126,17 +126,19 @@ class PendingOperations:
         operation.result.state_end_offset = append.end_offset
         self._enqueue(operation)
         if append.outcome is _COMMITTED:
-            self.in_hand(self._machine.applied_end_offset)  # it may rest on what is applied by now
+            self.in_hand(self._machine.applied_end_offset)  # the append may be applied by now
         if operation.state is not _ANSWERED:
             self._set_timer(operation.deadline_ms)
 
     def add_paged(self, operation: PendingOperation) -> None:
-        """Add one whose records are still to come: `pages_appended`, `pages_failed` or `leadership_lost` follows."""
+        """Add an operation whose pages are not yet appended: `pages_appended`, `pages_failed` or `leadership_lost`
+        follows.
+        """
         self._for_pages[operation] = None
         self._set_timer(operation.deadline_ms)
 
     def _enqueue(self, operation: PendingOperation) -> None:
-        """Let the operation wait for what its append waits for."""
+        """Put the operation into the queue that its append is in."""
         outcome = operation.outcome
         if outcome is _PENDING:
             self._for_commit.append(operation)
@@ -154,14 +156,14 @@ class PendingOperations:
             self.add(operation, last_append)
 
     def pages_failed(self, operation: PendingOperation, error: ApiError) -> None:
-        """Not all records of `operation` will be appended: some may be, up to its end offset."""
+        """Not all records of `operation` will be appended; some may have been, up to its end offset."""
         if self._leaves_pages(operation):
             result = failure(self._log, operation.result.correlation_id, error.code, error.args[0])
             result.end_offset = operation.result.end_offset
             self._answer(operation, result)
 
     def append_settled(self, append: PreparedAppend, error: ApiError | None) -> None:
-        """`append` is committed, or with an error: it may be, or not."""
+        """`append` is committed; with an error, it may or may not be."""
         check(append.outcome is _PENDING, "an append is settled once", end_offset=append.end_offset)
         append.outcome = _COMMITTED if error is None else Outcome.UNCERTAIN
         while self._for_commit and self._for_commit[0].outcome is not _PENDING:
@@ -174,9 +176,8 @@ class PendingOperations:
             append.on_settled()
 
     def in_hand(self, end_offset: Offset) -> bool:
-        """The state machine has all that is committed below `end_offset`, or has applied it already.
-
-        Returns whether an operation was answered.
+        """The state machine has received, or has already applied, everything committed below `end_offset`. Returns
+        whether an operation was answered.
         """
         has_answered = False
         while self._for_state_machine and self._for_state_machine[0].result.state_end_offset <= end_offset:
@@ -185,25 +186,27 @@ class PendingOperations:
         return has_answered
 
     def leadership_lost(self) -> None:
-        """What is not committed may be, or not. What is committed only waits for the state machine."""
+        """Fail uncommitted operations, which may or may not be committed later. Committed ones still wait for the state
+        machine.
+        """
         uncommitted = [*self._for_commit, *self._for_pages]
         self._for_commit.clear()
         self._for_pages.clear()
         self._answer_unknown(uncommitted, ErrorCode.NOT_CONTROLLER, LEADERSHIP_LOST)
 
     def close(self) -> None:
-        """This node closes: it learns no more."""
+        """This node closes: fail all operations."""
         everybody = self._everybody()
         self._for_state_machine.clear()
         self._for_commit.clear()
         self._for_pages.clear()
-        self._answer_unknown(everybody, ErrorCode.NOT_CONTROLLER, "this node shuts down")
+        self._answer_unknown(everybody, ErrorCode.NOT_CONTROLLER, "this node is shutting down")
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _time_out(self) -> None:
-        """Answer those whose time is over. They stay in their queue until the log has settled them."""
+        """Answer operations whose time is over. They stay in their queue until the log has settled them."""
         self._timer = None
         now_ms = self._runtime.now_ms()
         late = [operation for operation in self._everybody() if operation.deadline_ms <= now_ms]
@@ -215,7 +218,7 @@ class PendingOperations:
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def _answer(self, operation: PendingOperation, result: OperationResult) -> bool:
-        """Answer the operation, unless that was done when it timed out; returns whether it is answered now."""
+        """Answer the operation, unless it was answered when it timed out; return whether it is answered now."""
         if operation.state is _ANSWERED:
             return False
         operation.state = _ANSWERED
@@ -228,7 +231,7 @@ class PendingOperations:
                 self._answer(operation, self._unknown(operation, code, reason))
 
     def _unknown(self, operation: PendingOperation, code: ErrorCode, reason: str) -> OperationResult:
-        """The answer to an operation that this node waits for no longer."""
+        """The answer to an operation that this node no longer waits for."""
         result = operation.result
         is_paged = operation.state is _PAGES
         if result.end_offset == NOTHING_WRITTEN and not is_paged:
@@ -238,13 +241,13 @@ class PendingOperations:
             not_applied = "not applied here yet" if why is None else f"not applied here yet ({why})"
             message = f"{reason}; it is committed, but {not_applied}: do not try again"
         else:
-            message = f"{reason}; it may or may not be carried out: look before trying again"
+            message = f"{reason}; it may or may not be carried out: check before trying again"
         unknown = failure(self._log, result.correlation_id, code, message)
         unknown.end_offset = max(0, result.end_offset)
         return unknown
 
     def _leaves_pages(self, operation: PendingOperation) -> bool:
-        """Take the operation out of those that wait for pages; False if it was not one of them any more."""
+        """Remove the operation from those that wait for pages; return False if it was no longer one of them."""
         if operation not in self._for_pages:
             return False
         del self._for_pages[operation]
@@ -274,4 +277,4 @@ def failure(log: MetadataLog, correlation_id: int, code: ErrorCode, message: str
 
 def not_controller(reason: str) -> ApiError:
     """The error of a node that is not the active controller."""
-    return ApiError(ErrorCode.NOT_CONTROLLER, f"{reason}; send it to the one that leads")
+    return ApiError(ErrorCode.NOT_CONTROLLER, f"{reason}; send it to the active controller")

@@ -2,7 +2,7 @@
 the preferred replicas, and leaves those whose disk is full (CT-66); partitions without a leader whose topic allows it
 get an unclean one; an idle log gets a NoOp.
 
-If nothing can be written for some seconds it hands over to another voter (CT-29).
+If nothing can be written for some seconds the leader resigns in favor of another voter (CT-29).
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from statemachine.tables.topic_tables import NOT_LED_BY_PREFERRED
 ROOM_CHECK_INTERVAL_MS: Final = 1_000.0
 
 FULL_DISKS_CHECK_INTERVAL_MS: Final = 10_000.0
-"""A broker that tells of a full disk loses leaderships at once. This is for replicas that could not lead then."""
+"""A broker that reports a full disk loses leaderships at once. This task is for replicas that could not lead then."""
 
-FENCED_BY_SESSION: Final = "the session of a broker expired: it is fenced"
+FENCED_BY_SESSION: Final = "fenced broker whose session expired"
 """The log line of such a fence."""
 
 logger = structlog.get_logger(__name__)
 
 
 class ActiveController(Protocol):
-    """The controller, as its periodic tasks see it."""
+    """The part of the controller that periodic tasks use."""
 
     @property
     def state(self) -> MetadataState:
@@ -47,7 +47,7 @@ class ActiveController(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it decides."""
+        """Whether the controller is active."""
         ...
 
     @property
@@ -61,11 +61,11 @@ class ActiveController(Protocol):
         ...
 
     def carry_out(self, decision: Decision) -> bool:
-        """Append the records of a decision; False if it has to wait."""
+        """Append the records of a decision; return False if it has to wait."""
         ...
 
     def resign(self) -> None:
-        """Stop leading so that another node can."""
+        """Resign, so that another node can lead."""
         ...
 
 
@@ -104,7 +104,7 @@ class PeriodicTasks:
             self._repeat("idle", config.metadata_max_idle_interval_ms, self._append_if_idle)
 
     def stop(self) -> None:
-        """It is no longer active."""
+        """The controller is no longer active."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -117,7 +117,7 @@ class PeriodicTasks:
     # --- silent brokers -----------------------------------------------------------------------------------------------
 
     def watch_sessions(self, least_ms: float = 0.0) -> None:
-        """Look again when the next session may expire, not before `least_ms`; to be called when a session begins."""
+        """Check again when the next session may expire, not before `least_ms`; to be called when a session begins."""
         deadline_ms = self._context.heartbeats.next_deadline_ms
         if deadline_ms is None or "sessions" in self._timers or not self._controller.is_active:
             return  # a timer that is set fires early, if anything
@@ -151,7 +151,8 @@ class PeriodicTasks:
         self._timers[name] = self._context.runtime.call_later(interval_ms, run)
 
     def _balance(self) -> None:
-        # Kafka holds 1,000 elections at a time, the next ones right after those (CT-19); pages are less, and yield too.
+        # Kafka holds 1,000 elections at a time, the next ones right after those (CT-19); pages are smaller, and yield,
+        # too.
         state = self._controller.state
         pages = PartitionPages(
             [where(state, NOT_LED_BY_PREFERRED)],
@@ -185,14 +186,14 @@ class PeriodicTasks:
             self._under_way.discard(name)
 
     def _look_for_room(self) -> None:
-        """Hand over if nothing can be written here."""
+        """Resign if nothing can be written here."""
         controller = self._controller
         if controller.no_room_reason is not None:
             controller.carry_out(Decision([MetadataRecord(no_op=NoOpRecord())]))  # there may be room again
         reason = controller.unavailable_reason or controller.no_room_reason
         has_others = bool(self._context.other_voter_ids())
         if self._hand_over.is_due(reason is not None and has_others, self._context.runtime.now_ms()):
-            logger.warning("this leader hands over to another voter: nothing can be written here", reason=reason)
+            logger.warning("resigned so that another voter leads: nothing can be written here", reason=reason)
             controller.resign()
 
     def _append_if_idle(self) -> None:

@@ -1,15 +1,15 @@
 """Answers to reads of the overlay, kept while they stay right, so that the same rows are not read again.
 
-An answer is all rows of a table whose key begins with a prefix; that of a lookup is the whole key, and has a row or
-none. Every answer is right, because
+An answer is all rows of a table whose key begins with a prefix; the prefix of a lookup is the whole key, and its answer
+has one row or none. Every answer is right, because
 
-1. it is when it is kept: what the overlay has just read;
+1. it is right when it is stored: the overlay has just read it;
 2. every change of the view comes here too: `put` and `remove` change the one row in each answer that has the key in its
    range, or forget the answer where the row would need a place in the order; `remove_all` forgets the table's answers;
 3. `clear` is called where the view changes in another way: see `Overlay`.
 
-Not kept are rows that are removed with their partitions, not one by one (`Table.partition_of`), and those that are no
-messages, the epochs of remote segments.
+Rows that are removed with their partitions, not one by one (`Table.partition_of`), are not kept, nor are the epochs of
+remote segments, which are not messages.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class ReadCache:
-    """Bounded by rows and bytes. Those that came in are counted, and when they reach a bound, all are forgotten.
-
-    So a row that changes often counts again each time, and what is forgotten needs no count. An answer counts as a row
-    more than it has: that there is none takes room, too.
+    """Bounded by rows and bytes. Added rows are counted, and when the count reaches a bound, everything is forgotten.
+    So a row that changes often counts again each time, and removals need no count. An answer counts as one row more
+    than it has: an empty answer takes room, too.
     """
 
     __slots__ = ("_answers", "_bytes", "_bytes_max", "_rows", "_rows_max")

@@ -1,4 +1,4 @@
-"""Operations that came together, on their way into the controller: slice by slice, so that others are served, too."""
+"""Operations that arrived together, passed to the controller slice by slice, so that others are served, too."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kraftpb.v1.admin_pb2 import Operation
 
 
 class Taking(Protocol):
-    """The controller, as far as submissions need it."""
+    """The part of the controller that submissions use."""
 
     def take(self, operation: Operation, on_result: OnResult, arrived_ms: float) -> None:
         """Carry out one operation, which arrived at `arrived_ms`."""
         ...
 
     def schedule(self) -> None:
-        """Have what was appended written."""
+        """Write what was appended."""
         ...
 
 
@@ -44,15 +44,14 @@ class Submission:
         self._is_cancelled = False
 
     def cancel(self) -> None:
-        """Take no more of them, if any are left: nobody waits for the answers any more."""
+        """Drop the operations that are left: no caller waits for their answers."""
         self._is_cancelled = True
 
     # Consider a message with 1,000 operations, of 0.1 ms each. Fifty of them are taken and appended together. Then the
-    # answers that are ready leave, and the followers' fetches that have arrived meanwhile are answered, which takes the
-    # fifty records with them. Without the breaks the followers would hear nothing for 100 ms, and this leader would not
-    # hear from them.
+    # ready answers are sent, and the followers' fetches that have arrived are answered, with the fifty records. Without
+    # the breaks the followers would hear nothing for 100 ms, and this leader would not hear from them.
     def take_slice(self) -> None:
-        """Take operations for `SLICE_MS`; the rest after the answers that are ready have left."""
+        """Take operations for `SLICE_MS`; the rest after the ready answers are sent."""
         if self._is_cancelled:
             return
         slice_end_ms = self._runtime.now_ms() + SLICE_MS

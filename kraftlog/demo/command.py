@@ -12,7 +12,7 @@ TIMEOUT_SECONDS: Final = 300.0
 
 
 async def run_command(*arguments: str, given: AsyncIterable[bytes] | None = None) -> dict[str, Any]:
-    """What `kraftlog` with these arguments prints as JSON, with `given` on its standard input.
+    """The JSON output of `kraftlog` with these arguments, with `given` on its standard input.
 
     Raises ConfigurationError if it fails, or takes too long.
     """

@@ -1,4 +1,4 @@
-"""`kraftlog demo`: the main features in one run, every part real, every claim checked.
+"""`kraftlog demo`: the main features in one run, on real processes, with every claim checked.
 
 Three voters, two observers and three data brokers run as processes on this machine. Every guarantee is checked: nothing
 acknowledged is lost when the leader of the quorum or of partitions is killed, a listener sees every committed batch,
@@ -55,7 +55,7 @@ WIDTH_MIN: Final = 110
 
 
 class CommitCounter(Listener):
-    """A user's own state machine: it counts what is committed, and checks that nothing is skipped or repeated."""
+    """A user's own state machine: it counts committed records, and checks that nothing is skipped or repeated."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -65,7 +65,7 @@ class CommitCounter(Listener):
         self._progress = asyncio.Event()
 
     async def handle_commit(self, reader: BatchReader) -> None:
-        """Count."""
+        """Count a batch."""
         with reader:
             for batch in reader:
                 self.gaps += batch.base_offset != self.next_offset
@@ -197,7 +197,7 @@ class Demo:
         return writer
 
     async def _see_nothing_lost(self, cluster: LocalCluster, writer: failover.Writer) -> None:
-        self._say("counting what was acknowledged, on every node")
+        self._say("counting acknowledged topics on every node")
         lost = await failover.lost(cluster, writer)
         self._check(
             not any(lost.values()),
@@ -206,7 +206,7 @@ class Demo:
         self._console.print(status_table(cluster, await describe_all(cluster)))
 
     async def _see_every_commit(self, cluster: LocalCluster, counter: CommitCounter) -> None:
-        self._say("what the listener got")
+        self._say("the batches that the listener got")
         leader = await cluster.wait_for_leader()
         high_watermark = (await cluster.describe(leader, LEADER_TIMEOUT_SECONDS)).high_watermark
         await counter.wait_for(high_watermark)
@@ -251,7 +251,7 @@ class Demo:
             await self._show_replicas(brokers)
             read = await brokers.read()
             self._check_records(written, read, f"while broker {leader} is gone")
-            self._say(f"broker {leader} is started again: what it lacks is copied, it joins the ISRs, and leads again")
+            self._say(f"broker {leader} is started again: it copies what it lacks, joins the ISRs, and leads again")
             await brokers.start()
             seconds = await brokers.wait_for_isr((leader, *brokers.followers))
             await brokers.lead_again()
@@ -278,7 +278,7 @@ class Demo:
     async def _export(self, cluster: LocalCluster) -> Path:
         self._say("exporting the committed log as Parquet")
         directory = self._directory / "export"
-        await cluster.wait_until_level()  # the export has what the node knows that answers first
+        await cluster.wait_until_level()  # the export has the records known to the node that answers first
         summary = await export_from(cluster.bootstrap_servers, directory)
         await cluster.wait_until_applied(summary.end_offset)
         self._console.print(f"  offsets {summary.start_offset} to {summary.end_offset} in {summary.files} files")
@@ -325,7 +325,7 @@ class Demo:
             f"acknowledged to visible, mean: {visible[17]:.0f} ms with Fetch 17, {visible[18]:.1f} ms with Fetch 18",
         )
 
-    # --- what is shown ----------------------------------------------------------------------------------------------
+    # --- output ----------------------------------------------------------------------------------------------
 
     def _say(self, what: str) -> None:
         self._step += 1

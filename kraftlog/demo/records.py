@@ -33,7 +33,7 @@ LEADERS_POLL_SECONDS: Final = 0.01
 
 
 class Digest(NamedTuple):
-    """What was written, or read: the same for the same records in any order."""
+    """The number and the digest of written or read records; the digest does not depend on their order."""
 
     records: int
     checksum: str
@@ -50,12 +50,12 @@ class DataBrokers:
         self._processes = LocalBrokers(client, nodes, cluster.directory.path, BROKERS, None)
         self.leader, *self.followers = self._processes.broker_ids
         self.committed_before_kill = 0
-        """How many records were, when the leader was killed."""
+        """How many records were committed when the leader was killed."""
         self.leaderless_seconds = 0.0
-        """From when the leader was killed until each of its partitions had another one."""
+        """The time from the kill of the leader until each of its partitions had another one."""
 
     async def start(self) -> None:
-        """Start those that do not run."""
+        """Start the brokers that do not run."""
         await self._processes.start()
 
     async def stop(self) -> None:
@@ -70,7 +70,7 @@ class DataBrokers:
         await self._client.create_topics([NewTopic(TOPIC, assignments=assignments, configs=configs)])
 
     async def write_while_the_leader_is_killed(self) -> Digest:
-        """Write `RECORDS` records by `kraftlog produce`, which uses confluent-kafka. What was acknowledged."""
+        """Write `RECORDS` records by `kraftlog produce`, which uses confluent-kafka; return the acknowledged ones."""
         options = ("--json", "--compression", "lz4", "--acks", "all", "--checksum", "--output", "json")
         servers = await self._servers()
         return _digest(
@@ -78,7 +78,7 @@ class DataBrokers:
         )
 
     async def _lines(self) -> AsyncIterator[bytes]:
-        """All records. When half of them are handed over and some are committed, the leader is killed meanwhile."""
+        """All records. When half of them are sent and some are committed, the leader is killed."""
         killing: asyncio.Task[None] | None = None
         for start in range(0, RECORDS, RECORDS_PER_WRITE):
             if start == WRITTEN_BEFORE_KILL:
@@ -109,18 +109,18 @@ class DataBrokers:
         self.leaderless_seconds = time.monotonic() - killed
 
     async def read(self) -> Digest:
-        """Read all that is there by `kraftlog consume`."""
+        """Read all records by `kraftlog consume`."""
         at = ("--bootstrap-server", await self._servers())
         return _digest(await run_command("consume", TOPIC, *at, "--until-end", "--checksum", "--output", "json"))
 
     async def wait_for_isr(self, members: Sequence[int]) -> float:
-        """Return when these are the ISR of each partition: after how many seconds."""
+        """Wait until these are the ISR of each partition; return after how many seconds."""
         started = time.monotonic()
         await self._until(lambda found: _isrs(found) == {frozenset(members)}, f"the ISRs are not {list(members)}")
         return time.monotonic() - started
 
     async def lead_again(self) -> None:
-        """Have the first broker lead all partitions, and return when it does."""
+        """Make the first broker lead all partitions, and return when it does."""
         partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
         await self._client.elect_leaders(ElectionType.PREFERRED, partitions)
         await self._until(

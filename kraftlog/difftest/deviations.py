@@ -92,7 +92,7 @@ def _registered_again(difference: Difference, step: Step, before: Partitions) ->
 
 
 def _not_registered(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-34: a broker that is not registered is told so."""
+    """CT-34: a broker that is not registered gets an error that says so."""
     return _is_answer(difference, "STALE_BROKER_EPOCH", "BROKER_ID_NOT_REGISTERED")
 
 

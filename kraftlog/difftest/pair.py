@@ -1,4 +1,4 @@
-"""The two systems as processes: started when they are needed, and started anew when they cannot be made equal."""
+"""The two systems as processes: started when they are needed, and started again when they cannot be made equal."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Names:
     _first_producer_id: int | None = None
 
     def begin(self) -> None:
-        """Another sequence begins: registrations and producer ids are counted anew."""
+        """Another sequence begins: registrations and producer ids are counted from the start."""
         self.broker_epochs.clear()
         self.topic_ids.clear()
         self._registrations.clear()

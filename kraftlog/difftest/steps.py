@@ -76,7 +76,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class VanishBroker:
-    """A broker sends no heartbeats any more, until it is fenced for that."""
+    """A broker stops sending heartbeats until it is fenced for that."""
 
     broker_id: int
 

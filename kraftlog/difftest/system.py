@@ -30,7 +30,7 @@ _KAFKA_ONLY: Final = {
 
 
 class Resigned(ApiError):
-    """The active controller resigned because of a step, which nobody had asked for: a fault. It says why."""
+    """The active controller resigned because of a step, without a request to resign: a fault. It says why."""
 
 
 class System(ABC):

@@ -70,10 +70,10 @@ NAMES: Final = {
 """Kafka's names of the APIs by their keys."""
 
 OWN_NAMES: Final = {10000: "DescribeReplicas", 10001: "DescribeMetrics"}
-"""kraftlog's own APIs, far above Kafka's keys. Kafka's clients are not told of them (docs/rules/apis.md)."""
+"""kraftlog's own APIs, far above Kafka's keys. Kafka's clients do not see them (docs/rules/apis.md)."""
 
 OWN_SOFTWARE: Final = "kraftlog"
-"""Who calls itself so in ApiVersions (KIP-511) is told of them."""
+"""A client with this name in ApiVersions (KIP-511) gets these APIs, too."""
 
 FREE_ELEMENTS: Final = 1_000
 BYTES_PER_ELEMENT: Final = 4

@@ -53,9 +53,8 @@ _RESPONSE_HEADERS: Final = (Packing(">i"), Packing(">ix"))
 class Request:
     """A request that arrived. `body` is None for a version of ApiVersions that is not offered.
 
-    Nobody changes it; it is not frozen, for speed.
-    That one is answered with UNSUPPORTED_VERSION, and `response_frame` writes the answer in version 0, which
-    every client can read (KIP-511).
+    No code changes it; for speed it is not frozen. That one is answered with UNSUPPORTED_VERSION, and `response_frame`
+    writes the answer in version 0, which every client can read (KIP-511).
     """
 
     api: Api

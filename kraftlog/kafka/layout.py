@@ -23,19 +23,19 @@ class Layout:
         return self.version in self.message.FLEXIBLE
 
     def has(self, field: Field) -> bool:
-        """Whether a field is there, tagged or not."""
+        """Whether a field exists, tagged or not."""
         return self.version in field.versions
 
     def is_tagged(self, field: Field) -> bool:
-        """Whether a field is there as a tagged one."""
+        """Whether a field exists as a tagged one."""
         return field.tag is not None and self.has(field)
 
     def plain(self, struct: type[Struct]) -> list[Field]:
-        """The fields that are there and not tagged, in order."""
+        """The existing fields that are not tagged, in order."""
         return [field for field in struct.FIELDS if self.has(field) and field.tag is None]
 
     def tagged(self, struct: type[Struct]) -> list[Field]:
-        """The tagged fields that are there, by tag."""
+        """The existing tagged fields, by tag."""
         return sorted((f for f in struct.FIELDS if self.is_tagged(f)), key=lambda field: cast(int, field.tag))
 
     def can_be_null(self, field: Field) -> bool:

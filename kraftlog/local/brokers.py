@@ -41,7 +41,7 @@ class BrokerDied(ApiError):
 
 
 class BrokerState(NamedTuple):
-    """What the cluster knows of a broker."""
+    """The registration of a broker."""
 
     epoch: int
     is_fenced: bool
@@ -49,7 +49,7 @@ class BrokerState(NamedTuple):
 
 
 def check_broker_count(count: int, first_port: int | None) -> None:
-    """Raise ConfigurationError if this many cannot be run, or not at ports from `first_port` on."""
+    """Raise ConfigurationError if this many brokers cannot be run, or not at ports from `first_port` on."""
     if not 0 <= count <= BROKERS_MAX:
         raise ConfigurationError(f"{count} brokers; a local cluster has from 0 to {BROKERS_MAX}")
     if first_port is not None and first_port + count - 1 > PORT_MAX:
@@ -84,9 +84,9 @@ class LocalBrokers:
         places: Places | None = None,
         log_level: str = "warning",
     ) -> None:
-        """Starts nothing. Each keeps its data in `directory`. Without a `first_port` each listens where it did before,
-        or at a port that is free. `configs` are those of every broker. `places` are where they run, if that is not
-        here."""
+        """Starts nothing. Each broker keeps its data in `directory`. Without a `first_port` each listens at its last
+        port, or at a free one. `configs` apply to every broker. `places` are where the brokers run, if not here.
+        """
         self._client = client
         self._nodes = nodes
         self._directory = directory
@@ -97,17 +97,17 @@ class LocalBrokers:
         self.broker_ids = tuple(range(FIRST_BROKER_ID, FIRST_BROKER_ID + count))
         self._children: dict[int, ChildProcess] = {}
         self._epochs_before: dict[int, int] = {}
-        """The epoch that a broker had when it was started last."""
+        """The epoch of a broker before its last start."""
         self._last_seen: dict[int, BrokerState] = {}
-        """What each broker was before it was started last, or then."""
+        """The registration of each broker before its last start."""
 
     async def start(
         self, broker_ids: Iterable[int] | None = None, on_death: Callable[[BrokerDied], None] | None = None
     ) -> None:
         """Start those (of all, if None) that do not run, and wait until each is unfenced.
 
-        After a kill that takes until the session of the incarnation before has expired. One that ends is reported to
-        `on_death`, as long as another one runs. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
+        After a kill, the start waits until the session of the earlier incarnation has expired. A broker that ends is
+        reported to `on_death`, as long as another one runs. Raises BrokerDied, ApiError(REQUEST_TIMED_OUT).
         """
         wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if not self.is_running(broker_id)]
         before = await self.states() if wanted else {}
@@ -142,14 +142,14 @@ class LocalBrokers:
             await asyncio.sleep(POLL_SECONDS)
 
     async def is_up(self, broker_id: int) -> bool:
-        """Whether a broker is unfenced since it was started last. Raises ApiError."""
+        """Whether a broker is unfenced since its last start. Raises ApiError."""
         return self._is_up((await self.states()).get(broker_id), broker_id)
 
     def _is_up(self, state: BrokerState | None, broker_id: int) -> bool:
         return state is not None and state.epoch != self._epochs_before.get(broker_id, -1) and not state.is_fenced
 
     async def stop(self, broker_ids: Iterable[int] | None = None) -> None:
-        """Stop some, or all: each is asked, which shuts it down controlled, then killed if it has not ended."""
+        """Stop some brokers, or all: each gets SIGTERM for a controlled shutdown, and is killed if it does not end."""
         wanted = [broker_id for broker_id in (broker_ids or self.broker_ids) if self.is_running(broker_id)]
         await asyncio.gather(*(self._children[broker_id].stop(STOP_GRACE_SECONDS) for broker_id in wanted))
 
@@ -181,7 +181,7 @@ class LocalBrokers:
         return sorted({int(name) for name in found if name.isdecimal()} - set(self.broker_ids))
 
     async def states(self) -> dict[int, BrokerState]:
-        """What the cluster knows of its brokers."""
+        """The registrations of the brokers."""
         listed = await self._client.list_brokers()
         return {broker.broker_id: _state(broker) for broker in listed.brokers}
 
@@ -191,7 +191,7 @@ class LocalBrokers:
         return child is not None and child.is_running
 
     def runs_elsewhere(self, broker_id: int, state: BrokerState | None) -> bool:
-        """Whether a broker that the cluster knows so lives, and not in a process of this: somebody started it again."""
+        """Whether a broker of this registration runs in a process that this program did not start."""
         if state is None or state.is_fenced or self.is_running(broker_id):
             return False
         before = self._last_seen.get(broker_id)
@@ -206,7 +206,8 @@ class LocalBrokers:
         return self._directory / f"broker-{broker_id}"
 
     def _command(self, broker_id: int, before: BrokerState | None) -> list[str]:
-        # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+        # -P: otherwise a file in the user's working directory, such as a snapshot.py, would be imported instead of our
+        # module.
         command = [
             sys.executable, "-P", "-m", "kraftlog", *self._arguments(broker_id, before),
             "--stop-at-eof", "--log-level", self._log_level,
@@ -214,11 +215,11 @@ class LocalBrokers:
         return command if self._places is None else self._places.within(NodeId(broker_id), command)
 
     def command_by_hand(self, broker_id: int) -> str:
-        """What a user pastes into any terminal to run the broker again, with its data and at its port."""
+        """The command line that runs the broker again, with its data and at its port, from any terminal."""
         return shlex.join(["kraftlog", *self._arguments(broker_id, self._last_seen.get(broker_id))])
 
     def _arguments(self, broker_id: int, before: BrokerState | None) -> list[str]:
-        """Of `kraftlog`, to run the broker. `before` has the port where it listened."""
+        """The arguments of `kraftlog` to run the broker. `before` has its last port."""
         host = HOST
         if self._places is not None:
             host, port = self._places.endpoint(NodeId(broker_id))
@@ -258,7 +259,7 @@ def _state(broker: BrokerDescription) -> BrokerState:
 
 
 def add_broker_rows(table: Table, brokers: LocalBrokers, states: dict[int, BrokerState]) -> None:
-    """One row per broker, below the nodes; what a broker does not have is left blank."""
+    """One row per broker, below the nodes; columns that brokers lack are blank."""
     for broker_id in brokers.broker_ids:
         state = states.get(broker_id)
         address = "" if state is None or state.endpoint is None else str(state.endpoint)

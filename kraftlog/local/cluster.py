@@ -26,7 +26,9 @@ from kraftlog.local.cluster_directory import ClusterDirectory
 from kraftpb.v1 import log_pb2
 
 START_TIMEOUT_SECONDS: Final = 90.0
-"""A node takes two seconds of a processor to start, and shares one with others that start. One that ends is told."""
+"""A node needs two seconds of a processor to start, and shares one with other starting nodes. A node that ends is
+reported.
+"""
 STOP_GRACE_SECONDS: Final = 10.0
 LEADER_TIMEOUT_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.05
@@ -43,7 +45,8 @@ class NodeDied(ApiError):
 
 def start_command(config_path: Path) -> list[str]:
     """Runs a node in this Python until it is stopped or its parent dies."""
-    # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    # -P: otherwise a file in the user's working directory, such as a snapshot.py, would be imported instead of our
+    # module.
     return [sys.executable, "-P", "-m", "kraftlog", "start", "--config", str(config_path), "--stop-at-eof"]
 
 
@@ -57,7 +60,7 @@ class LocalCluster:
         self._endpoints = {node_id: config.client_endpoint for node_id, config in directory.load_configs().items()}
         self._children: dict[NodeId, ChildProcess] = {}
 
-    # --- what it consists of --------------------------------------------------------------------------------------
+    # --- its parts --------------------------------------------------------------------------------------
 
     @property
     def cluster_id(self) -> str:
@@ -128,7 +131,7 @@ class LocalCluster:
         self._children[node_id].send_signal(number)
 
     async def stop(self, node_ids: Iterable[NodeId] | None = None) -> None:
-        """Stop nodes (all, if None): each is asked, then killed if it has not ended after 10 seconds."""
+        """Stop nodes (all, if None): each gets SIGTERM, and is killed if it has not ended after 10 seconds."""
         wanted = [node_id for node_id in (node_ids or self.node_ids) if self.is_running(node_id)]
         await asyncio.gather(*(self._children[node_id].stop(STOP_GRACE_SECONDS) for node_id in wanted))
 
@@ -167,9 +170,8 @@ class LocalCluster:
         return await _poll(leader, timeout_seconds, ErrorCode.LEADER_NOT_AVAILABLE, "no voter leads")
 
     async def wait_until_voters_take_part(self) -> None:
-        """Return when no voter that runs is new or recovers: one that does cannot stand in for another that stops.
-
-        Raises ApiError LEADER_NOT_AVAILABLE if one still does after some time (RF-110, RF-112).
+        """Return when no running voter is new or recovers: such a voter cannot replace another one that stops. Raises
+        ApiError LEADER_NOT_AVAILABLE if one is still new or recovers after some time (RF-110, RF-112).
         """
 
         async def all_take_part() -> bool | None:
@@ -182,7 +184,7 @@ class LocalCluster:
         await _poll(all_take_part, LEADER_TIMEOUT_SECONDS, ErrorCode.LEADER_NOT_AVAILABLE, message)
 
     async def newest_epoch(self, timeout_seconds: float = LEADER_TIMEOUT_SECONDS) -> int:
-        """The newest epoch that a voter knows of, among those that answer. Raises ApiError if none does in time."""
+        """The newest epoch that a voter reports. Raises ApiError if no voter answers in time."""
 
         async def newest() -> int | None:
             voters = await self._descriptions(self.voter_ids)
@@ -204,7 +206,7 @@ class LocalCluster:
         await _poll(applied, timeout_seconds, ErrorCode.REQUEST_TIMED_OUT, message)
 
     async def wait_until_level(self) -> None:
-        """Return when every running node's state machine has applied what the leader has committed by now."""
+        """Return when every running node's state machine has applied all that the leader has committed so far."""
         leader = await self.wait_for_leader()
         await self.wait_until_applied((await self.describe(leader, LEADER_TIMEOUT_SECONDS)).high_watermark)
 
@@ -235,7 +237,7 @@ class LocalCluster:
             )
 
     def command_by_hand(self, node_id: NodeId) -> str:
-        """What a user pastes into any terminal to run the node again."""
+        """The command line that runs the node again from any terminal."""
         return shlex.join(["kraftlog", "start", "--config", str(self.directory.config_path(node_id).absolute())])
 
     def _death(self, node_id: NodeId) -> NodeDied:

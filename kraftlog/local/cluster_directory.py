@@ -115,7 +115,7 @@ def open_or_create(
     first_port: int | None = None,
     cluster_id: str | None = None,
 ) -> ClusterDirectory:
-    """The cluster in `path`, made if the directory is empty or not there.
+    """The cluster in `path`, created if the directory is empty or does not exist.
 
     `voters` (3 if None) and `observers` (0) count the nodes of a new cluster and must fit an existing one, as must
     `first_port`, the loopback port of node 1: the others listen at the next ones. `settings` are added to a new
@@ -206,7 +206,7 @@ def _new_endpoints(count: int, first_port: int | None) -> list[Endpoint]:
     for endpoint in endpoints:
         with socket.socket() as one:
             try:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what was closed just now is free
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port that was just closed is free
                 one.bind((endpoint.host, endpoint.port))
             except OSError as error:
                 raise ConfigurationError(
@@ -218,9 +218,9 @@ def _new_endpoints(count: int, first_port: int | None) -> list[Endpoint]:
 def free_endpoints(count: int) -> list[Endpoint]:
     """Addresses on this machine at which no process listens now, below the ports of outgoing connections.
 
-    Among those a node that is down could lose its port to a connection, even to a client's attempt to reach it.
-    KRAFTLOG_PORTS=FIRST-LAST in the environment narrows them down, so that two programs that look for ports at the same
-    time, and use them later, do not get the same. Raises ConfigurationError.
+    Of the ports of outgoing connections, a connection could take the port of a node that is down, even a client's
+    attempt to reach it. KRAFTLOG_PORTS=FIRST-LAST in the environment narrows them down, so that two programs that look
+    for ports at the same time, and use them later, do not get the same. Raises ConfigurationError.
     """
     candidates = _listening_ports()
     found: list[Endpoint] = []

@@ -1,4 +1,4 @@
-"""What a node's SQLite holds, to be compared with what Spark counts in the exported log."""
+"""Counts in a node's SQLite, to be compared with those of Spark in the exported log."""
 
 from __future__ import annotations
 

@@ -13,17 +13,19 @@ from kraftlog.local.cluster import own_environment
 
 
 class ProgramFailed(Exception):
-    """It ended with an error or took too long; the message has its last words."""
+    """The program ended with an error or took too long; the message has its last output."""
 
 
 async def answer_of(
     module: str, *arguments: str, timeout_seconds: float, given: AsyncIterable[bytes] | None = None
 ) -> dict[str, Any]:
-    """What `python -m module arguments` prints, to which `given` is written meanwhile. It is ended with this call.
+    """The output of `python -m module arguments`, with `given` written to its standard input. The process ends with
+    this call.
 
     Raises ProgramFailed, and what `given` raises.
     """
-    # -P: otherwise a file in the user's working directory, such as a snapshot.py, is taken for a module of ours.
+    # -P: otherwise a file in the user's working directory, such as a snapshot.py, would be imported instead of our
+    # module.
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", module, *arguments),
         env=own_environment(),

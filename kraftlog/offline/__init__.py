@@ -1,1 +1,1 @@
-"""What can be done with files alone: verify, dump, browse, restore."""
+"""Work on files alone: verify, dump, browse, restore."""

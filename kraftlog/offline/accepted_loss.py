@@ -1,4 +1,4 @@
-"""What is lost of a damaged log of a stopped broker, and how it goes on without that."""
+"""What is lost of a damaged log of a stopped broker, and how the log continues without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COLUMNS: Final = ("Partition", "LogDir", "LogStartOffset", "LogEndOffset", "Flus
 
 @dataclass(frozen=True, slots=True)
 class DamagedLogReport:
-    """A log, and what of it is lost."""
+    """A log, and its lost offsets."""
 
     partition: TopicPartition
     path: str
@@ -60,22 +60,23 @@ def partition_named(name: str) -> TopicPartition:
     """The partition of a name such as orders-0. Raises ConfigurationError."""
     partition = partition_in_name(name)
     if partition is None:
-        raise ConfigurationError(f"{name!r} is no partition; give the topic and the number, such as orders-0")
+        raise ConfigurationError(f"{name!r} is not a partition; give the topic and the number, such as orders-0")
     return partition
 
 
 async def examine(directory: Path, partition: TopicPartition) -> DamagedLogReport:
-    """What is lost of a partition's log. `directory` is a stopped broker's, or one of its log directories.
-
-    Changes nothing. Raises DirectoryError if a broker uses it or it is none; ConfigurationError if it does not have
-    the partition; StorageError.
+    """What is lost of a partition's log. `directory` is a stopped broker's, or one of its log directories. Changes
+    nothing. Raises DirectoryError if a broker uses the directory or it is not a broker's; ConfigurationError if it does
+    not have the partition; StorageError.
     """
     with _opened(directory) as log_directory:
         return _report(log_directory, partition)
 
 
 async def accept_loss(directory: Path, partition: TopicPartition) -> DamagedLogReport:
-    """Have a damaged log go on without what is lost; the report is of before. Raises as `examine`."""
+    """Let a damaged log continue without the lost offsets; the report describes the log before that. Raises as
+    `examine`.
+    """
     with _opened(directory) as log_directory:
         report = _report(log_directory, partition)
         if report.damage:
@@ -91,7 +92,7 @@ def _opened(directory: Path) -> Iterator[LogDirectory]:
     path = directory / PARTITIONS_NAME if (directory / PARTITIONS_NAME).is_dir() else directory
     if not is_log_directory(path) or not (path / META_NAME).exists():
         raise DirectoryError(
-            f"{directory} is no log directory; name a broker's directory, or the one of its log directories that has"
+            f"{directory} is not a log directory; name a broker's directory, or the one of its log directories that has"
             " the partition"
         )
     files = PosixFileSystem()
@@ -111,7 +112,7 @@ def _report(log_directory: LogDirectory, partition: TopicPartition) -> DamagedLo
     found, entry = log_directory.findings.damaged_files(partition), log_directory.records.entry(partition)
     if entry is None and not found.base_offsets:
         raise ConfigurationError(
-            f"{log_directory.path} has no log of {directory_name(partition)}, nor does its inventory know of one"
+            f"{log_directory.path} has no log of {directory_name(partition)}, and its inventory lists none"
         )
     lost = tuple(found.losses())
     return DamagedLogReport(

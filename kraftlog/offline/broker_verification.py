@@ -1,4 +1,4 @@
-"""Whether the logs of a stopped broker are sound, and what its next start does about those that are not.
+"""Whether the logs of a stopped broker are sound, and what its next start does about damaged ones.
 
 Every batch is read with its checksum, offsets and epochs; indexes, checkpoints and snapshots of producers are compared
 with the batches. Nothing is written, locked or created.
@@ -41,16 +41,16 @@ from kraftlog.storage.old_log import OLD_SUFFIX, OldFile
 
 REMOVES: Final = "removes it"
 READS_ALL: Final = "reads all segments"
-FINDS_OUT: Final = "finds out from other replicas what is committed"
+FINDS_OUT: Final = "determines from other replicas what is committed"
 TAKES_STARTS: Final = "takes the log starts from the inventory"
-GOES_ON: Final = "goes on behind them: a topic that was once compacted has such gaps"
+GOES_ON: Final = "continues after them: a topic that was once compacted has such gaps"
 REFUSES_DIRECTORY: Final = "does not use the log directory"
-MAKES_EPOCHS: Final = "makes it again from the batches"
-KEEPS_EPOCHS: Final = "uses it as it is: delete it while the broker is stopped, and it is made again from the batches"
+MAKES_EPOCHS: Final = "rebuilds it from the batches"
+KEEPS_EPOCHS: Final = "uses it unchanged: delete it while the broker is stopped, and it is rebuilt from the batches"
 
 CUT_COMMITTED: Final = "records below the high watermark that the leader did not have; yours to delete"
 OLD_LOG: Final = (
-    "of the log before it started over for a leader; the broker removes it when that one's epoch is committed"
+    "of the log before it was replaced by a leader's; the broker removes it when that leader's epoch is committed"
 )
 FINISHES: Final = "sets the segments aside if the log start says so, else removes this file"
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 
 def is_log_directory(directory: Path) -> bool:
-    """Whether it looks like one of a broker's log directories."""
+    """Whether the directory looks like one of a broker's log directories."""
     if (directory / RECOVERY_POINTS_NAME).exists() or (directory / LOG_STARTS_NAME).exists():
         return True
     return directory.is_dir() and any(_is_log(entry) for entry in directory.iterdir())
@@ -75,9 +75,8 @@ def _is_log(entry: Path) -> bool:
 def verify_log_directory(
     directory: Path, shown: str = "", progress: Progress = lambda done, total: None
 ) -> list[FileReport]:
-    """The findings for a log directory. `shown` goes before the names in it; `progress` is told bytes.
-
-    Raises OSError or StorageError for a file that may not be read.
+    """The findings for a log directory. `shown` is the prefix of the names in it; `progress` is called with numbers of
+    bytes. Raises OSError or StorageError for a file that cannot be read.
     """
     return _LogDirectory(directory, shown, progress).verify()
 
@@ -138,7 +137,7 @@ class _LogDirectory:
         """The directory's id."""
         path = self._directory / META_NAME
         if not path.exists():
-            self._add(META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is")
+            self._add(META_NAME, FileStatus.DAMAGED, "missing", "the owner of this data is unknown")
             return None
         try:
             cluster_id, node_id, directory_id = decode_meta(path.read_bytes(), str(path))
@@ -149,7 +148,7 @@ class _LogDirectory:
         return directory_id
 
     def _offsets(self, name: str, status: FileStatus, next_start: str) -> dict[TopicPartition, int]:
-        """A checkpoint file; `status` if it does not read back."""
+        """A checkpoint file; `status` if it cannot be read."""
         path = self._directory / name
         if not path.exists():
             return {}
@@ -163,7 +162,7 @@ class _LogDirectory:
 
     def _missing(self, names: set[str]) -> None:
         for name in sorted(names):
-            self._add(name, FileStatus.DAMAGED, "missing", "the checkpoints say that there is a log", "makes it anew")
+            self._add(name, FileStatus.DAMAGED, "missing", "the checkpoints list this log", "rebuilds it")
 
     # --- one partition ------------------------------------------------------------------------------------------------
 
@@ -171,7 +170,7 @@ class _LogDirectory:
         shown = f"{self._shown}{log.name}"
         for path in sorted(log.glob(f"*{DAMAGED_SUFFIX}")):
             name = f"{log.name}/{path.name}"
-            reaction = "copies the log anew if another replica is in sync, else leaves the partition offline"
+            reaction = "copies the log again if another replica is in sync, else leaves the partition offline"
             self._add(name, FileStatus.DAMAGED, "set aside at an earlier start", "", reaction)
         if entry is None:
             self._topic_id(log)
@@ -218,20 +217,20 @@ class _LogDirectory:
                 self._add(name, FileStatus.DAMAGED, "damaged", str(error), TAKES_OFFLINE)
 
     def _cuts(self, log: Path) -> None:
-        """What a follower has cut off, because its leader did not have it."""
+        """The records that a follower truncated because its leader did not have them."""
         for path in sorted(log.iterdir()):
             cut = CutFile.named(path.name)
             if cut is not None and cut.is_committed:
                 self._add(f"{log.name}/{path.name}", found=CUT_COMMITTED)
 
     def _old_logs(self, log: Path) -> None:
-        """What a follower had before it started over."""
+        """The log of a follower before it was replaced."""
         for path in sorted(log.iterdir()):
             old = OldFile.named(path.name)
             if old is not None and old.suffix == OLD_SUFFIX:
                 self._add(f"{log.name}/{path.name}", found=OLD_LOG)
             elif old is not None:
-                reason = f"the log was about to start over at offset {old.offset}"
+                reason = f"the log was about to be replaced by one that starts at offset {old.offset}"
                 self._add(f"{log.name}/{path.name}", FileStatus.MENDED, "unfinished", reason, FINISHES)
 
     def _epochs(self, log: Path, runs: list[EpochRun], flushed: int) -> None:

@@ -15,12 +15,12 @@ class FileStatus(StrEnum):
 
     SOUND = "sound"
     MENDED = "mended"
-    """As a crash may leave it: the next start mends it, and nothing is lost."""
+    """As a crash may leave it: the next start repairs it, and nothing is lost."""
     DAMAGED = "damaged"
 
 
 class Problem(NamedTuple):
-    """A damaged stretch of a segment, or a frame that does not follow the one before."""
+    """A damaged stretch of a segment, or a frame that does not follow the previous one."""
 
     position: int
     end_position: int
@@ -36,9 +36,9 @@ class FileReport:
     status: FileStatus = FileStatus.SOUND
     found: str = ""
     reason: str = ""
-    """Why it is not sound, if that needs a sentence."""
+    """Why the file is not sound, if that needs a sentence."""
     next_start: str = ""
-    """What the next start does about it; empty when there is nothing to do."""
+    """What the next start does about the file; empty if nothing."""
     problems: list[Problem] = field(default_factory=list)
 
     def row(self) -> dict[str, Any]:
@@ -56,7 +56,7 @@ class FileReport:
         return row
 
     def lines(self) -> list[str]:
-        """What a user sees in addition to `found`."""
+        """The lines shown to a user in addition to `found`."""
         lines = [f"bytes {problem.position} to {problem.end_position}: {problem.text}" for problem in self.problems]
         if self.reason:
             lines.append(self.reason)

@@ -1,8 +1,7 @@
-"""Whether a process uses a directory of a node or broker, found out without touching the directory.
-
-Who uses one holds the flock of its `.lock`. To try that lock could get in the way of a node that starts at this moment,
-so the kernel's list of locks is read. Where there is none, or locks of other containers are left out of it, a directory
-counts as unused.
+"""Whether a process uses a directory of a node or broker, determined without touching the directory. A process that
+uses a directory holds the flock of its `.lock`. Trying that lock could disturb a node that starts at this moment, so
+the kernel's list of locks is read instead. If the list does not exist, or omits locks of other containers, the
+directory counts as unused.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def refuse_if_in_use(directory: Path) -> None:
 
 
 def _holder(lock: Path) -> str | None:
-    """The id of the process that holds the flock of a file; None if none does, as far as can be seen."""
+    """The id of the process that holds the flock of a file; None if no visible process does."""
     try:
         status = lock.stat()
         lines = LOCKS.read_text(encoding="ascii").splitlines()

@@ -1,4 +1,6 @@
-"""What the inventory of a stopped broker's log directory says that its next start will miss (DB-89)."""
+"""The logs and records that the next start of a stopped broker will find missing, by the inventory of a log directory
+(DB-89).
+"""
 
 from __future__ import annotations
 
@@ -25,27 +27,27 @@ from kraftlog.storage.formats.names import (
 )
 from kraftlog.storage.inventory import DirectoryNotes, why_it_does_not_count
 
-REBUILDS: Final = "rebuilds it from the logs and the checkpoints, and misses nothing"
+REBUILDS: Final = "rebuilds it from the logs and the checkpoints, and finds nothing missing"
 LEADS_NOT: Final = "takes the partition offline here, and deletes nothing"
 LEADS_NOT_IF_ASSIGNED: Final = (
     f"{LEADS_NOT}, if this broker has a replica of that topic and the log is in none of its log directories"
 )
-ASKS_METADATA: Final = "uses the log for the topic that the metadata has, or sets it aside"
+ASKS_METADATA: Final = "uses the log for the topic in the metadata, or sets it aside"
 WRITES_TOPIC_ID: Final = "writes it again, with the topic id of the inventory"
 
 
 @dataclass(slots=True)
 class FoundInventory:
-    """What an inventory has of each log."""
+    """The entries of an inventory."""
 
     entries: dict[TopicPartition, LogEntry] = field(default_factory=dict)
-    """Empty if there is none, or it does not count."""
+    """Empty if there is no inventory, or it is not valid."""
     report: FileReport | None = None
-    """About the file itself; None if there is none."""
+    """The report on the file itself; None if the file does not exist."""
 
 
 def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory:
-    """Read it as a start would, without writing. `directory_id` is None if that is not known. Raises OSError."""
+    """Read the inventory as a start would, without writing. `directory_id` is None if unknown. Raises OSError."""
     path = directory / INVENTORY_NAME
     if not path.exists():
         return FoundInventory()
@@ -63,21 +65,21 @@ def read_inventory(directory: Path, directory_id: UUID | None) -> FoundInventory
 
 
 def missing_logs(inventory: FoundInventory, found: set[str]) -> Iterator[FileReport]:
-    """A report for each log that the inventory has, and the directory has not."""
+    """A report for each log that is in the inventory and not in the directory."""
     for partition in sorted(inventory.entries):
         name = directory_name(partition)
         if name not in found:
-            yield FileReport(name, FileStatus.DAMAGED, "missing", "the inventory has it", LEADS_NOT_IF_ASSIGNED)
+            yield FileReport(name, FileStatus.DAMAGED, "missing", "the inventory lists it", LEADS_NOT_IF_ASSIGNED)
 
 
 def verify_log(log: Path, entry: LogEntry, end_offset: int) -> Iterator[FileReport]:
-    """Reports for what a log lacks, by its inventory entry. `end_offset`: where its valid batches end."""
+    """Reports on records that a log lacks, by its inventory entry. `end_offset`: where its valid batches end."""
     yield from _topic_id(log, entry)
     reason = missing_segments(entry, _segment_sizes(log))
     known = Known(recovery_point=entry.recovery_point, log_start_offset=entry.log_start_offset, entry=entry)
     reason = reason or lost_end(known, end_offset)
     if reason:
-        yield FileReport(log.name, FileStatus.DAMAGED, "lacks what the inventory has", reason, LEADS_NOT)
+        yield FileReport(log.name, FileStatus.DAMAGED, "lacks records of the inventory", reason, LEADS_NOT)
 
 
 def _topic_id(log: Path, entry: LogEntry) -> Iterator[FileReport]:

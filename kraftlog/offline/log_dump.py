@@ -16,9 +16,8 @@ from raft.storage.segment import parse_segment_name, segment_name
 
 
 def dump(path: Path, *, decode: bool = False) -> Iterator[dict[str, Any]]:
-    """What is in a segment file, in a directory of segments, or in a node's data directory, in order.
-
-    With `decode` a batch comes with its records. Raises OSError, and StorageError for a directory without segments.
+    """The content of a segment file, a directory of segments, or a node's data directory, in order. With `decode`,
+    batches include their records. Raises OSError, and StorageError for a directory without segments.
     """
     segments = _segments(path)
     cursor = LogCursor.at_segment(segments[0][0])

@@ -1,6 +1,5 @@
-"""Whether a node's log is sound: recovery is rehearsed for the verdict, and every segment is walked to its end.
-
-Recovery stops at the first damage. The walk continues after it, so that an operator sees all of it at once.
+"""Whether a node's log is sound: recovery is run without writing, and every segment is read to its end. Recovery stops
+at the first damage. The reading continues after it, so that an operator sees all damage at once.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ class LogVerdict:
 
     reports: list[FileReport]
     end_offset: Offset | None
-    """Where the next start finds the log to end; None if that start finds it damaged."""
+    """The log end offset at the next start; None if that start finds the log damaged."""
     epochs: EpochCache | None = None
 
 
 def verify_log(directory: Path) -> LogVerdict:
-    """Look at the log of the node whose data is in `directory`. Raises OSError for a file that may not be read."""
+    """Check the log of the node whose data is in `directory`. Raises OSError for a file that cannot be read."""
     log_directory = directory / LOG_NAME
     start, reports = _log_start(log_directory)
     reports += _recovering(log_directory)
@@ -67,7 +66,7 @@ def verify_log(directory: Path) -> LogVerdict:
             return LogVerdict([*reports, begins], start.offset, EpochCache(start=start))
         if not reports and any((directory / name).exists() for name in COPY_NAMES):
             lost = FileReport(
-                LOG_NAME, FileStatus.DAMAGED, "no segments", "there was a log: there is a quorum state", RECOVERS
+                LOG_NAME, FileStatus.DAMAGED, "no segments", "a log is missing: a quorum state exists", RECOVERS
             )
             return LogVerdict([lost], None)
         return LogVerdict([*reports, FileReport(LOG_NAME, found="no segments")], None if start is None else Offset(0))
@@ -110,7 +109,7 @@ def _recovering(log_directory: Path) -> list[FileReport]:
 
 
 def _log_start(log_directory: Path) -> tuple[OffsetAndEpoch | None, list[FileReport]]:
-    """Where the log starts, None if that cannot be determined; and the findings for the files that record it."""
+    """Where the log starts, None if it cannot be determined; and the findings for the files that record it."""
     said, damaged = _copies(log_directory, LOG_START_NAME, decode_log_start)
     if not said:
         reports = [replace(report, next_start=FETCHES_ALL) for report in damaged]
@@ -173,7 +172,7 @@ def _problems(item: FoundFrame | DamagedStretch) -> list[Problem]:
         return [Problem(item.position, item.end_position, item.looks_like + lost)]
     misfits = [*item.misfits]
     if item.is_chained is False:
-        misfits.insert(0, "it does not name the frame before it")
+        misfits.insert(0, "it does not name the previous frame")
     if not misfits:
         return []
     frame = item.frame
@@ -185,7 +184,7 @@ def _note_torn_tail(last: FileReport, recovered: RecoveredLog) -> None:
     if report.torn_bytes:
         last.status = FileStatus.MENDED
         last.reason = f"a torn tail, which was never flushed: the log ends at offset {report.log_end_offset}"
-        last.next_start = f"cuts {report.torn_bytes} bytes at byte {report.torn_position}"
+        last.next_start = f"truncates {report.torn_bytes} bytes at byte {report.torn_position}"
 
 
 def _below_start(base_offset: Offset) -> FileReport:
@@ -197,7 +196,7 @@ def _below_start(base_offset: Offset) -> FileReport:
 
 
 def _note_replaced(segments: dict[Offset, FileReport], start_offset: Offset) -> None:
-    """A snapshot was replacing the log: the whole log is removed."""
+    """A snapshot was replacing the log: the next start removes the whole log."""
     for report in segments.values():
         report.status = FileStatus.MENDED
         report.reason = f"a snapshot that ends at offset {start_offset} was replacing the log"

@@ -48,19 +48,19 @@ class Source(Protocol):
 
 
 class Found(NamedTuple):
-    """What a path leads to."""
+    """The file or directory that a path names."""
 
     path: Path
     node: Node
     shown: str
-    """The path as it is printed: relative if it was given so and is below a current directory that is not the root."""
+    """The printed path: relative if a relative path was given and is below a current directory that is not the root."""
 
 
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
 def alternatives(text: str) -> list[str]:
-    """The paths that one stands for, each once; CommandError if too many. Braces without a comma, in no name, stay."""
+    """The paths that a path with braces stands for, each once; CommandError if too many. Braces without comma stay."""
     found: dict[str, None] = {}
     left = [text]
     for _ in range(ALTERNATIVES_MAX):
@@ -77,7 +77,7 @@ def alternatives(text: str) -> list[str]:
 
 
 def find_paths(tree: Directory, current: Path, pattern: str) -> Iterator[Found]:
-    """What a path without braces leads to from `current`, in order. Raises CommandError if that is nothing."""
+    """The entries that a path without braces names from `current`, in order. Raises CommandError if there are none."""
     wanted = _normalised(current, pattern)
     is_found = False
     for path, node in walk(tree, wanted) if pattern else ():
@@ -183,7 +183,9 @@ class MetadataShell:
         self._complain(f"{self._command}: {problem}")
 
     def _found(self, tree: Directory, given: Given) -> Iterator[Found]:
-        """What the given paths lead to, without any the current directory; paths that lead to nothing fail."""
+        """The files and directories that the given paths name, by default the current directory; a path that names none
+        fails.
+        """
         for word in given.words or (".",):
             for pattern in alternatives(word):
                 try:
@@ -221,7 +223,9 @@ class MetadataShell:
                     self._fail(f"{shown}: is a directory")
 
     def _tree(self, given: Given) -> None:
-        """Print all that is below a directory. At most COUNT entries of each, else 20, and how many are left out."""
+        """Print all that is below a directory. At most COUNT entries of each directory, else 20, and the number left
+        out.
+        """
         limit = _positive(given.options.get("-n", str(TREE_ENTRIES)))
         with self._reading() as tree:
             for _, node, shown in self._found(tree, given):
@@ -280,12 +284,12 @@ class MetadataShell:
                 self._say(f"{command.usage:<{width}}{command.explanation.partition('. ')[0].rstrip('.')}")
 
     def _exit(self, given: Given) -> None:
-        """Leave the shell. The end of the input does so, too."""
+        """Leave the shell, as does the end of the input."""
         self.is_done = True
 
 
 class Command(NamedTuple):
-    """A command of the shell; what it does is in the first line of its function's documentation."""
+    """A command of the shell; the docstring of its function explains it."""
 
     usage: str
     run: Callable[[MetadataShell, Given], None]
@@ -331,7 +335,7 @@ def _given(command: Command, arguments: Sequence[str]) -> Given:
         else:
             words.append(argument)
     if command.words_max is not None and len(words) > command.words_max:
-        raise CommandError(f"{printable(words[command.words_max])}: one word too many; usage: {command.usage}")
+        raise CommandError(f"{printable(words[command.words_max])}: too many words; usage: {command.usage}")
     return Given(options, words)
 
 

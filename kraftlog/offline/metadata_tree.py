@@ -14,10 +14,10 @@
 The names are those of Kafka's kafka-metadata-shell where it has them; its `image/` and `local/` are left out, for there
 is nothing else here. Nothing is read before it is needed, and directories are listed row by row.
 
-Names of topics and configs are arbitrary text. In a path they are written so that every name listed can be typed or
-pasted: unprintable characters, `%`, and those with a meaning in a path or a command (`/`, blanks, quotes, the backslash
-and `*?[]{}`) are percent-encoded as in a URL; so is a name that is `.`, `..` or that stands for something else, and an
-empty one is `%`. In the content of files, an unprintable character is a backslash and a code.
+Names of topics and configs are arbitrary text. Every listed name can be typed or pasted in a path: unprintable
+characters, `%`, and those with a meaning in a path or a command (`/`, blanks, quotes, the backslash and `*?[]{}`) are
+percent-encoded as in a URL; so is a name that is `.`, `..` or that stands for something else, and an empty one is `%`.
+In the content of files, an unprintable character is a backslash and a code.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Directory(Protocol):
     """Names, each of a file or a directory."""
 
     def entries(self) -> Iterator[tuple[str, Node]]:
-        """All of them, in order, read as they are taken."""
+        """All names, in order, read as they are consumed."""
         ...
 
     def entry(self, name: str) -> Node | None:
-        """The one of that name; None if there is none."""
+        """The entry of that name; None if it does not exist."""
         ...
 
     def count(self) -> int:
@@ -63,7 +63,7 @@ class File:
     """Something with content."""
 
     read: Callable[[], str]
-    """Reads the content, of one line or more, without the last line's end; all of it can be printed."""
+    """Reads the content, of one line or more, without the end of the last line; all of it is printable."""
 
 
 Node: TypeAlias = "Directory | File"
@@ -90,7 +90,7 @@ def root(connection: sqlite3.Connection) -> Directory:
 
 
 def walk(node: Node, wanted: Path, path: Path = ()) -> Iterator[tuple[Path, Node]]:
-    """What `wanted`, names or patterns with `*`, `?` and `[...]`, leads to from `node`, the one at `path`; in order."""
+    """The entries that `wanted`, names or patterns with `*`, `?`, `[...]`, selects from `node` at `path`, in order."""
     if not wanted:
         yield path, node
     elif not isinstance(node, File):
@@ -167,7 +167,7 @@ def _decode_broker_name(name: str) -> str | None:
 _INTEGERS: Final = _Names(str, _decode_integer)
 _TEXTS: Final = _Names(encode_name, decode_name)
 _BROKER_NAMES: Final = _Names(_encode_broker_name, _decode_broker_name)
-"""Of the resources whose configs are brokers': text in the database."""
+"""The keys of resources with broker configs, as text in the database."""
 
 
 _APPLIED: Final = {

@@ -1,7 +1,5 @@
-"""Whether a stopped node's metadata database holds what its log yields: snapshot and log are replayed to compare.
-
-Only the applied offset is taken from the database under test. The digest of what was applied is compared, and each
-table's rows.
+"""Whether a stopped node's metadata database matches its log: snapshot and log are replayed, and the result compared.
+Only the applied offset is read from the checked database. The digest and the rows of each table are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ RUN_BATCHES: Final = 200
 """How many records are replayed in one transaction."""
 
 Progress = Callable[[int, int], None]
-"""Called with how many offsets are replayed, and how many there are."""
+"""Called with the number of replayed offsets, and the total."""
 
 
 def compare_with_log(
@@ -56,7 +54,7 @@ def compare_with_log(
         own.execute("PRAGMA journal_mode = OFF")
         own.execute("PRAGMA synchronous = OFF")
         create_in(own, cluster_id)
-        tables = MetadataTables(own, name="what the log says")
+        tables = MetadataTables(own, name="the replayed log")
         try:
             _load_snapshot(directory, tables, applied.end_offset)
             if not _replay(directory, tables, applied.end_offset, progress):
@@ -64,9 +62,9 @@ def compare_with_log(
         except (InvariantViolation, CorruptSnapshot) as error:
             return f"the log cannot be replayed to compare: {error}"
         if tables.applied != applied:
-            return f"it is at {applied}, and the log yields {tables.applied}"
+            return f"it is at {applied}, and the replayed log is at {tables.applied}"
         different = [table.name for table in TABLES if _sum(own, table) != _sum(connection, table)]
-    return f"its rows differ from those that the log yields, in {', '.join(different)}" if different else None
+    return f"its rows differ from those of the replayed log, in {', '.join(different)}" if different else None
 
 
 def _sum(connection: sqlite3.Connection, table: object) -> int:
@@ -75,7 +73,7 @@ def _sum(connection: sqlite3.Connection, table: object) -> int:
 
 
 def _load_snapshot(directory: Path, tables: MetadataTables, end_offset: Offset) -> None:
-    """Start with the oldest snapshot that the log continues, unless the log has everything itself."""
+    """Start with the oldest snapshot that the log continues, unless the log starts at offset 0."""
     start = _log_start(directory)
     if start == 0:
         return

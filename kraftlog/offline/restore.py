@@ -1,12 +1,12 @@
 """Makes a new cluster's data directories from a saved snapshot.
 
-The new cluster begins where the snapshot ends, in another cluster id and an epoch that no node of the old cluster has
-reached, or in epoch 1 if epochs were used up. Offsets continue: a broker or client that remembers one, such as a broker
-epoch, never sees them go back. Every node gets the same snapshot and makes the same bytes from it.
+The new cluster begins where the snapshot ends, with another cluster id and an epoch that no node of the old cluster has
+reached, or in epoch 1 if epochs were used up. Offsets continue: a broker or client that remembers an offset, such as a
+broker epoch, never sees a lower one. Every node gets the same snapshot and makes the same bytes from it.
 
 The snapshot is read through, and loaded as a test, before anything is created. The file without which a directory does
-not start (a node's `meta.properties`, a local cluster's `cluster.toml`) is written when all the rest is durable:
-`start`, `up`, `format` and `restore` refuse what an interruption leaves, until it is removed.
+not start (a node's `meta.properties`, a local cluster's `cluster.toml`) is written when everything else is durable:
+`start`, `up`, `format` and `restore` refuse the remains of an interruption until they are removed.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ EPOCH_JUMP: Final = 10_000
 election every second for almost three hours to reach it."""
 
 EPOCH_MAX: Final = EPOCHS_AT_ONCE_MAX // 2
-"""A higher epoch is not continued: epochs end, and a replica with an empty directory enters no more at once. The new
-cluster begins in epoch 1. The old one's nodes are kept away by its cluster id alone."""
+"""A higher epoch is not continued: epochs are limited, and a replica with an empty directory accepts no higher epoch at
+once. The new cluster begins in epoch 1, and only its cluster id keeps the old nodes away.
+"""
 
 _ADVICE: Final = "name an empty directory or a new one"
-_ADVICE_IF_HALF_MADE: Final = f"{_ADVICE}; what an interrupted restore left may be removed"
+_ADVICE_IF_HALF_MADE: Final = f"{_ADVICE}; the remains of an interrupted restore may be removed"
 
 
 class RestoredNode(NamedTuple):
@@ -80,7 +81,7 @@ class RestoredCluster(NamedTuple):
     """The snapshot that the new cluster starts from, equal on all nodes."""
     nodes: list[RestoredNode]
     adoption: Adoption | None = None
-    """What becomes of partitions and logs; None if no brokers are adopted."""
+    """The outcome for partitions and logs; None if no brokers are adopted."""
 
 
 def restore_node(
@@ -92,14 +93,13 @@ def restore_node(
 ) -> RestoredCluster:
     """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
-    None keeps the cluster's id, which needs `initial_controllers`: else a former voter that returns would count.
-
-    With `initial_controllers` the voters are known by their directory ids, as `format_directory` has it. All nodes of
-    the cluster are to be made of the same snapshot and the same reports of brokers that it is `adopting`. Raises
-    ConfigurationError for a cluster id that is none or the old cluster's, and for reports that cannot be taken
-    together; DirectoryError for a directory that is in use, formatted or not empty; CorruptSnapshot for a snapshot that
-    is damaged or holds no metadata; StorageError for a file that cannot be read or is not named like a snapshot;
-    nothing is made then. Raises StorageError if the directory cannot be written.
+    None keeps the cluster's id, which needs `initial_controllers`: else a former voter that returns would count. With
+    `initial_controllers` the voters are known by their directory ids, as in `format_directory`. All nodes of the
+    cluster must be made from the same snapshot and the same reports of adopted brokers, in `adopting`. Raises
+    ConfigurationError for a cluster id that is invalid or the old cluster's, and for reports that do not fit together;
+    DirectoryError for a directory that is in use, formatted or not empty; CorruptSnapshot for a snapshot that is
+    damaged or holds no metadata; StorageError for a file that cannot be read or is not named like a snapshot; nothing
+    is made then. Raises StorageError if the directory cannot be written.
     """
     files = PosixFileSystem()
     directory_id = None
@@ -169,14 +169,14 @@ def restore_cluster(
 
 
 def planned_adoption(snapshot: Path, adopting: Adopting) -> Adoption:
-    """What would become of partitions and logs. Makes nothing, and raises as `restore_node` does."""
+    """The outcome for partitions and logs. Makes nothing, and raises as `restore_node` does."""
     with usable_snapshot(snapshot) as (reader, _), adopted_snapshot(reader, adopting) as (_, adoption):
         return adoption
 
 
 @contextmanager
 def _beginning(snapshot: Path, adopting: Adopting) -> Iterator[tuple[SnapshotReader, SnapshotSummary, Adoption | None]]:
-    """What the cluster begins with, and the snapshot that was given."""
+    """The first snapshot of the cluster, and the given one."""
     with usable_snapshot(snapshot) as (reader, source):
         if not adopting:
             yield reader, source, None
@@ -211,17 +211,16 @@ def restore_directory(
     *,
     keeps_cluster_id: bool = False,
 ) -> SnapshotSummary:
-    """Make `path` a data directory that starts with what `source` holds; returns the snapshot in it.
-
-    The old cluster's voters are not the new one's: those are `voters`, if they are known by directory ids. With
-    `keeps_cluster_id` they must be.
+    """Make `path` a data directory that starts with the content of `source`; return the snapshot in it. The new cluster
+    does not have the old cluster's voters: its voters are `voters`, if they are known by directory ids, which
+    `keeps_cluster_id` requires.
 
     Raises as `restore_node` does. A crash leaves the whole directory, or one without identity, which does not start.
     """
     if keeps_cluster_id and voters is None:
         raise ConfigurationError(
-            "a cluster that keeps its id must know its voters by new directory ids, or a former voter that returns"
-            " would count as one; give --initial-controllers"
+            "a cluster that keeps its id must know its voters by new directory ids, or a returning former voter"
+            " would count as a voter; give --initial-controllers"
         )
     if not keeps_cluster_id and identity.cluster_id == source.header.cluster_id:
         raise ConfigurationError(
@@ -229,7 +228,7 @@ def restore_directory(
             " `kraftlog random-uuid` prints"
         )
     snapshot_id = _new_id(source.snapshot_id)
-    _refuse_unless_empty(files, path)  # before the lock, whose file would be left there
+    _refuse_unless_empty(files, path)  # before the lock, whose file would remain
     files.make_directories(path)
     lock = files.try_lock(join(path, LOCK_NAME))
     if lock is None:
@@ -254,9 +253,9 @@ def _new_id(old: OffsetAndEpoch) -> OffsetAndEpoch:
 
 
 def _load_for_a_trial(reader: SnapshotReader) -> None:
-    """Raises CorruptSnapshot if no node could load it."""
+    """Raise CorruptSnapshot if no node could load the snapshot."""
     if reader.snapshot_id.offset == 0:
-        raise CorruptSnapshot(f"the snapshot {reader.path} ends at offset 0, where there is nothing to snapshot")
+        raise CorruptSnapshot(f"the snapshot {reader.path} ends at offset 0, so it is empty")
     with TemporaryDirectory(prefix="kraftlog-restore-") as directory:
         path = Path(directory) / "metadata.db"
         with closing(open_database(path, reader.header.cluster_id).conn) as connection:
@@ -268,12 +267,12 @@ def _load_for_a_trial(reader: SnapshotReader) -> None:
 def _write_snapshot(
     files: FileSystem, directory: str, snapshot_id: OffsetAndEpoch, source: SnapshotReader, cluster_id: str
 ) -> SnapshotSummary:
-    """Write what `source` holds under another id and for another cluster, and read it back."""
+    """Write the content of `source` under another id and for another cluster, and read it back."""
     snapshots = SnapshotStore(files, directory)
     header = SnapshotHeader(source.header.last_contained_log_timestamp_ms, cluster_id)
     writer = snapshots.create(snapshot_id, header)
     if writer is None:
-        raise DirectoryError(f"{directory} holds a snapshot already; {_ADVICE}")
+        raise DirectoryError(f"{directory} already holds a snapshot; {_ADVICE}")
     with writer:
         for batch in source.batches():
             writer.append(batch_body(batch), batch.record_count)
@@ -296,7 +295,7 @@ def _refuse_unless_empty(files: FileSystem, path: str) -> None:
 
 @contextmanager
 def _flushes_that_fail() -> Iterator[None]:
-    """A failed flush concerns a directory that is not in use yet: it is an error like any other."""
+    """Turn a failed flush into an ordinary error: the directory is not yet in use."""
     try:
         yield
     except FlushFailed as error:

@@ -1,7 +1,7 @@
 """One segment of a broker's partition: its batches with their checksums, and whether its indexes agree with them.
 
-Nothing is written. Batches are read as a start reads them after a crash (`SegmentScan`), so the verdict on bytes that
-are no batch is that of the next start: a torn tail, or damage.
+Nothing is written. Batches are read as by a start after a crash (`SegmentScan`), so bytes that are not a batch are
+classified as the next start does: a torn tail, or damage.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from kraftlog.storage.formats.indexes import OFFSET_ENTRY, TIME_ENTRY, decode_ab
 from kraftlog.storage.formats.names import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kraftlog.storage.recovery import SegmentScan
 
-MAKES_INDEX: Final = "makes it again from the log"
-USES_INDEX: Final = "may use it as it is: delete it while the broker is stopped, and it is made again"
+MAKES_INDEX: Final = "rebuilds it from the log"
+USES_INDEX: Final = "may use it unchanged: delete it while the broker is stopped, and it is rebuilt"
 TAKES_OFFLINE: Final = "takes the partition offline when it reads this; nothing is deleted"
 PROBLEMS_MAX: Final = 20
-"""So many are named of each file."""
+"""At most this many problems are named per file."""
 
 
 @dataclass(slots=True)
@@ -39,14 +39,14 @@ class EpochRun:
 
 @dataclass(slots=True)
 class SegmentVerdict:
-    """What was found in a segment."""
+    """The findings in a segment."""
 
     log: FileReport
     end_offset: int
     """The offset after its last valid batch."""
     epochs: list[EpochRun] = field(default_factory=list)
     others: list[FileReport] = field(default_factory=list)
-    """Of its indexes those that are not sound."""
+    """The indexes that are not sound."""
 
 
 class SegmentVerification:
@@ -66,7 +66,7 @@ class SegmentVerification:
         self._problems: list[Problem] = []
 
     def verify(self, later: list[Path]) -> SegmentVerdict:
-        """Read all of it; `later` are the logs of the segments behind it. Raises OSError, StorageError."""
+        """Read the whole segment; `later` are the logs of the following segments. Raises OSError, StorageError."""
         scan = SegmentScan(PosixFileSystem(), str(self._path), self._base_offset)
         epochs: list[EpochRun] = []
         for position, header in scan.batches():
@@ -77,7 +77,7 @@ class SegmentVerification:
             problems=self._problems,
         )
         if self._problems:
-            report.status, report.next_start = FileStatus.DAMAGED, "does not look at that"
+            report.status, report.next_start = FileStatus.DAMAGED, "does not check this"
         self._judge(scan, later, report)
         verdict = SegmentVerdict(report, scan.end_offset, epochs)
         is_rebuilt = not self._was_clean and (not later or _base_offset_of(later[0]) > self._recovery_point)
@@ -100,7 +100,7 @@ class SegmentVerification:
             epochs.append(EpochRun(header.leader_epoch, header.base_offset, header.last_offset))
 
     def _judge(self, scan: SegmentScan, later: list[Path], report: FileReport) -> None:
-        """What is behind the last valid batch."""
+        """A finding for the bytes after the last valid batch."""
         flushed = min(self._recovery_point, _base_offset_of(later[0])) if later else self._recovery_point
         try:
             scan.judge(flushed, is_last=not later, has_valid_successor=any(map(_begins_with_a_batch, later)))
@@ -113,7 +113,7 @@ class SegmentVerification:
             if report.status is FileStatus.SOUND:
                 report.status = FileStatus.MENDED
             report.reason = f"a torn tail, which was never flushed: the log ends at offset {scan.end_offset}"
-            report.next_start = f"cuts {torn_bytes} bytes at byte {scan.end_position}"
+            report.next_start = f"truncates {torn_bytes} bytes at byte {scan.end_position}"
 
     # --- indexes ------------------------------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class SegmentVerification:
                 batch = next(batches, None)
             if batch is None or batch[2] != timestamp_ms:
                 problems.append(
-                    _wrong(at, TIME_ENTRY, f"the batch with offset {offset} has not the timestamp {timestamp_ms}")
+                    _wrong(at, TIME_ENTRY, f"the batch with offset {offset} does not have the timestamp {timestamp_ms}")
                 )
         return problems + _not_ascending(entries, TIME_ENTRY)
 

@@ -1,7 +1,7 @@
-"""Whether the files of a stopped node are sound, and what its next start does about those that are not.
+"""Whether the files of a stopped node are sound, and what its next start does about damaged ones.
 
 Nothing is written, locked or created in the node's directory. A crash may leave a torn tail, or one copy of the quorum
-state older than the other: that is sound, and mended at the next start.
+state older than the other: that is sound, and repaired at the next start.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from statemachine.tables.database import DivergedDatabase, UnusableDatabase, ope
 
 REBUILDS: Final = "sets it aside and rebuilds it from"
 FORGETS_SNAPSHOTS: Final = "deletes the snapshots, sets it aside and rebuilds it from the log"
-FINDS_ROT: Final = "finds rot by a scrub and rebuilds it; if it does not, move it away before"
+FINDS_ROT: Final = "detects bit rot by a scrub and rebuilds it; if it does not, move it away before"
 FROM_LOG: Final = "the log"
 FROM_SNAPSHOT: Final = "the newest snapshot that is whole, then the log"
-MENDS: Final = "mends it from the other copy"
+MENDS: Final = "repairs it from the other copy"
 RECOVERS_LOG: Final = (
     "recovers a voter's log from the other voters, or does not start if there are none; rebuilds an observer's database"
 )
@@ -104,7 +104,7 @@ def _verify_broker(directory: Path, progress: Progress) -> list[FileReport]:
 def _verify_meta(path: Path) -> tuple[FileReport, DirectoryIdentity | None]:
     if not path.exists():
         return FileReport(
-            META_NAME, FileStatus.DAMAGED, "missing", "it is unknown whose data this is", DOES_NOT_START
+            META_NAME, FileStatus.DAMAGED, "missing", "the owner of this data is unknown", DOES_NOT_START
         ), None
     try:
         identity = decode_meta(path.read_bytes(), str(path))

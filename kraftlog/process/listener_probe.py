@@ -1,7 +1,8 @@
 """What the listeners of brokers reply to a connection of this node, for the controller (CT-65).
 
-The addresses are claims of whoever registered. `kraftlog.controller.rules.broker_evidence` bounds how often this is
-asked; here is a bound on what is open: names that are looked up slowly must not hold up the threads of the process.
+The addresses are claims of the process that registered. `kraftlog.controller.rules.broker_evidence` bounds how often
+this is asked; here is a bound on what is open: names that are looked up slowly must not hold up the threads of the
+process.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from kraftbase.endpoint import Endpoint, Reply
 from raft.rpc.closed_ports import reply_of
 
 LOOKS_MAX: Final = 64
-"""How many brokers are looked at a time; of a further one every reply is unknown."""
+"""How many brokers are checked at a time; every reply of a further one is unknown."""
 
 LOOKUPS_MAX: Final = 3
-"""How many names are looked up at a time. A look-up that hangs goes on in its thread when nothing waits for it, and the
-event loop has as few as four of them."""
+"""How many names are looked up at a time. A look-up that hangs continues in its thread when nothing waits for it, and
+the event loop has as few as four threads.
+"""
 
 
 class ListenerProbe:
@@ -39,7 +41,7 @@ class ListenerProbe:
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """Give up what is not answered; nothing is called back."""
+        """Abandon unanswered connections, without a callback."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TextIO
 import structlog
 
 WAITING_LINES_MAX: Final = 2_000
-"""How many lines may wait to be written; further lines are dropped meanwhile."""
+"""How many lines may wait to be written; further lines are dropped."""
 
 FLUSH_SECONDS: Final = 1.0
 """How long a process waits at its end for lines that are not written yet."""

@@ -205,7 +205,7 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
     logger.info("voters known", node=config.node_id, source=source.value, kraft_version=int(voters.has_directory_ids))
     if not voters.has_directory_ids:
         logger.warning(
-            "the voters have no directory ids: one with a replaced disk is taken for the one that voted; see"
+            "the voters have no directory ids: a replaced disk cannot be distinguished from the earlier one; see"
             " docs/operations/voters.md",
             node=config.node_id,
         )
@@ -221,7 +221,7 @@ def _starting_voters(config: NodeConfig, directory: DataDirectory) -> VoterSet:
 
 @contextlib.asynccontextmanager
 async def _scrubbing(config: NodeConfig, metadata: _Metadata, node: Node) -> AsyncIterator[None]:
-    """The stored metadata is read through from time to time; rot stops the state machine."""
+    """The stored metadata is read through from time to time; bit rot stops the state machine."""
 
     def on_rotten(reason: str) -> None:
         metadata.machine.fence_rotten(reason)

@@ -53,7 +53,7 @@ def test_a_topic_that_exists_is_an_error_unless_told_otherwise(ask) -> None:
     assert ask("topics", "create", "twice", "--replication-factor", 1).code == 0
     again = ("topics", "create", "twice", "--replication-factor", 1)
     assert ask(*again).is_error(ErrorCode.TOPIC_ALREADY_EXISTS, "twice")
-    assert ask(*again, "--if-not-exists").lines() == ["Topic twice exists already."]
+    assert ask(*again, "--if-not-exists").lines() == ["Topic twice already exists."]
 
 
 def test_deleting_a_topic_that_does_not_exist_is_an_error_unless_told_otherwise(ask) -> None:

@@ -215,7 +215,7 @@ def test_partitions(reading: Reading) -> None:
         assert [line for line in applied.splitlines() if line.endswith(".")] == [
             "2 changes would be made.",
             "Made 2 changes.",
-            "Nothing to do: all topics are as in the file.",
+            "Nothing to do: all topics match the file.",
         ]
         changed = page.next()
         assert "PartitionCount: 4  ReplicationFactor: 2  Configs: min.insync.replicas=2\n" in changed
@@ -312,7 +312,7 @@ def test_configs_and_features(reading: Reading) -> None:
             "was upgraded to 27 (4.1-IV1).",
             "was upgraded to 28 (4.2-IV0).",
             "was upgraded to 30 (4.3-IV0).",
-            "is at 1 already.",
+            "is already at 1.",
         ]
         assert ["103", "metadata.version", "30"] in words(page.next())
 

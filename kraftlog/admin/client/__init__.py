@@ -1,1 +1,1 @@
-"""The end of the admin API that programs use."""
+"""The client side of the admin API."""

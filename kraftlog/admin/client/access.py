@@ -13,12 +13,11 @@ from statemachine.query.cluster_descriptions import AccessControlEntry, AccessCo
 
 
 class AccessCalls(ClientCore):
-    """Who may do what."""
+    """Access control."""
 
     async def create_acls(self, entries: Iterable[AccessControlEntry]) -> list[str]:
-        """Create entries; returns their ids, in that order. An entry that existed already keeps its id.
-
-        Raises ApiError for the first that was refused; the others are created.
+        """Create entries; returns their ids, in that order. An existing entry keeps its id. Raises ApiError for the
+        first refused entry; the others are created.
         """
         request = admin_pb2.CreateAclsRequest(entries=map(_entry_to_record, entries))
         result = await self.change(admin_pb2.Operation(create_acls=request))
@@ -28,7 +27,7 @@ class AccessCalls(ClientCore):
     async def delete_acls(self, filters: Iterable[AccessControlFilter]) -> list[AccessControlEntry]:
         """Delete all entries that one of the filters matches; returns them, each once.
 
-        Raises ApiError for the first filter that was refused; what the others match is deleted.
+        Raises ApiError for the first refused filter; entries that the others match are deleted.
         """
         request = admin_pb2.DeleteAclsRequest(filters=map(_filter_to_proto, filters))
         result = await self.change(admin_pb2.Operation(delete_acls=request))

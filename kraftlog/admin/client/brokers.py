@@ -15,7 +15,7 @@ from statemachine.words.features import SUPPORTED
 
 
 class BrokerCalls(ClientCore):
-    """Brokers and their lives."""
+    """Registration, heartbeats and fencing of brokers."""
 
     async def register_broker(
         self,
@@ -57,10 +57,11 @@ class BrokerCalls(ClientCore):
     ) -> admin_pb2.RegisterBrokerResponse:
         """Register a broker; it is fenced until it sends heartbeats. Raises ApiError.
 
-        It may take `timeout_ms` if that is less than the client's. Ids that are not given are generated.
+        The call may take `timeout_ms` if that is less than the client's. Ids that are not given are generated.
         `previous_broker_epoch` is what a broker found on its disk after a clean shutdown; without it, a broker that was
         registered before may have lost records (KIP-966). `log_dir_epochs` are what a broker that keeps its epoch in
-        its log directories found in each of them, -1 for none; the answer names those that are older copies (CT-38).
+        its log directories found in each of them, -1 for none; the answer names the directories that are older copies
+        (CT-38).
         """
         request = admin_pb2.RegisterBrokerRequest(
             broker_id=broker_id,
@@ -94,7 +95,8 @@ class BrokerCalls(ClientCore):
         log_dir_space: Iterable[admin_pb2.LogDirSpace] = (),
         timeout_ms: int | None = None,
     ) -> admin_pb2.BrokerHeartbeatResponse:
-        """Send a heartbeat: the broker is alive, what end offset of the metadata it has applied, and what it wants.
+        """Send a heartbeat: the broker is alive, the end offset of the metadata that it has applied, and the state that
+        it wants.
 
         `offline_log_dirs` are the ids of its log directories that have failed, `log_dir_space` is the room in the
         others.

@@ -12,8 +12,8 @@ from raft.rpc.options import CHANNEL_OPTIONS
 
 _OPTIONS: Final = (
     *CHANNEL_OPTIONS,
-    # gRPC shares connections between channels, even closed ones for a while. A new channel must connect again: that the
-    # node answers the handshake is what shows that it is not standing still.
+    # gRPC shares connections between channels, even closed ones for a while. A new channel must connect again: the
+    # node's answer to the handshake shows that it is not stopped.
     ("grpc.use_local_subchannel_pool", 1),
 )
 

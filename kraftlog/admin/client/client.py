@@ -4,14 +4,15 @@
         await client.create_topics([NewTopic("clicks", num_partitions=3, replication_factor=2)])
 
 - Changes go to the leader over one stream; the operations that are pending are sent as one message.
-- What was certainly not carried out (no leader, not the leader, not sent, throttled) is retried until the timeout, with
-  jitter. What may have been carried out is not: OutcomeUnknown reports it, and the caller looks before trying again.
+- An operation that was certainly not carried out (no leader, not the leader, not sent, throttled) is retried until the
+  timeout, with jitter. An operation that may have been carried out is not: OutcomeUnknown reports it, and the caller
+  checks before trying again.
 - Reads are answered by the first of the given addresses that can be reached, from what that node has applied, at least
   up to what this client's acknowledged operations changed or found to be so already. `last_end_offset` is that offset:
   another client waits for it with `wait_for`.
 
-A request about many things raises ApiError for the first that was refused, by name; the others are carried out. Where
-each partition has its own outcome, these are returned.
+A request about many things raises ApiError for the first refused one, by name; the others are carried out. Where each
+partition has its own outcome, the outcomes are returned.
 """
 
 from __future__ import annotations

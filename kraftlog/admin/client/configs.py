@@ -21,9 +21,8 @@ class ConfigCalls(ClientCore):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set, delete, append and subtract, all of a resource or none. Raises ApiError for the first that was refused.
-
-        The other resources are altered all the same.
+        """Set, delete, append and subtract, all of a resource or none. Raises ApiError for the first refused resource.
+        The other resources are still altered.
         """
         request = admin_pb2.AlterConfigsRequest(alterations=map(_alteration, alterations), validate_only=validate_only)
         result = await self.change(admin_pb2.Operation(alter_configs=request))

@@ -1,7 +1,7 @@
 """Calls to a cluster from outside: the address of any node is enough, the leader is found from there.
 
-Reads that only the leader answers go to the leader named by the node that knows the highest epoch. All nodes are
-asked, as one that is cut off knows no leader, or an old one. This is repeated for a bounded time, with jitter
+Reads that only the leader answers go to the leader named by the node that knows the highest epoch. All nodes are asked,
+since a node that is cut off knows no leader, or an old one. This is repeated for a bounded time, with jitter
 (tenacity). A connection error is raised as ApiError with Kafka's name for it.
 """
 
@@ -30,7 +30,7 @@ from raft.rpc.options import CHANNEL_OPTIONS
 CALL_TIMEOUT_SECONDS: Final = 2.0
 
 LEADER_TIMEOUT_SECONDS: Final = 5.0
-"""How long to look for a leader that describes the quorum."""
+"""How long to search for a leader that describes the quorum."""
 
 LOCAL_CHANNEL_OPTIONS: Final = (*CHANNEL_OPTIONS, ("grpc.max_reconnect_backoff_ms", 200))
 """For clients outside the cluster: they reconnect soon to a node that is just restarting."""
@@ -52,19 +52,21 @@ async def connect(endpoint: Endpoint) -> AsyncIterator[grpc.aio.Channel]:
 
 
 def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiError:
-    """What a failed call means: Kafka's error if the node names one, else what gRPC reports."""
+    """The ApiError for a failed call: Kafka's error if the node names one, else the error of gRPC."""
     named = _named_error(error)
     if named is not None:
         return ApiError(named, f"{endpoint} says: {error.details()}")
     if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; see whether it is well")
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, f"{endpoint} did not answer in time; check that it runs and is not overloaded"
+        )
     if error.code() == grpc.StatusCode.UNAVAILABLE:
         return ApiError(
             ErrorCode.BROKER_NOT_AVAILABLE, f"no node can be reached at {endpoint}; start the node or check the address"
         )
-    if error.code() == grpc.StatusCode.CANCELLED:  # a call that is given up here is a CancelledError
+    if error.code() == grpc.StatusCode.CANCELLED:  # a call that is cancelled here is a CancelledError
         return ApiError(
-            ErrorCode.BROKER_NOT_AVAILABLE, f"{endpoint} stopped while it was asked; try again, or ask another node"
+            ErrorCode.BROKER_NOT_AVAILABLE, f"{endpoint} stopped during the call; try again, or ask another node"
         )
     if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED:
         return ApiError(
@@ -77,7 +79,7 @@ def connection_error(endpoint: Endpoint, error: grpc.aio.AioRpcError) -> ApiErro
 
 
 def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
-    """Kafka's error that the call ended with, None if it ended with none."""
+    """Kafka's error with which the call ended, None if it has none."""
     for key, value in error.trailing_metadata() or ():
         if key == ERROR_KEY and isinstance(value, str) and _ERROR_NUMBER.fullmatch(value):
             return codec.error_from_proto(int(value))
@@ -87,9 +89,8 @@ def _named_error(error: grpc.aio.AioRpcError) -> ErrorCode | None:
 async def describe_node(
     endpoint: Endpoint, *, timeout_seconds: float | None = None, wait_for_ready: bool = False
 ) -> log_pb2.DescribeNodeResponse:
-    """The description that the node there gives of itself. With `wait_for_ready`, wait for a node to listen.
-
-    Without `timeout_seconds` it may take as long as a call does.
+    """The node's description of itself. With `wait_for_ready`, wait for a node to listen. Without `timeout_seconds` the
+    call has the usual limit.
     """
     if timeout_seconds is None:
         timeout_seconds = allowed_call_seconds(CALL_TIMEOUT_SECONDS)
@@ -129,7 +130,7 @@ async def describe_quorum(endpoints: Sequence[Endpoint]) -> quorum_pb2.DescribeQ
     ):
         with attempt:
             return await _describe_from_leader(finder)
-    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; see whether a majority of the voters runs")
+    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, "no node leads; check that a majority of the voters runs")
 
 
 def _may_find_leader_later(error: BaseException) -> bool:
@@ -152,7 +153,7 @@ async def quorum_as_seen_by(leader: Endpoint) -> quorum_pb2.DescribeQuorumRespon
         raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"the leader is out of reach: {error.args[0]}") from None
     code = codec.error_from_proto(response.error_code)
     if code is not ErrorCode.NONE:
-        raise ApiError(code, f"{leader} does not lead any more; try again")
+        raise ApiError(code, f"{leader} no longer leads; try again")
     return response
 
 
@@ -165,7 +166,7 @@ async def find_leader(finder: LeaderFinder) -> Endpoint:
         return await finder.find()
     except NotSent as error:
         if error.code is not ErrorCode.LEADER_NOT_AVAILABLE:
-            await describe_any(finder.bootstrap)  # raises why, such as that the one node has no room
+            await describe_any(finder.bootstrap)  # raises the reason, such as that the only node has no room
         raise
 
 

@@ -1,4 +1,4 @@
-"""What every call of the admin client goes through: changes to the leader, reads of any node."""
+"""The base of every call of the admin client: changes go to the leader, reads to any node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TIMEOUT_MS_DEFAULT: Final = 30_000
 
 
 class ClientCore:
-    """A client of one cluster, for one event loop, that knows no request by its kind."""
+    """A client of one cluster, for one event loop, independent of the kinds of requests."""
 
     def __init__(
         self, bootstrap: Sequence[Endpoint], *, timeout_ms: int = TIMEOUT_MS_DEFAULT, client_id: str = ""
@@ -47,7 +47,7 @@ class ClientCore:
         await self._reader.close()
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever the stream to the leader ends without this client's doing."""
+        """Call `callback` whenever the stream to the leader ends and this client did not end it."""
         self._sender.on_disconnected = callback
 
     @property
@@ -56,7 +56,7 @@ class ClientCore:
         return self._timeout_ms
 
     async def change(self, operation: admin_pb2.Operation, timeout_ms: int | None = None) -> admin_pb2.OperationResult:
-        """As `execute`, and raise ApiError if it was refused as a whole; its parts may have errors still."""
+        """As `execute`, and raise ApiError if the operation was refused as a whole; its parts may still have errors."""
         result = await self.execute(operation, timeout_ms=self._at_most(timeout_ms))
         if result.error_code:
             raise ApiError(codec.error_from_proto(result.error_code), result.error_message)
@@ -72,9 +72,9 @@ class ClientCore:
     ) -> admin_pb2.OperationResult:
         """Have the leader carry out `operation` and return its answer, which may hold errors of its parts.
 
-        With `retry`, what was certainly not carried out is retried until the timeout; `retry_unknown` is for
-        operations that do no harm when done twice. Without, there is one attempt, whose answer is returned as it is.
-        Raises NotSent if no node could be reached, OutcomeUnknown if it may have been carried out.
+        With `retry`, an operation that was certainly not carried out is retried until the timeout; `retry_unknown` is
+        for operations that are safe to repeat. Without `retry`, the answer to the only attempt is returned unchanged.
+        Raises NotSent if no node could be reached, OutcomeUnknown if the operation may have been carried out.
         """
         timeout_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         result = await self._sender.execute(operation, timeout_ms, retry=retry, retry_unknown=retry_unknown)
@@ -135,8 +135,9 @@ class ClientCore:
 def _offset_to_see(operation: admin_pb2.Operation, result: admin_pb2.OperationResult) -> int:
     """The end offset that a node must have applied to show what was acknowledged.
 
-    A heartbeat counts only what it changed. It reports how far the broker's node is: if the next one had to wait until
-    that node is as far as the leader was at the last, a broker whose node lags would send none and be fenced.
+    A heartbeat counts only what it changed. It reports the applied offset of the broker's node: if the next heartbeat
+    had to wait until that node has reached the leader's offset of the last one, a broker whose node lags would send no
+    heartbeat and be fenced.
     """
     is_heartbeat = operation.HasField("broker_heartbeat")
     return result.end_offset if is_heartbeat else max(result.end_offset, result.state_end_offset)

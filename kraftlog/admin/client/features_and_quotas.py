@@ -40,8 +40,8 @@ class FeatureCalls(ClientCore):
         result = await self.change(admin_pb2.Operation(update_features=request))
         refused = [feature for feature in result.update_features.features if feature.error_code]
         if refused:
-            # Each names its feature. The first may only report that it was not updated because of another, and two that
-            # do not go together have the same reason.
+            # Each reason names its feature. The first may only report that the feature was not updated because of
+            # another one, and two features that exclude each other have the same reason.
             reasons = "; ".join(dict.fromkeys(feature.error_message for feature in refused))
             raise ApiError(codec.error_from_proto(refused[0].error_code), reasons)
 
@@ -59,10 +59,10 @@ class FeatureCalls(ClientCore):
 
 
 class QuotaCalls(ClientCore):
-    """What clients may take."""
+    """Client quotas."""
 
     async def alter_client_quotas(self, alterations: Iterable[QuotaAlteration], *, validate_only: bool = False) -> None:
-        """Set and remove quotas, all of an entity or none. Raises ApiError for the first entity that was refused."""
+        """Set and remove quotas, all of an entity or none. Raises ApiError for the first refused entity."""
         request = admin_pb2.AlterClientQuotasRequest(
             alterations=[
                 admin_pb2.ClientQuotaAlteration(

@@ -1,4 +1,4 @@
-"""Finds the leader, from whichever addresses a client was given."""
+"""Finds the leader, from the addresses that a client was given."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LeaderFinder:
         return self._endpoints[: self._bootstrap_count]
 
     def learn(self, current: common_pb2.CurrentLeader) -> None:
-        """Use the leader that a node named in refusing an operation, for the next `find` only."""
+        """Use the leader that a node named when it refused an operation, for the next `find` only."""
         self._hint = _leader(current, self.cluster_id)
 
     async def find(self) -> Endpoint:
@@ -73,7 +73,7 @@ class LeaderFinder:
         if answered:
             raise NotSent(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                "no node leads; see whether a majority of the voters runs and is connected",
+                "no node leads; check that a majority of the voters runs and is connected",
             )
         addresses = ", ".join(map(str, self.bootstrap))
         raise NotSent(

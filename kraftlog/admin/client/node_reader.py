@@ -1,7 +1,6 @@
-"""Reads from any node: the first of the given addresses that answers, and that one again for as long as it does.
-
-It begins at one of them by chance, so that many clients with the same addresses spread over the nodes. A node that has
-not applied in time what the read must see is followed by the next one: it may be cut off from the leader.
+"""Reads from any node: the first of the given addresses that answers, and then the same node for as long as it answers.
+The first address is chosen at random, so that many clients with the same addresses spread over the nodes. If a node
+does not apply the wanted offset in time, the next node is asked: the first may be cut off from the leader.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ WAIT_SHARE: Final = 0.9
 """The part of a read's time that the node may spend waiting for the wanted offset."""
 
 _NEXT_NODE: Final = (
-    grpc.StatusCode.CANCELLED,  # the node stops during the read; a read that is given up here is a CancelledError
+    grpc.StatusCode.CANCELLED,  # the node stops during the read; a read that is cancelled here is a CancelledError
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
 )
 
 TOO_LARGE: Final = "larger than max"
-"""What gRPC reports with RESOURCE_EXHAUSTED when a message is too large; otherwise a node is short of something."""
+"""The text of gRPC's RESOURCE_EXHAUSTED for a message that is too large; with another text, a node lacks a resource."""
 
 READ_BYTES_MAX: Final = REQUEST_BYTES_MAX - 1024
 """How large a request may be, before the time that a node may wait is added."""
@@ -82,7 +81,7 @@ Select = Callable[["AdminServiceAsyncStub"], Callable[..., Awaitable[Response]]]
 
 
 def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.QueryResponse]]:
-    """The call that runs a statement: all pieces of the answer in one."""
+    """The call that runs a statement: all pieces of the answer joined."""
 
     async def ask(request: admin_pb2.QueryRequest, *, timeout: float) -> admin_pb2.QueryResponse:
         whole = admin_pb2.QueryResponse()
@@ -94,7 +93,7 @@ def query(stub: AdminServiceAsyncStub) -> Callable[..., Awaitable[admin_pb2.Quer
 
 
 class NotApplied(ApiError):
-    """The node that answered has not applied in time the offset that a read must see."""
+    """The node that answered did not apply the wanted offset in time."""
 
     def __init__(self, code: ErrorCode, message: str, applied_end_offset: int = 0) -> None:
         super().__init__(code, message)
@@ -120,8 +119,8 @@ class NodeReader:
         if request.ByteSize() > READ_BYTES_MAX:
             raise ApiError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"the request has {request.ByteSize()} bytes, at most {READ_BYTES_MAX} can be sent: ask for less"
-                " at a time",
+                f"the request has {request.ByteSize()} bytes, at most {READ_BYTES_MAX} can be sent: request less at"
+                " a time",
             )
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         response: Response = await retrying((NotSent,), deadline)(self._read_from_any, select, request, deadline)
@@ -130,8 +129,8 @@ class NodeReader:
     async def wait_for(self, end_offset: int, timeout_ms: int) -> int:
         """Wait until a node has applied everything below `end_offset`; returns the end offset that it has applied.
 
-        Raises ApiError: REQUEST_TIMED_OUT if it does not reach it in time, BROKER_NOT_AVAILABLE if no node answers.
-        It repeats a small read that must be that recent, as a single read waits only seconds.
+        Raises ApiError: REQUEST_TIMED_OUT if it does not reach it in time, BROKER_NOT_AVAILABLE if no node answers. The
+        wait repeats a small read with that offset, since a single read waits only seconds.
         """
         now = asyncio.get_running_loop().time
         deadline = now() + timeout_ms / 1000
@@ -150,11 +149,11 @@ class NodeReader:
             except NotSent:
                 if late is None:
                     raise
-            # The node's own error, or that it did not answer, would be about the last read, which had hardly any time.
+            # The node's own error, or a timeout, would be about the last read, which had hardly any time.
             raise ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"the node has applied offsets below {late.applied_end_offset}, in {timeout_ms} ms not {end_offset};"
-                " wait longer or ask another node",
+                f"after {timeout_ms} ms the applied end offset of the node is {late.applied_end_offset}, below"
+                f" {end_offset}; wait longer or ask another node",
             )
 
     async def close(self) -> None:
@@ -189,8 +188,8 @@ class NodeReader:
                 if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and TOO_LARGE in (error.details() or ""):
                     raise ApiError(
                         ErrorCode.RECORD_LIST_TOO_LARGE,
-                        f"the answer of {endpoint} fits no message ({error.details()}), and no other node's would: ask"
-                        " for less at a time",
+                        f"the answer is too large for one message ({endpoint}: {error.details()}), on every node:"
+                        " request less at a time",
                     ) from None
                 if error.code() not in _NEXT_NODE:
                     raise ApiError(
@@ -198,7 +197,7 @@ class NodeReader:
                         f"{endpoint} failed with {error.code().name}: {error.details()}; see that node's log",
                     ) from None
                 if turn == first_turn:
-                    # If it hangs, a read that has no time left for another node must not start with it again.
+                    # If it hangs, the next read must not start with this node again.
                     self._turn = turn + 1
             else:
                 code = codec.error_from_proto(response.error_code)
@@ -227,7 +226,7 @@ class NodeReader:
 
 
 def _is_late(request: admin_pb2.QueryRequest | Any, response: Any) -> bool:
-    """Whether the node has not applied what the read must see; else the read itself took too long."""
+    """Whether the node has not applied the wanted offset; else the read itself took too long."""
     return bool(response.applied_end_offset < request.consistency.min_applied_end_offset)
 
 

@@ -21,7 +21,7 @@ _NOT_CARRIED_OUT: Final = (
     ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     ErrorCode.REQUEST_TIMED_OUT,
 )
-"""The answers that leave it open whether the operation was carried out, unless they state that nothing was written."""
+"""Answers after which the operation may have been carried out, unless they state that nothing was written."""
 
 
 class OperationSender:
@@ -37,7 +37,7 @@ class OperationSender:
         self._connecting: asyncio.Task[OperationStream] | None = None
         self._is_closed = False
         self.on_disconnected: Callable[[], None] = lambda: None
-        """Called when the stream that is in use has ended, for no wish of this side."""
+        """Called when the stream in use has ended, and this side did not end it."""
 
     async def close(self) -> None:
         """Close every stream; pending operations, and all later ones, end with an error."""
@@ -58,7 +58,7 @@ class OperationSender:
     async def execute(
         self, operation: admin_pb2.Operation, timeout_ms: int, *, retry: bool, retry_unknown: bool
     ) -> admin_pb2.OperationResult:
-        """Have the leader carry out `operation`: see `AdminClient.execute`."""
+        """Send `operation` to the leader, which carries it out: see `AdminClient.execute`."""
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         if not retry:
             return await self._attempt(operation, deadline)
@@ -88,7 +88,7 @@ class OperationSender:
         return result
 
     async def _leader_stream(self, deadline: float) -> OperationStream:
-        """The open stream, or a new one. Raises NotSent. Callers that arrive meanwhile share one search."""
+        """The open stream, or a new one. Raises NotSent. Callers that arrive during a search share it."""
         if self._is_closed:
             raise ClientClosed
         if self._stream is not None and self._stream.is_open:
@@ -119,7 +119,7 @@ class OperationSender:
         return self._stream
 
     def _follow(self, stream: OperationStream, result: admin_pb2.OperationResult) -> None:
-        """Follow the hint of a node that does not lead. If it names itself it soon will lead: keep the stream."""
+        """Follow the hint of a node that does not lead. If the node names itself it will soon lead: keep the stream."""
         leader = result.current_leader
         if codec.endpoint_to_proto(stream.endpoint) == leader.leader_endpoint:
             return
@@ -140,7 +140,7 @@ class OperationSender:
 
 
 def _retrieve(search: asyncio.Task[OperationStream]) -> None:
-    """The caller that waited for the search may have given up: then its failure is of no concern, and no warning."""
+    """If the caller that waited for the search was cancelled, a failure of the search needs no warning."""
     if not search.cancelled():
         search.exception()
 

@@ -24,7 +24,7 @@ from raft.rpc.options import MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX
 
 CONNECT_TIMEOUT_SECONDS: Final = 2.0
 STALL_SECONDS: Final = 3.0
-"""A node that owes answers and gives none for this long may hang: new operations go another way."""
+"""A node with pending answers that gives none for this long may hang: new operations use another stream."""
 
 ANSWER_GRACE_SECONDS: Final = 0.5
 """How much longer than the node the client waits, so that the node's own answer arrives."""
@@ -42,7 +42,7 @@ Call = grpc.aio.StreamStreamCall[admin_pb2.OperationBatch, admin_pb2.OperationRe
 
 
 class OutcomeUnknown(ApiError):
-    """The operation was sent, and it is unknown whether it is or will be carried out. Look before trying again."""
+    """The operation was sent, and it is unknown whether it is or will be carried out. Check before trying again."""
 
 
 class NotSent(ApiError):
@@ -57,7 +57,7 @@ class ClientClosed(NotSent):
 
 
 def given_up() -> bool:
-    """After a CancelledError: whether the caller's own task is cancelled, and not what it waits for."""
+    """After a CancelledError: whether the caller's own task is cancelled, and not the task that it waits for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -102,8 +102,8 @@ class OperationStream:
             await channel.close()
             raise _refusal(endpoint, error) or NotSent(
                 ErrorCode.LEADER_NOT_AVAILABLE,
-                f"the leader was at {endpoint}, where no node answers; for another a majority of the voters must run:"
-                " start those that do not",
+                f"the leader was at {endpoint}, where no node answers; a new leader needs a majority of the voters:"
+                " start the stopped ones",
             ) from None
         except BaseException:
             call.cancel()
@@ -125,11 +125,11 @@ class OperationStream:
 
     @property
     def is_finished(self) -> bool:
-        """Whether no further answer will arrive on it."""
+        """Whether no further answer will arrive on the stream."""
         return self._receiving.done()
 
     def when_finished(self, callback: Callable[[OperationStream], None]) -> None:
-        """Have `callback` called when no further answer will arrive on it."""
+        """Call `callback` when no further answer will arrive on the stream."""
         self._receiving.add_done_callback(lambda _: callback(self))
 
     async def execute(self, operation: admin_pb2.Operation, timeout_ms: int) -> admin_pb2.OperationResult:
@@ -174,7 +174,7 @@ class OperationStream:
             self._end_if_idle()
 
     def retire(self) -> None:
-        """Send no more. What was not sent is NotSent; what was sent is answered or times out, then the stream ends."""
+        """Stop sending. Unsent operations get NotSent; sent ones are answered or time out, then the stream ends."""
         self._is_retired = True  # not cancelled: gRPC would end the whole call with the write in progress
         self._something_to_send.set()
         for operation in self._unsent:
@@ -184,7 +184,7 @@ class OperationStream:
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
-        """End a retired stream that no caller needs any more: a hung node would never end it."""
+        """End a retired stream that no caller needs: a hung node would never end it."""
         if self._is_retired and not self._pending:
             self._receiving.cancel()
 
@@ -256,7 +256,7 @@ class OperationStream:
         if correlation_id in self._sent:
             return OutcomeUnknown(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: look before trying again",
+                f"sent to {self.endpoint}, but {reason}; it may or may not be carried out: check before trying again",
             )
         return NotSent(ErrorCode.LEADER_NOT_AVAILABLE, f"not sent to {self.endpoint}: {reason}")
 

@@ -28,14 +28,13 @@ from statemachine.query.partition_descriptions import (
 
 
 class PartitionCalls(ClientCore):
-    """Who has and who leads a partition, and what of it is in remote storage."""
+    """Replicas and leaders of partitions, and their segments in remote storage."""
 
     async def alter_partition(
         self, broker_id: int, broker_epoch: int, alterations: Iterable[IsrAlteration]
     ) -> tuple[AlteredIsr, ...]:
-        """As the leader, which `broker_id` must be, set the ISRs (KIP-497); returns each outcome, in the given order.
-
-        Raises ApiError if it is not registered with that epoch.
+        """As the leader `broker_id`, set the ISRs (KIP-497); return each outcome, in the given order. Raises ApiError
+        if the broker is not registered with that epoch.
         """
         request = admin_pb2.AlterPartitionRequest(
             broker_id=broker_id, broker_epoch=broker_epoch, partitions=map(_alteration_to_proto, alterations)

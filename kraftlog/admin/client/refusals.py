@@ -1,4 +1,4 @@
-"""What the controller refused of a request about many things, as one error."""
+"""The parts of a request that the controller refused, as one error."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from statemachine.words.names import quoted
 from statemachine.words.resources import ResourceType
 
 Refusal = tuple[str, int, str]
-"""What was refused, as a message names it; the error code; the reason."""
+"""The name of a refused part for messages; the error code; the reason."""
 
 
 def raise_first(parts: Iterable[Refusal]) -> None:
-    """Raise ApiError for the first part that was refused, which names it and tells how many others were."""
+    """Raise ApiError for the first refused part, with its name and the number of other refused parts."""
     failed = [part for part in parts if part[1] != ErrorCode.NONE]
     if failed:
         what, code, message = failed[0]
@@ -29,7 +29,7 @@ def topic_named(name: str) -> str:
 
 
 def resource_named(resource_type: int, resource_name: str) -> str:
-    """What has configs, as a message names it."""
+    """A resource with configs, as a message names it."""
     if resource_type == ResourceType.TOPIC:
         return topic_named(resource_name)
     return f"broker {resource_name}" if resource_name else "the brokers' default"

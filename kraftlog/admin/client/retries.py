@@ -12,9 +12,10 @@ from kraftlog.admin.client.operation_stream import ClientClosed
 RETRY_SECONDS_FIRST: Final = 0.02
 RETRY_SECONDS_MAX: Final = 0.3
 RETRY_GROWTH: Final = 1.5
-"""Each pause is random, its bound so many times the one before. Consider a leader that is killed, and a successor after
-150 to 200 ms: with pauses that double, half of the clients find it 67 ms late or more, and a tenth 212 ms; with these
-it is 46 and 125 ms, for three attempts more."""
+"""Each pause is random; its bound grows by this factor. Consider a leader that is killed, and a successor after 150 to
+200 ms: with pauses that double, half of the clients find it 67 ms late or more, and a tenth 212 ms; with this factor it
+is 46 and 125 ms, for three more attempts.
+"""
 
 
 def retrying(kinds: tuple[type[Exception], ...], deadline: float) -> tenacity.AsyncRetrying:

@@ -1,7 +1,5 @@
-"""How long a command may take in all, where its user has set it: `--timeout`.
-
-The code below the command line asks here how long it may take, and passes its own default. A program that calls it
-without a command line has no limit of its own.
+"""How long a command may take in all, if its user has set `--timeout`. The code below the command line gets its limits
+here, and passes its own default. A program that calls it without a command line has no limit of its own.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from typing import Any, Final, TypeVar
 from kraftbase.errors import ApiError, ErrorCode
 
 CALLS_PER_LIMIT: Final = 3
-"""A single call to one node takes this part of the limit at most: a node that hangs leaves time to ask others."""
+"""A single call to one node takes at most this part of the limit, so that time is left after a node that hangs."""
 
 GRACE_SECONDS: Final = 0.5
-"""How much later than its parts, which report better what was not done, the whole command gives up."""
+"""How much later the whole command stops than its parts, whose errors are more specific."""
 
-CHANGE_HINT: Final = "the change may still be made: look before you try it again, or give --timeout more"
+CHANGE_HINT: Final = "the change may still be made: check before you try again, or raise --timeout"
 
 SECONDS_LEFT_MIN: Final = 0.001
 
@@ -65,12 +63,12 @@ def limits_end() -> Iterator[None]:
 
 
 def set_limit(seconds: float | None) -> None:
-    """Give what follows at most this long in all; None: as long as each part takes by itself."""
+    """Limit the block to this long in all; None: each part has its own limit."""
     _limit.set(None if seconds is None else _Limit(seconds))
 
 
 def allowed_seconds(default: float) -> float:
-    """How long something may take that takes at most `default` seconds where no limit is set."""
+    """The limit of a step that may take `default` seconds if no limit is set."""
     limit = _limit.get()
     return default if limit is None else limit.seconds_left
 

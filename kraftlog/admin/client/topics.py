@@ -23,7 +23,7 @@ Part = admin_pb2.CreatedTopic | admin_pb2.DeletedTopic | admin_pb2.TopicDescript
 
 REFERENCE_OVERHEAD_BYTES: Final = 4
 CONSISTENCY_BYTES: Final = 64
-"""What a request has besides references: its consistency."""
+"""The bytes of a request besides references: its consistency."""
 
 
 class TopicCalls(ClientCore):
@@ -88,8 +88,8 @@ class TopicCalls(ClientCore):
     ) -> DescribedTopics:
         """Full descriptions of topics, in that order; of all topics if none is named.
 
-        Many names are asked for in several reads, each of a state that is at least as new as the one before. Raises
-        ApiError for the first that does not exist.
+        Many names are asked for in several reads, each of a state at least as new as the previous one. Raises ApiError
+        for the first topic that does not exist.
         """
         end_offsets, topics = [min_applied_end_offset], list[admin_pb2.TopicDescription]()
         for references in _pages(_references(names, topic_ids)):
@@ -102,7 +102,7 @@ class TopicCalls(ClientCore):
 
 
 def _refusal(part: Part) -> Refusal:
-    """What of a request a topic was; one that was asked for by id may have no name."""
+    """The reference in a request to a topic; a topic referenced by id may have no name."""
     return (topic_named(part.name) if part.name else "", part.error_code, part.error_message)
 
 

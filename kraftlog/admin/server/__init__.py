@@ -1,1 +1,1 @@
-"""The end of the admin API that a node has."""
+"""The server side of the admin API."""

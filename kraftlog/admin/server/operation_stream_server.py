@@ -1,9 +1,8 @@
 """One client's operations on their way to the controller, and the results on their way back.
 
-While a client does not take its answers, its operations are not read. Results ready together go out as one message.
-
-A batch that is larger than a request may be comes in pieces. Few streams at a time may have pieces joined and handled:
-the others are not read meanwhile, so gRPC keeps no more of each than its window.
+While a client does not read its answers, its operations are not read. Results that are ready together are sent as one
+message. A batch larger than a request may be arrives in pieces. Only a few streams at a time may have pieces joined and
+handled: the others are not read during that time, so gRPC keeps no more of each than its window.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ from statemachine.words.limits import NOTHING_WRITTEN
 OPERATIONS_AT_A_TIME: Final = 1_000
 UNREAD_RESULTS_MAX: Final = 2_000
 UNREAD_RESULTS_MIN: Final = 50
-"""With more answers than this not taken yet, no further operations are read from that stream: the maximum when it is
-the only stream, and the minimum with many."""
+"""With more unread answers than this, no further operations are read from that stream: the maximum when it is the only
+stream, and the minimum with many.
+"""
 
 UNREAD_BYTES_MAX: Final = 256 * 1024
 """The same for the bytes of the answers."""
@@ -43,7 +43,7 @@ LARGE_BATCHES_MAX: Final = 4
 """How many batches in pieces are received and handled at a time, of all streams together."""
 
 LARGE_BATCH_SECONDS_MAX: Final = 30.0
-"""How long one may take. A stream that takes longer ends: others may wait for its place."""
+"""How long such a batch may take. A stream that takes longer ends: others may wait for its place."""
 
 
 _numbers = itertools.count(1)
@@ -58,7 +58,7 @@ class OperationStreamServer:
         room: Callable[[], int] = lambda: UNREAD_RESULTS_MAX,
         large_batches: asyncio.Semaphore | None = None,
     ) -> None:
-        """`room` returns how many answers may wait to be taken; `large_batches` has the places of all streams."""
+        """`room` returns how many answers may be unread; `large_batches` has the places of all streams."""
         self._controller = controller
         self._number = next(_numbers)
         self._room = room
@@ -70,18 +70,18 @@ class OperationStreamServer:
         self._result_came = asyncio.Event()
         self._results_went = asyncio.Event()
         self._all_taken = asyncio.Event()
-        """Set when the operations that were read last are on their way."""
+        """Set when the last operations read are passed to the controller."""
 
     async def read(self, batches: AsyncIterator[admin_pb2.OperationBatch]) -> None:
-        """Hand the operations of `batches` to the controller, no faster than the results are taken.
+        """Pass the operations of `batches` to the controller, no faster than the results are read.
 
         Raises ApiError: REQUEST_TIMED_OUT if a batch in pieces takes too long, RECORD_LIST_TOO_LARGE if it is larger
-        than a message, INVALID_REQUEST if its pieces are no batch.
+        than a message, INVALID_REQUEST if its pieces are not a batch.
         """
         try:
             async for batch in batches:
                 held = [batch]
-                del batch  # while the next one may not come for hours, and while this one waits for room
+                del batch  # while waiting for the next batch, which may take hours, and while this one waits for room
                 if not held[0].piece and not held[0].is_last_piece:
                     await self._take_all(held)
                     continue
@@ -89,18 +89,20 @@ class OperationStreamServer:
                     held.append(await joined(held.pop(), batches))
                     await self._take_all(held)
         except BaseException:
-            self._unanswered = 0  # some will never be answered: let the stream end with the error, and wait for none
+            self._unanswered = (
+                0  # some operations will never be answered: end the stream with the error, and wait for none
+            )
             raise
         finally:
             self._is_read = True
             self._result_came.set()
 
     async def _take_all(self, held: list[admin_pb2.OperationBatch]) -> None:
-        """Hand on the operations of the batch in `held`, and take it from there."""
+        """Remove the batch from `held`, and pass its operations on."""
         batch, start = held.pop(), 0
         while start < len(batch.operations):
             if not self._has_room:
-                # Decoded it may be thirty times as large, and the client may take no answers for ever.
+                # The decoded batch may be thirty times as large, and the client may never read its answers.
                 data = batch.SerializeToString()
                 del batch
                 await self._wait_for_room()
@@ -131,7 +133,7 @@ class OperationStreamServer:
         self._controller.dead_brokers.stream_ended(self._number, by_peer=by_peer)
 
     async def _submit(self, operations: Sequence[admin_pb2.Operation]) -> None:
-        """Returns when all are on their way; if the stream ends before, the others are not taken."""
+        """Return when all are passed on; if the stream ends before, the others are dropped."""
         self._all_taken.clear()
         for operation in operations:
             if operation.HasField("broker_heartbeat"):
@@ -171,8 +173,8 @@ async def _in_time() -> AsyncIterator[None]:
     except TimeoutError:
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"operations that were sent in pieces, or their answers, took longer than {LARGE_BATCH_SECONDS_MAX:g} s;"
-            " look what was carried out, and divide the rest",
+            f"operations that were sent in pieces, or their answers, took longer than {LARGE_BATCH_SECONDS_MAX:g}"
+            " s; check what was carried out, and divide the rest",
         ) from None
 
 
@@ -202,7 +204,9 @@ async def joined(
 
 
 def _sendable(result: admin_pb2.OperationResult) -> admin_pb2.OperationResult:
-    """`result`, or an error in its place if it fits no message: it would break the stream for all other operations."""
+    """`result`, or an error in its place if it is too large for a message, which would break the stream for all other
+    operations.
+    """
     if result.ByteSize() <= RESULT_BYTES_MAX:
         return result
     done = "nothing was written" if result.end_offset == NOTHING_WRITTEN else "the operation was carried out"

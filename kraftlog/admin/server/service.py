@@ -1,6 +1,5 @@
-"""Serves AdminService: operations go to the controller, reads to the store of the answering node.
-
-Nothing in a request is trusted: an invalid one is answered INVALID_REQUEST, and no stream breaks over an operation.
+"""Serves AdminService: operations go to the controller, reads to the store of the answering node. Nothing in a request
+is trusted: an invalid request is answered INVALID_REQUEST, and no operation breaks a stream.
 """
 
 from __future__ import annotations
@@ -31,15 +30,17 @@ WAIT_MS_MAX: Final = 60_000
 """The longest that a read may wait for an offset."""
 
 RESULTS_MAX: Final = 200_000
-"""Results that are not taken yet, of all streams together: each stream has its share, and reads no more operations."""
+"""The maximum of unread results of all streams together: each stream has its share, beyond which it reads no
+operations.
+"""
 
 
 class ReadRequest(Protocol):
-    """What every read request has."""
+    """The fields of every read request."""
 
     @property
     def consistency(self) -> admin_pb2.ReadConsistency:
-        """What must be applied before it is answered."""
+        """The offset that must be applied before the request is answered."""
         ...
 
 
@@ -159,7 +160,9 @@ class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     async def Query(
         self, request: admin_pb2.QueryRequest, context: RpcContext
     ) -> AsyncIterator[admin_pb2.QueryResponse]:
-        """One read-only SQL statement; rows come in pieces. It ends when its caller leaves: other callers wait."""
+        """One read-only SQL statement; rows are sent in pieces. The query ends when its caller leaves, since other
+        callers wait.
+        """
         try:
             await self._wait(request.consistency)
             pieces = await self._store.run_statement(request.sql, STATEMENT_SECONDS_MAX)

@@ -51,7 +51,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     async def CreateSnapshot(
         self, request: snapshot_pb2.CreateSnapshotRequest, context: RpcContext
     ) -> snapshot_pb2.CreateSnapshotResponse:
-        """Take one of what is applied now and was acknowledged here, and answer when it is durable."""
+        """Take a snapshot of everything applied and acknowledged here, and answer when it is durable."""
         try:
             await awaited(partial(self._machine.wait_applied, Offset(0), 0))
             taken = await _taken(self._generator)
@@ -67,7 +67,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     async def ListSnapshots(
         self, request: snapshot_pb2.ListSnapshotsRequest, context: RpcContext
     ) -> snapshot_pb2.ListSnapshotsResponse:
-        """All that are whole enough to have a header."""
+        """List the snapshots that have a readable header."""
         try:
             found = await asyncio.to_thread(self._describe_all)
         except StorageError as error:
@@ -78,12 +78,12 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
     async def ReadSnapshot(
         self, request: snapshot_pb2.ReadSnapshotRequest, context: RpcContext
     ) -> AsyncIterator[snapshot_pb2.ReadSnapshotResponse]:
-        """The bytes of one that is whole."""
+        """Send the bytes of a whole snapshot."""
         try:
             async with self._opened(request) as reader:
                 point = _point_to_proto(reader.snapshot_id)
                 for position in range(0, reader.size_bytes, CHUNK_BYTES):
-                    data = reader.read_at(position, CHUNK_BYTES)  # it was just read, and comes out of the page cache
+                    data = reader.read_at(position, CHUNK_BYTES)  # it was just read, and is in the page cache
                     yield snapshot_pb2.ReadSnapshotResponse(
                         snapshot_id=point, size_bytes=reader.size_bytes, position=position, data=data
                     )
@@ -115,7 +115,7 @@ class SnapshotServicer(snapshot_pb2_grpc.SnapshotServiceServicer):
         try:
             reader = self._snapshots.open(wanted)
         except StorageError:
-            if wanted not in self._snapshots.ids():  # it was deleted this moment
+            if wanted not in self._snapshots.ids():  # deleted at this moment
                 raise _not_found(wanted) from None
             raise
         try:
@@ -173,12 +173,12 @@ def _point_to_proto(point: OffsetAndEpoch) -> EpochEndOffset:
 def _not_found(wanted: OffsetAndEpoch) -> ApiError:
     return ApiError(
         ErrorCode.SNAPSHOT_NOT_FOUND,
-        f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list those that it has",
+        f"this node has no snapshot with end offset {wanted.offset} and epoch {wanted.epoch}; list its snapshots",
     )
 
 
 async def _taken(generator: SnapshotGenerator) -> TakenSnapshot:
-    """A snapshot of at least what is applied now. Raises StorageError if it cannot be taken."""
+    """A snapshot of at least everything applied now. Raises StorageError if it cannot be taken."""
     answer: asyncio.Future[TakenSnapshot] = asyncio.get_running_loop().create_future()
 
     def on_taken(taken: TakenSnapshot | None, error: BaseException | None) -> None:

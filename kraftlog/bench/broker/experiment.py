@@ -33,5 +33,5 @@ class Experiment(ABC):
         return
 
     def of_load(self, system: System) -> dict[str, Any]:
-        """What every load is told."""
+        """The arguments of every load."""
         return {"bootstrap_servers": system.bootstrap_servers, "topic": self.name, "broker_pids": system.pids}

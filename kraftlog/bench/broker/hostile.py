@@ -45,7 +45,7 @@ class HostileExperiment(Experiment):
         self._seconds = seconds
 
     async def prepare(self, system: System) -> None:
-        """Make the topics, and fill one. Nobody flushes, so that no wait is that for a disk."""
+        """Make the topics, and fill one. No client requests a flush, so that no wait is that for a disk."""
         await system.topics.create(TOPIC, PARTITIONS, {**system.unflushed, "retention.ms": "-1"})  # of records of 2020
         for name in (TOPIC + BYSTANDER, TOPIC + PRODUCED):
             await system.topics.create(name, 1, system.unflushed)

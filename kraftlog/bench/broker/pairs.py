@@ -20,7 +20,7 @@ from kraftlog.bench.peers.installed import find_peers
 from kraftlog.bench.targets import targets_table
 
 Show = Callable[[str], None]
-"""Is told what is done now."""
+"""Called with a description of the present step."""
 
 
 class Running(Protocol):

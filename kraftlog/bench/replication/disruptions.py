@@ -147,7 +147,7 @@ class CatchUpExperiment(Experiment):
         }
 
     def _of_load_without(self, system: System, victim: int) -> dict[str, Any]:
-        """What a load is told while a broker is down."""
+        """The arguments of a load while a broker is down."""
         pids = [system.pid(broker_id) for broker_id in system.broker_ids if broker_id != victim]
         return {**self.of_load(system), "broker_pids": pids}
 

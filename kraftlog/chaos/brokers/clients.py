@@ -40,7 +40,7 @@ CONNECTED: Final[Mapping[str, Any]] = {
 SETTINGS: Final[Mapping[str, Any]] = {**CONNECTED, "allow.auto.create.topics": False}
 LIST_SECONDS: Final = 2.0
 CUT_ERRORS: Final = (KafkaError._LOG_TRUNCATION, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
-"""What a reader is told if records that it has read are not there any more."""
+"""The error that a reader gets if records that it has read no longer exist."""
 
 
 class Clients:
@@ -61,7 +61,7 @@ class Clients:
         self._bootstrap_servers = bootstrap_servers
         self._partitions = partitions
         self._is_over = threading.Event()
-        """Nothing is produced any more."""
+        """Producing has ended."""
         self._may_end = threading.Event()
         """Readers have read enough."""
         seeds = [random.getrandbits(32) for _ in range(producers)]
@@ -84,7 +84,7 @@ class Clients:
             thread.start()
 
     def stop_producing(self) -> None:
-        """Let producers end when all that they sent is acknowledged, or given up."""
+        """Let producers end when all that they sent is acknowledged or abandoned."""
         self._is_over.set()
         for thread in self._producers:
             thread.join()

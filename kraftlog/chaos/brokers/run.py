@@ -56,7 +56,7 @@ TOPICS: Final = (
 """One that acknowledges from two disks on; one whose only copy in sync may be a single broker's, in the page cache."""
 LARGE_TOPIC: Final = NewTopic(large_requests.TOPIC, 1, 3)
 PEACE_SECONDS: Final = 10.0
-"""How long a client goes on with large requests when all else is well: four sessions."""
+"""How long a client continues with large requests when all else is well: four sessions."""
 READ_BACK_SECONDS: Final = 20.0
 """How often everything is read back, and how long that may take while there are faults."""
 

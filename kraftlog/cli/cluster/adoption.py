@@ -1,4 +1,4 @@
-"""`kraftlog brokers report` and `kraftlog brokers adopt`: stopped brokers come to a restored cluster."""
+"""`kraftlog brokers report` and `kraftlog brokers adopt`: move stopped brokers to a restored cluster."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ LogDirectories = Annotated[
         "--log-dir",
         parser=path_argument,
         metavar="DIR",
-        help="Where it keeps partitions, each as `brokers run` was given it; `partitions` in --data-dir if not given.",
+        help="A log directory of the broker, as in `brokers run`; may be given again; default: `partitions` in"
+        " --data-dir.",
     ),
 ]
 
@@ -53,8 +54,8 @@ def report(
 ) -> None:
     """Write down what a stopped broker has on its disks, for `kraftlog restore --broker-report`. Changes nothing there.
 
-    Every log is read from where it was last flushed. A log directory that is not named is not in the report: what it
-    has is given up.
+    Every log is read from where it was last flushed. A log directory that is not named is not in the report, and its
+    records are lost.
     """
     from kraftbase.files.files import write_new_file
     from kraftbase.files.posix import PosixFileSystem
@@ -91,12 +92,14 @@ def adopt(
         ),
     ],
     log_dir: LogDirectories = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it. Without this it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Make the change. Without this option it is only shown.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Move a stopped broker to the cluster that was restored with its report. Shows what becomes of each of its logs.
 
-    Refused if the cluster was restored without the report, or the disks are not as they were then.
+    Refused if the cluster was restored without the report, or if the disks have changed since the report.
     """
     from kraftlog.offline.adoption.moving import carry_out, planned_move
     from kraftlog.offline.restore import usable_snapshot
@@ -168,7 +171,8 @@ def _print_move(move: Move, *, is_moved: bool, output: Output) -> None:
 
 
 def adopting_of(paths: Iterable[Path], also_of_clusters: Sequence[str], lost_voters: Sequence[int] | None) -> Adopting:
-    """Whom a cluster adopts, by the files with reports; it keeps its id unless `lost_voters` is None.
+    """The brokers that a cluster adopts, by the files with their reports; the cluster keeps its id unless `lost_voters`
+    is None.
 
     Raises ConfigurationError for a file that is no report, OSError.
     """
@@ -213,15 +217,15 @@ def adoption_fields(adoption: Adoption) -> dict[str, Any]:
 
 
 def condition(chosen: ChosenPartition) -> str:
-    """What is given up of a partition, or may be; empty if nothing is."""
+    """The records of a partition that are lost, or may be; empty if none are."""
     who = _ids(chosen.not_adopted)
     if chosen.is_without_leader:
         return f"no leader: only {who} may have records"
     if chosen.log is None:
         return "begins empty: no log of it is reported"
-    found = [f"gives up what only {who} has"] if who else []
+    found = [f"loses the records that only {who} has"] if who else []
     if chosen.damaged_beyond:
-        found.append(f"gives up what only the damaged log on {_ids(chosen.damaged_beyond)} had")
+        found.append(f"loses the records that only the damaged log on {_ids(chosen.damaged_beyond)} had")
     if chosen.damaged:
         found.append(f"damaged on {_ids(chosen.damaged)}")
     return "; ".join(found)
@@ -244,9 +248,9 @@ def print_adoption(adoption: Adoption, output: Output) -> None:
         say("Logs that the cluster does not know, which stay on their brokers' disks under other names:")
         print_rows(("BrokerId", "Topic", "Partition", "LogEndOffset"), fields["Strays"], output)
     for broker_id in adoption.brokers_left_out:
-        say(f"There is no report of broker {broker_id}: what only that one has is given up.")
+        say(f"There is no report of broker {broker_id}: records that only this broker has are lost.")
     for broker_id, directory_id in adoption.directories_left_out:
         say(
-            f"The report of broker {broker_id} lacks its log directory {directory_id}: what only that one has is given"
-            " up."
+            f"The report of broker {broker_id} lacks its log directory {directory_id}: records that only this"
+            " directory has are lost."
         )

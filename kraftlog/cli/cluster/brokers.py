@@ -67,8 +67,8 @@ Configs = Annotated[
     typer.Option(
         "--config",
         metavar="FILE|KEY=VALUE",
-        help="The broker's TOML file, which may say all of this; or a config by Kafka's name, which wins over the"
-        " file's. May be given again.",
+        help="The broker's TOML file, which may set all of these options; or KEY=VALUE, a config by Kafka's name,"
+        " which overrides the file. May be given again.",
     ),
 ]
 LogLevel = Annotated[
@@ -112,7 +112,7 @@ def run(
 ) -> None:
     """Run a data broker until Ctrl-C, SIGTERM or SIGHUP: Kafka's clients produce to it and consume from it.
 
-    Then it shuts down controlled: its partitions get other leaders first, as far as there are any.
+    Then it shuts down in a controlled way: other in-sync replicas lead its partitions first, where there are any.
     """
     import uvloop
 
@@ -134,7 +134,7 @@ def run(
 
     if log_level is not None and log_level not in LOG_LEVELS:
         raise typer.BadParameter(
-            f"{log_level!r} is no level; take one of {', '.join(LOG_LEVELS)}", param_hint="--log-level"
+            f"{log_level!r} is not a log level; use one of {', '.join(LOG_LEVELS)}", param_hint="--log-level"
         )
     options = BrokerOptions(
         nodes=() if bootstrap_server is None else endpoints(bootstrap_server),
@@ -191,14 +191,14 @@ def describe(bootstrap_server: BootstrapServer, broker_id: BrokerId, output: Out
 def status(
     bootstrap_server: BootstrapServer,
     broker_id: Annotated[
-        int | None, typer.Option("--id", min=0, max=NODE_ID_MAX, help="All that this one has counted.")
+        int | None, typer.Option("--id", min=0, max=NODE_ID_MAX, help="All counters of this broker.")
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Ask every broker what it has counted: partitions, connections, requests and more.
+    """Show the counters of every broker: partitions, connections, requests and more.
 
     A table has a few figures of each broker; --id and --output json have all. The exit code is 1 if a broker does not
-    answer. One of a version that does not report is no error.
+    answer. A broker of a version without these counters is not an error.
     """
     from kraftlog.clients.broker_status import COLUMNS, METRIC_COLUMNS, broker_status
 

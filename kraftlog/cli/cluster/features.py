@@ -1,4 +1,4 @@
-"""`kraftlog features`: metadata.version and the others, in the words of kafka-features."""
+"""`kraftlog features`: metadata.version and the other features, with the options of kafka-features."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _update(
     lines = []
     for change in changes:
         level = shown_level(change.name, change.level)
-        how = f"{'can be' if dry_run else 'was'} {done} to {level}" if change in changed else f"is at {level} already"
+        how = f"{'can be' if dry_run else 'was'} {done} to {level}" if change in changed else f"is already at {level}"
         lines.append(f"{change.name} {how}.")
     result = [
         {

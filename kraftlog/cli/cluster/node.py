@@ -57,9 +57,9 @@ def format_node(
 ) -> None:
     """Make a node's data directory.
 
-    With --initial-controllers, the same on all nodes, the voters are known by their directories: one with a replaced
-    disk is not taken for the one that voted. Asks the other voters first, for 3 s: a voter whose cluster has records is
-    formatted with --replace only.
+    With --initial-controllers, the same on all nodes, the voters are known by their directory ids: a voter with a
+    replaced disk is not mistaken for the earlier one. Asks the other voters first, for 3 s: if the cluster has records,
+    its voters are formatted only with --replace.
     """
     from kraftbase.uuids import random_cluster_id, uuid_to_text
     from kraftlog.commands.other_voters import refuse_lost_directory_id, refuse_to_begin_anew

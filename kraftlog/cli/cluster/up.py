@@ -47,8 +47,8 @@ def up(
             "--first-broker-port",
             min=1,
             max=PORT_MAX,
-            help="The first broker listens there, the second at the next, and so on; where they did before, or at free"
-            " ports, if not given.",
+            help="The first broker listens there, the second at the next, and so on; default: the ports of the last"
+            " run, or free ports.",
         ),
     ] = None,
 ) -> None:

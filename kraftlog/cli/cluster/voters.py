@@ -32,9 +32,9 @@ def show(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Print the voters as `--initial-controllers` takes them, each with the id of the directory that it has now.
+    """Print the voters in the form of `--initial-controllers`, each with the id of its present directory.
 
-    Asks each voter itself; one that does not run is printed with the id by which the others know it.
+    Asks each voter; a voter that is not running is printed with the directory id that the others know.
     """
     from kraftbase.uuids import uuid_to_text
     from kraftlog.commands import voter_ids
@@ -68,9 +68,9 @@ def set_voters(
         ),
     ],
 ) -> None:
-    """Make a stopped node know the voters by these directories from its next start on.
+    """Set the directory ids by which a stopped node knows the voters, from its next start on.
 
-    Do it on one node after the other. The voters stay the same, and all their directories but one.
+    Run this on one node after the other. The voters must stay the same; at most one directory id may change.
     """
     from kraftlog.config import formatting
     from kraftlog.config.config import load_config

@@ -25,7 +25,7 @@ def dump_log(
 ) -> None:
     """Print the frames of a log's segments as JSON lines.
 
-    Continues after damage, which is a line of its own. Changes nothing.
+    Continues after damage, which is printed as a line of its own. Changes nothing.
     """
     from kraftlog.offline.log_dump import dump
 

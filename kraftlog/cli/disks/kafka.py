@@ -1,4 +1,4 @@
-"""`kraftlog kafka`: look into a copy of a real Kafka's metadata, and take it over (docs/operations/kafka.md)."""
+"""`kraftlog kafka`: read a copy of a real Kafka's metadata, and import it (docs/operations/kafka.md)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KafkaDirectoryArgument = Annotated[
 ]
 SnapshotOnly = Annotated[
     bool,
-    typer.Option("--snapshot-only", help="Take the newest snapshot alone: what is behind it may be uncommitted."),
+    typer.Option("--snapshot-only", help="Use only the newest snapshot: later records may be uncommitted."),
 ]
 
 
@@ -59,14 +59,14 @@ def dump(
     """Print the records of the log as JSON lines.
 
     Those of a .checkpoint have no offsets. Credentials, tokens and passwords are not shown. A torn end is a line of its
-    own, the last. On standard error it says what of them may be uncommitted.
+    own, the last. Standard error names the records that may be uncommitted.
     """
     from kraftlog.offline.kafka import dump as dumping
 
     start, end = usage(dumping.parse_offsets, offsets or ":", "--offsets")
     wanted_types = frozenset(usage(dumping.parse_type, name, "--type") for name in types) if types else None
     last_offset = -1
-    # At a terminal the lines themselves show how far it is, and a bar would be drawn between them.
+    # On a terminal the lines themselves show the progress, and a bar would be drawn between them.
     with late_progress("reading the log", is_wanted=not sys.stdout.isatty()) as progress:
         for line in dumping.dump(path, dumping.Wanted(start, end, wanted_types), progress):
             print_json_line(line)
@@ -76,7 +76,7 @@ def dump(
 
 @app.command()
 def describe(directory: KafkaDirectoryArgument, output: OutputOption = Output.TABLE) -> None:
-    """Show the node, its quorum state, the voters, snapshots, epochs, segments, and the records that it began with."""
+    """Show the node, its quorum state, the voters, snapshots, epochs, segments, and the node's bootstrap records."""
     from kraftlog.offline.kafka import description
     from kraftlog.offline.kafka.directory import open_directory
 
@@ -119,7 +119,7 @@ def sql(
 def kafkas_metadata(
     directory: Path, *, snapshot_only: bool = False, use_cache: bool = True
 ) -> Iterator[sqlite3.Connection]:
-    """A Kafka's metadata, for statements; what is wrong with it is noted."""
+    """A Kafka's metadata, for statements; notes name what is wrong with it."""
     from kraftlog.offline.kafka.directory import open_directory
     from kraftlog.offline.kafka.statement_cache import StatementCache
 
@@ -154,7 +154,7 @@ def _note_all(lines: list[str], named: str = "") -> None:
 
 
 def loaded(directory: Path, *, snapshot_only: bool, named: str = "") -> KafkaImage:
-    """A Kafka's metadata; what a reader must know of it is printed on standard error, after `named`."""
+    """A Kafka's metadata; notes about it are printed on standard error, each after `named`."""
     from kraftlog.offline.kafka.directory import open_directory
 
     image = _load(open_directory(directory), snapshot_only=snapshot_only)
@@ -165,13 +165,14 @@ def loaded(directory: Path, *, snapshot_only: bool, named: str = "") -> KafkaIma
 @app.command()
 def diff(
     before: Annotated[Path, typer.Argument(parser=path_argument, metavar="DIR1", help="A Kafka's directory.")],
-    after: Annotated[Path, typer.Argument(parser=path_argument, metavar="DIR2", help="Another, or a later copy.")],
+    after: Annotated[
+        Path, typer.Argument(parser=path_argument, metavar="DIR2", help="Another Kafka's directory, or a later copy.")
+    ],
     snapshot_only: SnapshotOnly = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show how the metadata in two directories differs: what was added, removed or changed from DIR1 to DIR2.
-
-    Such as two controllers', or two copies of one. The exit code is 0 if there is no difference, 1 if there is.
+    """Show how the metadata in two directories differs: what was added, removed or changed from DIR1 to DIR2. They may
+    be of two controllers, or two copies of one. The exit code is 0 if there is no difference, 1 if there is.
     """
     from kraftlog.offline.kafka.differences import COLUMNS, differences
 
@@ -201,13 +202,14 @@ def import_snapshot(
             "--to",
             parser=path_argument,
             metavar="SNAPSHOT",
-            help="A directory that exists, where it gets its own name; or a file, which must have that name.",
+            help="An existing directory, in which the file is named after the snapshot; or a file of exactly that"
+            " name.",
         ),
     ],
     snapshot_only: SnapshotOnly = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a snapshot of kraftlog's from a Kafka's metadata: `kraftlog restore` makes a cluster of it."""
+    """Make a kraftlog snapshot from a Kafka's metadata. `kraftlog restore` makes a cluster of it."""
     from kraftlog.offline.kafka.directory import open_directory
     from kraftlog.offline.kafka.takeover import import_image
 
@@ -220,7 +222,7 @@ def import_snapshot(
     print_fields(fields, output)
     _note_left_out(image.left_out(), "kraftlog")
     if closed:
-        note(f"note: kept for a Kafka, and neither used nor shown by kraftlog: {', '.join(closed)}")
+        note(f"note: kept only for export to a Kafka, neither used nor shown by kraftlog: {', '.join(closed)}")
 
 
 @app.command()
@@ -234,12 +236,13 @@ def export(
             "--to",
             parser=path_argument,
             metavar="FILE",
-            help="A directory that exists, where it gets its own name; or a file, which must have that name.",
+            help="An existing directory, in which the file is named after the snapshot; or a file of exactly that"
+            " name.",
         ),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Make a checkpoint of Kafka's from a snapshot of kraftlog's, from which a Kafka starts with all topics."""
+    """Make a Kafka checkpoint from a kraftlog snapshot. A Kafka starts from it with all topics."""
     from kraftlog.cli.shared.snapshots import load_snapshot
     from kraftlog.offline.kafka.takeover import export_snapshot
 

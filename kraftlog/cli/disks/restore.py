@@ -26,7 +26,8 @@ BrokerReports = Annotated[
         "--broker-report",
         parser=path_argument,
         metavar="FILE",
-        help="What a broker of the old cluster has, by `brokers report`, which may then be adopted; once for each.",
+        help="The report by `brokers report` of a broker of the old cluster, which may then be adopted; once for"
+        " each broker.",
     ),
 ]
 OtherClusters = Annotated[
@@ -34,7 +35,8 @@ OtherClusters = Annotated[
     typer.Option(
         "--also-of-cluster",
         metavar="ID",
-        help="Take reports of this cluster, too: the snapshot's was restored from one of it. May be given again.",
+        help="Also accept reports of this cluster: the snapshot's cluster was restored from a snapshot of it. May"
+        " be given again.",
     ),
 ]
 KeepClusterId = Annotated[
@@ -48,7 +50,7 @@ LostVoters = Annotated[
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="With --keep-cluster-id: do not ask.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="With --broker-report: only show what is kept and what is given up.")
+    bool, typer.Option("--dry-run", help="With --broker-report: only show what is kept and what is lost.")
 ]
 
 
@@ -92,7 +94,7 @@ def restore(
     """Make a new cluster from a saved snapshot: the data of one node, or a whole local cluster.
 
     Make every node from the same snapshot with the same new cluster id. Only an observer may start with an empty
-    directory. A damaged snapshot, and a directory that is not empty, is refused, and nothing is changed.
+    directory. A damaged snapshot or a directory that is not empty is refused, and nothing is changed.
     """
     adopting = adopting_of(broker_report or (), also_of_cluster or (), _lost(keep_cluster_id, lost_voter))
     if dry_run:
@@ -100,13 +102,15 @@ def restore(
         return
     _confirm_loss(adopting, is_confirmed=yes, output=output)
     if config is not None and directory is None:
-        _refuse("the node's file lists the voters; leave it out", {"--voters": voters, "--observers": observers})
+        _refuse(
+            "the node's file lists the voters; leave the option out", {"--voters": voters, "--observers": observers}
+        )
         restored = _restore_node(snapshot, config, cluster_id, initial_voters(initial_controllers), adopting)
         cluster = "--keep-cluster-id" if keep_cluster_id else f"--cluster-id {restored.cluster_id}"
         advice = f"Restore the other voters from the same files, with {cluster}, then start all of them."
     elif directory is not None and config is None:
-        _refuse("a local cluster gets an id of its own; leave it out", {"--cluster-id": cluster_id})
-        _refuse("its directories get ids of their own; leave it out", {"--initial-controllers": initial_controllers})
+        _refuse("a local cluster gets a new id; leave the option out", {"--cluster-id": cluster_id})
+        _refuse("the directories get new ids; leave the option out", {"--initial-controllers": initial_controllers})
         restored = _restore_cluster(snapshot, directory, voters, observers, adopting)
         advice = f"Start it: kraftlog up --dir {directory}"
     else:
@@ -129,7 +133,7 @@ def restore(
 
 def _lost(keeps_cluster_id: bool, lost_voters: list[int] | None) -> list[int] | None:
     if lost_voters and not keeps_cluster_id:
-        raise typer.BadParameter("it is for a cluster that keeps its id", param_hint="--lost-voter")
+        raise typer.BadParameter("the option is only for a cluster that keeps its id", param_hint="--lost-voter")
     return list(lost_voters or ()) if keeps_cluster_id else None
 
 
@@ -156,7 +160,7 @@ def _show_adoption(snapshot: Path, adopting: Adopting, output: Output) -> None:
 
 
 def _refuse(reason: str, options: Mapping[str, object]) -> None:
-    """Raises a usage error if one of the options was given."""
+    """Raise a usage error if one of the options was given."""
     for name, value in options.items():
         if value is not None:
             raise typer.BadParameter(reason, param_hint=name)
@@ -174,11 +178,11 @@ def _restore_node(
     from kraftlog.offline.restore import restore_node
 
     if adopting.keeps_cluster_id:
-        _refuse("the cluster keeps its id; leave it out", {"--cluster-id": cluster_id})
+        _refuse("the cluster keeps its id; leave the option out", {"--cluster-id": cluster_id})
         return restore_node(snapshot, load_config(config), None, voters, adopting)
     if cluster_id is None:
         raise typer.BadParameter(
-            "it is missing; give an id that `kraftlog random-uuid` prints, the same for all nodes, or 'random' for the"
+            "missing; give an id that `kraftlog random-uuid` prints, the same for all nodes, or 'random' for the"
             " first node",
             param_hint="--cluster-id",
         )

@@ -26,7 +26,7 @@ _NODES: Final = typer.Option(
     "--bootstrap-server",
     envvar="KRAFTLOG_BOOTSTRAP_SERVER",
     metavar="HOST:PORT[,HOST:PORT]",
-    help="Nodes; the first that answers is used, whether it leads or not.",
+    help="Nodes; the first that answers is used, leader or not.",
 )
 Nodes = Annotated[str, _NODES]
 NodesOrNone = Annotated[str | None, _NODES]
@@ -36,9 +36,8 @@ SnapshotFiles = Annotated[list[Path], typer.Argument(parser=path_argument, metav
 
 @app.command()
 def create(bootstrap_server: Nodes, output: OutputOption = Output.TABLE) -> None:
-    """Have a node take a snapshot.
-
-    Waits until it is durable. If nothing was applied since the last one, that one is returned.
+    """Have a node take a snapshot. Waits until it is durable. If nothing was applied since the last snapshot, returns
+    the last one.
     """
     from kraftlog.commands import snapshots
 
@@ -70,7 +69,9 @@ def list_snapshots(
     """
     if directory is not None:
         if is_on_command_line(context, "bootstrap_server"):
-            raise typer.BadParameter("DIR names another source; leave one of them out", param_hint="--bootstrap-server")
+            raise typer.BadParameter(
+                "it and DIR name two sources; leave one of them out", param_hint="--bootstrap-server"
+            )
         _list_directory(directory, output)
         return
     if bootstrap_server is None:
@@ -125,7 +126,7 @@ def inspect(
 def verify(files: SnapshotFiles, output: OutputOption = Output.TABLE) -> None:
     """Report whether snapshots are whole, or where they are damaged.
 
-    Reads all of each, and changes nothing. The exit code is 0 if all are whole; 1 if any is damaged, or cannot be read.
+    Reads all of each, and changes nothing. The exit code is 0 if all are whole, 1 if any is damaged or cannot be read.
     """
     from kraftbase.errors import StorageError
     from kraftlog.offline.file_reports import COLUMNS
@@ -155,7 +156,8 @@ def save(
             "--to",
             parser=path_argument,
             metavar="FILE_OR_DIR",
-            help="A directory that exists, where it gets its own name; or a file, which must have that name.",
+            help="An existing directory, in which the file is named after the snapshot; or a file of exactly that"
+            " name.",
         ),
     ],
     end_offset: Annotated[
@@ -166,9 +168,9 @@ def save(
 ) -> None:
     """Copy a snapshot of a node to this machine.
 
-    A snapshot's name is its id: END_OFFSET-EPOCH.checkpoint, with 20 and 10 digits. A FILE of such a name
-    selects that snapshot; any other name is refused. A file that exists is never replaced, and the copy appears only
-    when it was found whole and is durable.
+    A snapshot's name is its id: END_OFFSET-EPOCH.checkpoint, with 20 and 10 digits. A FILE of such a name selects that
+    snapshot; any other name is refused. An existing file is never replaced, and the copy appears only after it was
+    verified and is durable.
     """
     from kraftlog.commands import snapshots
 
@@ -191,7 +193,7 @@ def _wanted(end_offset: int | None, epoch: int | None) -> OffsetAndEpoch | None:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on standard error, if that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda received, total: None
         return

@@ -29,9 +29,10 @@ def verify(
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Report whether the files of a stopped node or broker are sound, and what its next start does about the others.
+    """Report whether the files of a stopped node or broker are sound, and what its next start does about damaged ones.
 
-    Changes nothing. The exit code is 0 if all is sound, or what a crash leaves; 1 if anything is damaged.
+    Changes nothing. The exit code is 0 if all files are sound, apart from what any crash leaves; 1 if anything is
+    damaged.
     """
     from kraftlog.offline.file_reports import COLUMNS, is_sound
     from kraftlog.offline.verification import verify_directory

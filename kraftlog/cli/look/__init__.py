@@ -1,1 +1,1 @@
-"""Commands that show how a cluster is, and what its metadata say."""
+"""Commands that show the state of a cluster and its metadata."""

@@ -32,9 +32,9 @@ def health(
     bootstrap_server: BootstrapServer,
     wait: Annotated[
         float | None,
-        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait at most so long until everything is well."),
+        typer.Option("--wait", metavar="SECONDS", min=0, help="Wait at most this long until everything is well."),
     ] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Go on, and print whatever changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Continue until Ctrl-C, and print each change.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show what is not well: nodes, brokers, log directories, partitions.

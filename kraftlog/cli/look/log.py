@@ -33,8 +33,8 @@ OFFSET_MAX: Final = 2**63 - 1
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 WAITING_NOTE_SECONDS: Final = 5.0
-"""After this long without a leader or a record, `watch` prints on standard error what it waits for."""
-TIMEOUT_HINT: Final = "what was known to be committed is printed; give --timeout more, or leave it out"
+"""After this time without a leader or a record, `watch` prints on standard error what it waits for."""
+TIMEOUT_HINT: Final = "all records known to be committed are printed; raise --timeout, or leave it out"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -73,11 +73,13 @@ def watch(
 
 
 def _parse_begin(text: str) -> int | str:
-    """An offset, or one of the words for one. Raises ValueError."""
+    """An offset, or one of the words that stand for an offset. Raises ValueError."""
     if text in (EARLIEST, LATEST):
         return text
     if not text.isascii() or not text.isdigit() or int(text) > OFFSET_MAX:
-        raise ValueError(f"{text!r} is no place to begin; write {EARLIEST}, {LATEST} or an offset up to {OFFSET_MAX}")
+        raise ValueError(
+            f"{text!r} is not an offset to begin at; write {EARLIEST}, {LATEST} or an offset up to {OFFSET_MAX}"
+        )
     return int(text)
 
 
@@ -96,7 +98,9 @@ async def _watch(addresses: tuple[Endpoint, ...], begin: int | str, until: int |
         WAITING_NOTE_SECONDS, note, "waiting for a leader: nothing is known to be committed without one"
     )
     try:
-        node = await describe_any(addresses)  # no node that answers is an error at first; later it is waited out
+        node = await describe_any(
+            addresses
+        )  # at the first attempt, no answer of any node is an error; later the command waits for an answer
         start = await _start_offset(addresses, node, begin)
         _check_until(until, start)
         with ended_with_reader():
@@ -118,12 +122,12 @@ async def _start_offset(addresses: tuple[Endpoint, ...], node: log_pb2.DescribeN
         return begin
     from kraftlog.commands.clients import committed_end_offset
 
-    # Only the leader knows how far the log is committed; its followers learn that a little later.
+    # Only the leader knows the newest high watermark; its followers learn it a little later.
     end_offset = max(int(node.high_watermark), await committed_end_offset(addresses))
     if not isinstance(begin, int):
         return max(0, end_offset)
     if begin > end_offset:
-        note(f"offset {begin} is beyond the end of what is committed, {end_offset}: waiting until the log reaches it")
+        note(f"offset {begin} is beyond the high watermark, {end_offset}: waiting until the log reaches it")
     return begin
 
 
@@ -170,7 +174,10 @@ def export(
     ] = None,
     with_tail: Annotated[
         bool,
-        typer.Option("--with-tail", help="With --kafka: also what is behind its newest snapshot, maybe uncommitted."),
+        typer.Option(
+            "--with-tail",
+            help="With --kafka: also export the records after its newest snapshot, which may be uncommitted.",
+        ),
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -181,18 +188,18 @@ def export(
     """
     if kafka is not None:
         if is_on_command_line(context, "bootstrap_server"):
-            raise typer.BadParameter("it names another source; leave one of them out", param_hint="--kafka")
+            raise typer.BadParameter("both options name a source; leave one of them out", param_hint="--kafka")
         summary = _export_kafka(kafka, to, with_tail=with_tail)
     elif with_tail:
-        raise typer.BadParameter("only a Kafka's directory has one; name it with --kafka", param_hint="--with-tail")
+        raise typer.BadParameter(
+            "only a Kafka's directory has a tail; name the directory with --kafka", param_hint="--with-tail"
+        )
     elif bootstrap_server is not None:
         from kraftlog.analytics.export import export_from
 
         summary = run_async(export_from(endpoints(bootstrap_server), to))
     else:
-        raise typer.BadParameter(
-            "name nodes with it, or a Kafka's directory with --kafka", param_hint="--bootstrap-server"
-        )
+        raise typer.BadParameter("name nodes, or a Kafka's directory with --kafka", param_hint="--bootstrap-server")
     fields: dict[str, Any] = {
         "Directory": str(to),
         "StartOffset": summary.start_offset,
@@ -218,7 +225,7 @@ def _export_kafka(path: Path, to: Path, *, with_tail: bool) -> ExportSummary:
         source = KafkaSource(directory, ends.end_offset if with_tail else ends.certain_offset, progress)
         summary = run_async(make_export(source, to))
     if ends.end_offset > ends.certain_offset:
-        behind = f"offsets {ends.certain_offset} to {ends.end_offset - 1} lie behind the newest snapshot"
+        behind = f"offsets {ends.certain_offset} to {ends.end_offset - 1} are after the newest snapshot"
         told = "may be uncommitted" if with_tail else "may be uncommitted, and are not exported; --with-tail does"
         note(f"note: {behind} and {told}")
     return summary

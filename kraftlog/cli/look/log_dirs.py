@@ -1,4 +1,4 @@
-"""`kraftlog log-dirs`: what is in the log directories of brokers, and how a damaged log goes on."""
+"""`kraftlog log-dirs`: what is in the log directories of brokers, and how a damaged log is accepted."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ def log_dirs(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what each broker, kraftlog's or Kafka's, keeps in which directory: bytes, and how far it lags.
+    """Show which partitions each broker, kraftlog's or Kafka's, keeps in which directory: their bytes and their lag.
 
-    OffsetLag is how many offsets a replica is behind the high watermark; for one that is moved here (IsFuture), behind
-    the one that it replaces. The exit code is 1 if a broker does not answer, or a directory has an error.
+    OffsetLag is how many offsets a replica is behind the high watermark; for a replica that is being moved here
+    (IsFuture), behind the replica that it replaces. The exit code is 1 if a broker does not answer, or a directory has
+    an error.
     """
     if context.invoked_subcommand is not None:
         return
     if bootstrap_server is None:
-        raise typer.BadParameter("it is missing; name a broker", param_hint="--bootstrap-server")
+        raise typer.BadParameter("missing; name a broker", param_hint="--bootstrap-server")
     from kraftlog.clients.log_dirs import COLUMNS, has_failed, log_dir_rows
 
     rows = log_dir_rows(endpoints(bootstrap_server), broker or (), topic or ())
@@ -62,14 +63,16 @@ def accept_loss(
             help="The directory of the stopped broker, or the one of its log directories that has the partition.",
         ),
     ],
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Make the change; without this option nothing is changed.")
+    ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Show what of a damaged log is lost, and with --execute have the log go on without that.
+    """Show which records of a damaged log are lost; with --execute, let the log continue without them.
 
-    For the only replica that is left. If a broker with another replica is up, use `kraftlog elect --type unclean`
-    instead, which has that one lead: after this command the damaged replica leads, and all others cut what it lacks.
-    Every valid batch is kept. A segment with damage is kept in the partition's directory, as .lost.
+    Use it for the last remaining replica. If a broker with another replica is up, use `kraftlog elect --type unclean`
+    instead, so that the other replica leads: after this command the damaged replica leads, and all others truncate what
+    it lacks. Every valid batch is kept. A segment with damage is kept in the partition's directory, as .lost.
     """
     from kraftlog.offline import accepted_loss
 
@@ -80,11 +83,12 @@ def accept_loss(
     if not report.damage:
         note("The log is not damaged; nothing was changed.")
     elif execute:
-        note(f"The log goes on without {report.lost_count} offsets. Start the broker.")
+        note(f"The log continues without {report.lost_count} offsets. Start the broker.")
     else:
         note(
-            "Nothing was changed. With --execute the log goes on without what is lost, this replica leads, and all"
-            f" other replicas cut what is not below {report.log_end_offset}. Before that, put the files back if you"
+            "Nothing was changed. With --execute the log continues without the lost records, this replica leads,"
+            " and all"
+            f" other replicas truncate their logs to {report.log_end_offset}. Before that, restore the files if you"
             " can; if a broker with another replica is up, `kraftlog elect --type unclean --topic"
-            f" {named.topic} --partition {named.partition_id}` has that one lead instead."
+            f" {named.topic} --partition {named.partition_id}` makes the other replica lead instead."
         )

@@ -1,4 +1,4 @@
-"""`kraftlog node`: what each node reports about itself."""
+"""`kraftlog node`: the state that each node reports about itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import typer
 from kraftlog.cli.shared.options import BootstrapServer, Output, OutputOption, endpoints, run_async
 from kraftlog.cli.shared.output import note, print_json, print_rows, say, visible
 
-app = typer.Typer(help="The nodes, each asked by itself.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="The nodes, each of which is asked for its own state.", no_args_is_help=True, rich_markup_mode=None
+)
 
 EXIT_NO_QUORUM: Final = 1
 
@@ -18,12 +20,12 @@ NO_QUORUM: Final = "no quorum: there is no leader that a majority of the voters 
 
 @app.callback()
 def node() -> None:
-    """The nodes, each asked by itself."""
+    """The nodes, each of which is asked for its own state."""
 
 
 @app.command()
 def status(bootstrap_server: BootstrapServer, output: OutputOption = Output.TABLE) -> None:
-    """Show every known node as it sees itself, also without a leader.
+    """Show the state that every known node reports, with or without a leader.
 
     Asks the addresses given, and the voters that the nodes name; observers whose address was not given are shown as the
     leader sees them. The exit code is 0 if there is a quorum: a leader that answers, and that a majority of the voters,

@@ -1,4 +1,4 @@
-"""`kraftlog quorum`: the leader, and how far the replicas are (OT-01 to OT-04)."""
+"""`kraftlog quorum`: the leader, and the lag of the replicas (OT-01 to OT-04)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ def quorum() -> None:
 def describe(
     bootstrap_server: BootstrapServer,
     status: Annotated[bool, typer.Option("--status", help="The leader, its epoch, the lag, the members.")] = False,
-    replication: Annotated[bool, typer.Option("--replication", help="How far each replica is.")] = False,
+    replication: Annotated[
+        bool, typer.Option("--replication", help="The log end offset and lag of each replica.")
+    ] = False,
     human_readable: Annotated[
         bool, typer.Option("--human-readable", help="With --replication: ages instead of timestamps.")
     ] = False,

@@ -33,7 +33,7 @@ COMPLETIONS_MAX: Final = 1_000
 
 def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    # What follows the shell's own options is a command, which has options of its own.
+    # The words after the shell's own options are a command with its own options.
     app.command("shell", context_settings={"allow_interspersed_args": False})(shell)
 
 
@@ -50,7 +50,8 @@ def shell(
         typer.Option("--directory", parser=path_argument, metavar="DIR", help="A node's data directory, also live."),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="A running cluster, as it is now: one node takes a snapshot for it.")
+        bool,
+        typer.Option("--live", help="A running cluster in its present state: one node takes a snapshot for the shell."),
     ] = False,
     bootstrap_server: Annotated[
         str | None,
@@ -92,7 +93,9 @@ def _opened(
         raise typer.BadParameter("give one of --snapshot, --directory and --live")
     if live:
         if bootstrap_server is None:
-            raise typer.BadParameter("it needs nodes to ask; name some", param_hint="--live / --bootstrap-server")
+            raise typer.BadParameter(
+                "--live needs the address of a node; name one or more", param_hint="--live / --bootstrap-server"
+            )
         with _present(bootstrap_server) as source:
             yield source
     elif directory is not None:
@@ -107,7 +110,7 @@ def _opened(
 
 @contextmanager
 def _present(bootstrap_server: str) -> Iterator[Source]:
-    """What a node of the cluster has applied at this moment."""
+    """The metadata that a node of the cluster has applied at this moment."""
     from kraftlog.commands.snapshots import save_present
 
     with TemporaryDirectory() as directory:
@@ -133,7 +136,7 @@ class LoadedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class LiveDatabase:
-    """The database of a node, which may run, and may even rebuild the database: each command opens it again."""
+    """The database of a node. The node may run, and may even rebuild the database, so each command opens it again."""
 
     directory: Path
 
@@ -144,23 +147,23 @@ class LiveDatabase:
         from statemachine.store.private_copy import open_copy
 
         path = self.directory / METADATA_DATABASE_NAME
-        # While a node runs, and after it was killed, there is a write-ahead log; it only grows while a reader holds it,
-        # and a command whose output goes to a pager may take any time: so a copy is read.
-        # Without a write-ahead log no process writes; SQLite would create one even to read, unless opened as immutable.
+        # While a node runs, and after it was killed, a write-ahead log exists. It grows as long as a reader holds it,
+        # and a command whose output goes to a pager may take any time: so a copy is read. Without a write-ahead log no
+        # process writes; SQLite would create one even to read, unless the database is opened as immutable.
         is_still = not path.with_name(path.name + "-wal").exists()
         with _translated(path), closing(_open_still(path) if is_still else open_copy(path)) as connection:
             connection.execute("BEGIN")
             if connection.execute("SELECT end_offset FROM applied").fetchone() is None:
-                raise StorageError(f"the metadata database {path} is damaged: it does not say what is applied")
+                raise StorageError(f"the metadata database {path} is damaged: it has no applied end offset")
             yield connection
 
 
 def _open_still(path: Path) -> sqlite3.Connection:
-    """A connection to a database that no process writes. A node that starts now changes the file only after a while."""
+    """A connection to a database that no process writes. A node that starts now does not change the file at once."""
     try:
         return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except sqlite3.Error as error:
-        raise StorageError(f"cannot read the metadata database {path}: {error}; is it a node's?") from None
+        raise StorageError(f"cannot read the metadata database {path}: {error}; check that it is a node's") from None
 
 
 @contextmanager
@@ -168,14 +171,16 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StorageError(f"cannot read the metadata in {path}: {error}; is it a node's?") from None
+        raise StorageError(
+            f"cannot read the metadata in {path}: {error}; check that it is a node's directory"
+        ) from None
 
 
 # --- where the commands come from -------------------------------------------------------------------------------------
 
 
 def _complain(line: str) -> None:
-    sys.stdout.flush()  # what was done is printed before the error about what was not
+    sys.stdout.flush()  # the results of finished commands are printed before the error
     note(line)
 
 
@@ -192,7 +197,7 @@ def _run_lines(shell: MetadataShell) -> bool:
 
 
 def _converse(shell: MetadataShell) -> bool:
-    """Ask for lines and run them until the end of the input. Ctrl-C gives up a line, or stops its command."""
+    """Ask for lines and run them until the end of the input. Ctrl-C drops a line, or stops its command."""
     _accept_all_bytes()
     readline = _complete_with_tab(shell)
     while not shell.is_done:
@@ -215,10 +220,9 @@ def _converse(shell: MetadataShell) -> bool:
 
 @contextmanager
 def _interrupt_as_a_key(readline: ModuleType | None) -> Iterator[None]:
-    """At the prompt, Ctrl-C is a key: it drops the line and asks for the next one.
-
-    As a signal it can get lost. The terminal drops what was typed before it; if readline has learned by then that there
-    is a key to read, it waits for the next one, and Python looks at the signal only after that.
+    """At the prompt, Ctrl-C is a key: it drops the line and asks for the next one. As a signal it can get lost: the
+    terminal drops what was typed before it, and if readline already expects a key, it waits for another one, and Python
+    handles the signal only after that.
     """
     descriptor = 0  # `input` lets lines be edited at this one only
     if readline is None or "libedit" in (readline.__doc__ or "") or not os.isatty(descriptor):
@@ -264,7 +268,7 @@ def _complete_with_tab(shell: MetadataShell) -> ModuleType | None:
 
 
 def completions(shell: MetadataShell, before: str, text: str) -> list[str]:
-    """What `text`, the last word of a line that begins with `before`, can become."""
+    """The completions of `text`, the last word of a line that begins with `before`."""
     from kraftlog.offline.metadata_shell import COMMANDS
     from kraftlog.offline.metadata_tree import File
 

@@ -54,7 +54,8 @@ Nodes = Annotated[
     ),
 ]
 FromLeaders = Annotated[
-    bool, typer.Option("--replicas", help="Ask how far each replica is, as its leader sees it, and not the metadata.")
+    bool,
+    typer.Option("--replicas", help="Query the lag of each replica, as its leader sees it, instead of the metadata."),
 ]
 ModeOption = Annotated[Mode, typer.Option("--output", help="What to print: a table to read, JSON, or CSV.")]
 
@@ -68,15 +69,14 @@ def sql(
     replicas: FromLeaders = False,
     output: ModeOption = Mode.TABLE,
 ) -> None:
-    """Ask the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed.
-
-    What follows -- is the statement, whatever it begins with. At the prompt, .help lists further commands.
+    """Query the metadata in SQL. Tables and views are listed in docs/sql.md. Nothing can be changed. The words after --
+    are the statement, even if it begins with a dash. At the prompt, .help lists further commands.
     """
     given = (snapshot, directory, kafka).count(None)
     if given < 2:
         raise typer.BadParameter("name a snapshot or a directory, not both")
     if replicas and given < 3:
-        raise typer.BadParameter("only live leaders know that: name no file", param_hint="--replicas")
+        raise typer.BadParameter("only live leaders know the lag; name no file or directory", param_hint="--replicas")
     if replicas and bootstrap_server is None:
         raise typer.BadParameter("name nodes of the running cluster", param_hint="--bootstrap-server")
     if snapshot is not None:
@@ -132,7 +132,8 @@ def _converse(prompt: SqlPrompt) -> None:
             complain(message)
 
 
-# --- what answers -----------------------------------------------------------------------------------------------------
+# --- where statements run
+# -----------------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -179,6 +180,6 @@ def _directory(path: Path) -> Iterator[Ask]:
 
     database = path / "metadata.db"
     if not database.is_file():
-        raise StorageError(f"there is no {database}; name the data directory of a node")
+        raise StorageError(f"{database} does not exist; name the data directory of a node")
     with closing(open_copy(database)) as connection:  # a live node must not wait for a query
         yield partial(run_statement, connection)

@@ -63,7 +63,7 @@ def consume(
         typer.Option("--to", metavar="end|OFFSET|TIME", help="Stop before this; default: continue until Ctrl-C."),
     ] = None,
     until_end: Annotated[
-        bool, typer.Option("--until-end", help="The same as --to end: read what is there now.")
+        bool, typer.Option("--until-end", help="The same as --to end: read the present records, then stop.")
     ] = False,
     count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after this number of records.")] = None,
     isolation: Annotated[
@@ -75,13 +75,14 @@ def consume(
     offsets: Annotated[bool, typer.Option("--offsets", help="Print offsets, as PARTITION:OFFSET.")] = False,
     checksum: ChecksumOption = False,
     output: Annotated[
-        RecordOutput, typer.Option("--output", help="What to print: values and what is asked for, or JSON lines.")
+        RecordOutput,
+        typer.Option("--output", help="What to print: values and the parts chosen by options, or JSON lines."),
     ] = RecordOutput.TEXT,
 ) -> None:
     """Print the records of a topic of any broker, one per line, without a consumer group.
 
-    What is printed before a value is separated by tabs. JSON lines have everything, and are what produce --json reads.
-    With --checksum only the digest is printed, per partition and of all.
+    The parts before a value are separated by tabs. JSON lines have all parts; produce --json reads them. With
+    --checksum only the digest is printed, per partition and of all.
     """
     from kraftlog.clients.broker_errors import require_confluent_kafka
     from kraftlog.clients.text_records import Shown
@@ -92,7 +93,8 @@ def consume(
     if (checksum or output is RecordOutput.JSON) and shown != Shown():
         hint = "--checksum" if checksum else "--output json"
         raise typer.BadParameter(
-            "it has all that there is; leave --keys, --headers, --timestamps and --offsets out", param_hint=hint
+            "JSON lines already have all parts of a record; leave --keys, --headers, --timestamps and --offsets out",
+            param_hint=hint,
         )
     require_confluent_kafka()
     partitions = _partitions(bootstrap_server, topic, partition or [])
@@ -113,14 +115,14 @@ def consume(
 
 def _stop(end: str | None, *, until_end: bool) -> Position | None:
     if until_end and end is not None:
-        raise typer.BadParameter("--to says where to stop, too; leave one of them out", param_hint="--until-end")
+        raise typer.BadParameter(
+            "--until-end and --to both say where to stop; leave one of them out", param_hint="--until-end"
+        )
     if end is None:
         return END if until_end else None
     position = usage(parse_position, end, "--to")
     if position == BEGINNING:
-        raise typer.BadParameter(
-            "there is nothing before the beginning; give end, an offset or a time", param_hint="--to"
-        )
+        raise typer.BadParameter("no record is before the beginning; give end, an offset or a time", param_hint="--to")
     return position
 
 
@@ -138,7 +140,7 @@ def _read(
     count: int | None,
     take: Callable[[Sequence[Record]], None],
 ) -> None:
-    """Hand all records that are asked for to `take`."""
+    """Call `take` with all records that the options select."""
     from kraftlog.admin.client.time_limit import allowed_seconds
 
     done = 0

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 LINGER_MS_MAX: Final = 60_000
 BATCH_BYTES_MAX: Final = 2**31 - 1
 WAITING_NOTE_SECONDS: Final = 5.0
-"""After this long without an acknowledgment of all that was read, it is said that they are waited for."""
+"""After this time without an acknowledgment of all records read, `produce` prints that it waits for them."""
 
 
 class Acks(StrEnum):
-    """Who must have a record before it counts as written."""
+    """Which replicas must have a record before it counts as written."""
 
     NONE = "0"
     LEADER = "1"
@@ -62,7 +62,7 @@ def produce(
     ] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value; default: no keys."),
+        typer.Option("--key-separator", metavar="TEXT", help="The separator of key and value; default: no keys."),
     ] = None,
     headers: Annotated[
         bool, typer.Option("--headers", help="Each line begins with NAME:VALUE,NAME:VALUE and a tab.")
@@ -75,7 +75,7 @@ def produce(
         typer.Option("--partition", metavar="ID", min=0, max=INT32_MAX, help="Write to this one; default: by the key."),
     ] = None,
     acks: Annotated[
-        Acks, typer.Option("--acks", help="Who must have a record: nobody, the leader, or all in sync.")
+        Acks, typer.Option("--acks", help="Which replicas must have a record: none, the leader, or all in sync.")
     ] = Acks.ALL,
     compression: Annotated[
         Compression, typer.Option("--compression", help="How batches are compressed.")
@@ -88,10 +88,13 @@ def produce(
     ] = None,
     linger_ms: Annotated[
         int,
-        typer.Option("--linger-ms", metavar="MS", min=0, max=LINGER_MS_MAX, help="How long a batch waits for more."),
+        typer.Option(
+            "--linger-ms", metavar="MS", min=0, max=LINGER_MS_MAX, help="How long a batch waits for more records."
+        ),
     ] = 5,
     batch_bytes: Annotated[
-        int, typer.Option("--batch-bytes", metavar="BYTES", min=1, max=BATCH_BYTES_MAX, help="A batch's size at most.")
+        int,
+        typer.Option("--batch-bytes", metavar="BYTES", min=1, max=BATCH_BYTES_MAX, help="The maximum size of a batch."),
     ] = 1_000_000,
     checksum: ChecksumOption = False,
     output: OutputOption = Output.TABLE,
@@ -99,7 +102,7 @@ def produce(
     """Write records to a topic of any broker, one per line, and report what was acknowledged.
 
     A record that could not be written is named by its line; then the exit code is 1. A line that is no record ends the
-    command after what came before it. Ctrl-C waits for what is under way; a second one does not.
+    command, after the lines before it are written. Ctrl-C waits for records in flight; a second Ctrl-C does not.
     """
     from kraftlog.clients.broker_errors import require_confluent_kafka
 
@@ -120,7 +123,9 @@ def produce(
 
 def _is_idempotent(wanted: bool | None, acks: Acks) -> bool:
     if wanted and acks is not Acks.ALL:
-        raise typer.BadParameter(f"it needs --acks all, not {acks}; leave one of them out", param_hint="--idempotence")
+        raise typer.BadParameter(
+            f"--idempotent needs --acks all, not {acks}; leave one of them out", param_hint="--idempotence"
+        )
     return acks is Acks.ALL if wanted is None else wanted
 
 
@@ -158,7 +163,7 @@ def _write(
     partition: int | None,
     output: Output,
 ) -> None:
-    """Write all lines, wait for what is under way whatever ends that, and report."""
+    """Write all lines, wait for the records in flight even after an error, and report."""
     from kraftbase.errors import ApiError
     from kraftlog.clients.producing import write_lines
 
@@ -178,10 +183,10 @@ def _write(
 
 
 def _finish(producer: RecordProducer) -> KeyboardInterrupt | None:
-    """Wait until each record is written or has failed. Ctrl-C ends that, and is returned."""
+    """Wait until each record is written or has failed. Ctrl-C ends the wait, and is returned."""
     try:
         if not producer.finish(WAITING_NOTE_SECONDS):
-            note(f"waiting for {producer.waiting} records that are not acknowledged yet; Ctrl-C abandons them")
+            note(f"waiting for {producer.waiting} records that are not yet acknowledged; Ctrl-C abandons them")
             producer.finish()
     except KeyboardInterrupt as interrupted:
         producer.abandon()

@@ -32,6 +32,6 @@ ChecksumOption = Annotated[
     bool,
     typer.Option(
         "--checksum",
-        help="A digest of keys, values and headers, the same in any order: to compare what was written and read.",
+        help="Print a digest of keys, values and headers, the same in any order, to compare written and read records.",
     ),
 ]

@@ -14,11 +14,11 @@ EXIT_DECLINED: Final = 1
 
 
 def check_can_ask(output: Output = Output.TABLE) -> None:
-    """Raise a usage error if no user can be asked, or would see what the question is about."""
+    """Raise a usage error if no user can be asked, or if the user would not see what the question is about."""
     if output is Output.JSON:
         raise typer.BadParameter("--output json cannot ask for confirmation; give --yes to confirm", param_hint="--yes")
     if not sys.stdin.isatty():
-        raise typer.BadParameter("standard input is not a terminal; give it to confirm", param_hint="--yes")
+        raise typer.BadParameter("standard input is not a terminal; give --yes to confirm", param_hint="--yes")
 
 
 def confirm(question: str) -> None:

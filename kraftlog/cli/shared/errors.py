@@ -27,7 +27,7 @@ def one_line(error: Exception) -> str | None:
         case OSError(errno=errno.EADDRINUSE):
             return f"{ErrorCode.INVALID_CONFIG.name}: {error.strerror}; free the port or choose another one"
         case OSError(filename=str(name)):
-            return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {name}: {error.strerror}; check the path and its rights"
+            return f"{ErrorCode.KAFKA_STORAGE_ERROR.name}: {name}: {error.strerror}; check the path and its permissions"
         case _:
             return None
 
@@ -39,11 +39,13 @@ _WHERE_TO_FIND: Final = {
     "KRAFTLOG_BROKERS": "`kraftlog brokers list` shows where brokers listen",
     "KRAFTLOG_BOOTSTRAP_SERVER": "`kraftlog up` prints it; else it is `listeners` in a node's configuration file",
 }
-"""Where the value is found that a missing option would have, by its environment variable."""
+"""Where to find the value of a missing option, by the option's environment variable."""
 
 
 def in_plain_words(error: typer.TyperException) -> str:
-    """What is wrong with the arguments; of a missing address, where to find it; of no number, which there may be."""
+    """What is wrong with the arguments. For a missing address, also where to find it; for a value that is not a number,
+    the valid range.
+    """
     message = error.format_message()
     match = _NO_NUMBER.search(message)
     if match is None:

@@ -10,11 +10,9 @@ import typer
 
 
 def command_for(app: typer.Typer, arguments: Sequence[str]) -> Any:
-    """The command line that these arguments need.
-
-    To build all groups and commands takes typer as long as all imports of a command together. Arguments that begin
-    with the name of a group or command (`brokers list`) need no other one. All others, such as `--help` or a
-    misspelled name, get the whole command line.
+    """The part of the command line that these arguments need. Building all groups and commands takes typer as long as
+    all imports of a command together. Arguments that begin with the name of a group or command (`brokers list`) need no
+    other one. All others, such as `--help` or a misspelled name, get the whole command line.
     """
     return typer.main.get_command(_narrowed(app, arguments))
 

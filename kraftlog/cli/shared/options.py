@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 class Output(StrEnum):
-    """How a command prints what it found."""
+    """How a command prints its results."""
 
     TABLE = "table"
     JSON = "json"
@@ -40,7 +40,7 @@ BootstrapServerOrNone = Annotated[str | None, _BOOTSTRAP_SERVER]
 
 
 def is_on_command_line(context: typer.Context, name: str) -> bool:
-    """Whether an option was given there, and not in the environment."""
+    """Whether an option was given on the command line, and not in the environment."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -53,12 +53,12 @@ def endpoints(bootstrap_server: str) -> tuple[Endpoint, ...]:
 def path_argument(value: str | Path) -> Path:
     """The path that an option names; an empty one, which would mean the working directory, is a usage error."""
     if not str(value):
-        raise typer.BadParameter("it is empty; name a path")
+        raise typer.BadParameter("the path is empty; name a path")
     return Path(value)
 
 
 def usage(parse: Callable[[Value], Result], value: Value, option: str) -> Result:
-    """`parse(value)`; a value that it refuses is a usage error of `option`."""
+    """Return `parse(value)`; raise a usage error of `option` for a value that `parse` refuses."""
     from kraftbase.errors import ConfigurationError
 
     try:
@@ -88,7 +88,8 @@ def one_event_loop() -> Iterator[None]:
 def run_async(work: Coroutine[Any, Any, Result], *, timeout_hint: str | None = None) -> Result:
     """Run a command's asynchronous part. Ctrl-C cancels it and raises KeyboardInterrupt, SIGTERM TerminatedBySignal.
 
-    `--timeout` limits it as a whole; `timeout_hint` tells what to do then, for a command that changes nothing.
+    `--timeout` limits the whole command; `timeout_hint` is the advice after a timeout, for a command that changes
+    nothing.
     """
     from kraftlog.admin.client.time_limit import CHANGE_HINT, within_limit
 

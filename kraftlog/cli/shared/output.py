@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 UNWRAPPED_WIDTH: Final = 1_000_000
-"""Wider than anything that is printed: a terminal wraps what is wider than itself, and nothing is cut."""
+"""Wider than any output: a terminal wraps what is wider than itself, and nothing is cut."""
 
 COLUMN_GAPS: Final = (3, 2, 1)
 """How many spaces separate columns: the first number, or a later one on a terminal too narrow for that."""
@@ -37,7 +37,7 @@ def say(line: str) -> None:
 
 
 def say_bytes(lines: Sequence[bytes]) -> None:
-    """Print lines that may be anything, and flush them: as they are, or on a terminal as `visible` has them."""
+    """Print lines of any content, and flush them: unchanged, or on a terminal as `visible` returns them."""
     if not lines:
         return
     if sys.stdout.isatty():
@@ -51,12 +51,12 @@ def say_bytes(lines: Sequence[bytes]) -> None:
 
 
 def note(line: str) -> None:
-    """Show the user at the terminal what happens."""
+    """Print a note for the user at the terminal."""
     sys.stderr.write(line + "\n")
 
 
 def complain(message: str) -> None:
-    """Print on standard error, on one line, what went wrong; what was done is printed before it."""
+    """Print on standard error, on one line, what went wrong; standard output is flushed first."""
     sys.stdout.flush()
     note(f"error: {visible(' '.join(message.split()))}")
 
@@ -103,7 +103,7 @@ def print_csv(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> None:
 
 
 def _terminal_width() -> int | None:
-    """How many columns the terminal has; None: standard output is not a terminal."""
+    """The number of columns of the terminal; None if standard output is not a terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -133,7 +133,7 @@ def _print_upright(names: Sequence[str], rows: Sequence[Sequence[str]], room: in
 def print_result(result: Any, lines: Iterable[str], output: Output) -> None:
     """Print what a command has changed: `lines` for people, or `result` as JSON, with the ids of what was created.
 
-    Every command that changes something ends here, unless it prints rows; a refused change is an error all the same.
+    Every command that changes something ends here, unless it prints rows. A refused change is an error in either form.
     """
     if output is Output.JSON:
         print_json(result)
@@ -143,7 +143,7 @@ def print_result(result: Any, lines: Iterable[str], output: Output) -> None:
 
 
 def print_renderable(renderable: RenderableType) -> None:
-    """Print something of rich's as it is: nothing in it is markup, and nothing is cut or wrapped."""
+    """Print an object of rich unchanged: nothing in it is markup, and nothing is cut or wrapped."""
     from rich.console import Console
 
     # Without a height, too, rich takes a dumb terminal for one of 80 columns whatever the width is.
@@ -163,7 +163,7 @@ def print_fields(fields: Mapping[str, Any], output: Output) -> None:
 
 
 def visible(text: str) -> str:
-    """`text` on one line, with what a terminal would obey instead of showing it as Python writes it: ESC is `\\x1b`."""
+    """`text` on one line, with terminal control characters escaped as Python writes them: ESC is `\\x1b`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(
@@ -172,7 +172,7 @@ def visible(text: str) -> str:
 
 
 def _aligned(table: Sequence[Sequence[str]], gap: int) -> list[str]:
-    """Each row as a line, its cells below those of the rows before."""
+    """Each row as a line, with its cells aligned in columns."""
     widths = [max(map(_width, column)) for column in zip(*table, strict=True)]
     return [
         (" " * gap).join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -181,7 +181,7 @@ def _aligned(table: Sequence[Sequence[str]], gap: int) -> list[str]:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """How many columns of a terminal the text takes."""
     from rich.cells import cell_len
 
     return len(text) if text.isascii() else cell_len(text)

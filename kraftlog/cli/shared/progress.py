@@ -13,10 +13,9 @@ PATIENCE_SECONDS: Final = 1.0
 
 @contextmanager
 def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[int, int | None], None]]:
-    """Yields a function to call with what is done and the total, None if nobody knows it.
-
-    The bar is removed at the end. It is drawn on standard error, and only if that is a terminal; what is printed
-    meanwhile on standard output goes there. Not `is_wanted`: none is drawn.
+    """Yield a function to call with the amount done and the total, None if the total is unknown. The bar is removed at
+    the end. It is drawn on standard error, and only if that is a terminal and `is_wanted`; it leaves standard output
+    alone.
     """
     from rich.console import Console
     from rich.progress import Progress
@@ -29,7 +28,7 @@ def late_progress(what: str, *, is_wanted: bool = True) -> Iterator[Callable[[in
 
         def tell(done: int, total: int | None) -> None:
             if can_draw and not bars and time.monotonic() - started >= PATIENCE_SECONDS:
-                # With redirect_stdout rich would print on standard error what the command prints on standard output.
+                # With redirect_stdout, rich would print the command's standard output on standard error.
                 bar = Progress(console=console, transient=True, redirect_stdout=False)
                 bars.append(stack.enter_context(bar))
                 bars[0].add_task(what, total=total)

@@ -1,4 +1,4 @@
-"""The progress of a broker that recovers its logs, above a second."""
+"""A progress bar for a broker that recovers its logs for longer than a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def recovery_progress() -> Iterator[Callable[[RecoveryProgress], None]]:
-    """Yields a function to call with how far the recovery of a partition is."""
+    """Yield a function to call with the progress of a partition's recovery."""
     with late_progress("Recovering logs") as tell:
 
         def on_progress(progress: RecoveryProgress) -> None:

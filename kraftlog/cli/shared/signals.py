@@ -1,6 +1,5 @@
-"""SIGTERM and SIGHUP end a command as Ctrl-C does: by an exception where it stands, so that nothing is left half-made.
-
-Commands that run until they are stopped handle SIGTERM themselves, in their event loop, and still do.
+"""SIGTERM and SIGHUP end a command as Ctrl-C does: by an exception at the running statement, so that nothing is left
+half-made. Commands that run until they are stopped handle SIGTERM themselves, in their event loop.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ TERMINATION_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 Result = TypeVar("Result")
 
 _received: list[int] = []
-"""The signal that ended this process's command: for typer every KeyboardInterrupt is the same."""
+"""The signal that ended this process's command; typer cannot distinguish KeyboardInterrupts."""
 
 
 class TerminatedBySignal(KeyboardInterrupt):
-    """A signal ended the command. It is no Exception, so nothing that expects errors takes it for one."""
+    """A signal ended the command. This is not an Exception, so code that handles errors does not catch it."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)

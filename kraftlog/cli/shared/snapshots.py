@@ -9,7 +9,8 @@ from kraftlog.cli.shared.progress import late_progress
 
 
 def load_snapshot(path: Path) -> sqlite3.Connection:
-    """A database in memory with all that a snapshot holds, which is checked as it is read, with a bar if that is long.
+    """A database in memory with all that a snapshot holds. The snapshot is checked as it is read, with a progress bar
+    if that takes long.
 
     Raises CorruptSnapshot, or StorageError if it cannot be read.
     """

@@ -24,10 +24,10 @@ _BEGINS_WITH_COMMENT: Final = re.compile(r"--[^=\s]*\s")
 
 
 class StatementCommand(TyperCommand):
-    """Accepts a statement that begins with a comment, which the parser would take for an option."""
+    """Accepts a statement that begins with a comment, which the parser would otherwise read as an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """As click does, but for such a statement."""
+        """Parse as click does, except for a statement that begins with a comment."""
         statement = next(filter(_BEGINS_WITH_COMMENT.match, args), None)
         if statement is not None and "--" not in args:
             args.remove(statement)
@@ -36,7 +36,7 @@ class StatementCommand(TyperCommand):
 
 
 def run_statement(connection: sqlite3.Connection, statement: str) -> Answer:
-    """What one statement, which can only read, finds."""
+    """The result of one statement, which can only read."""
     from statemachine.store.sql import run_query
 
     found = run_query(connection, statement, rows_max=ROWS_MAX, timeout_seconds=TIMEOUT_SECONDS)
@@ -44,12 +44,12 @@ def run_statement(connection: sqlite3.Connection, statement: str) -> Answer:
 
 
 def print_answer(connection: sqlite3.Connection, statement: str, output: Output) -> None:
-    """Run one statement, which can only read, and print what it finds."""
+    """Run one statement, which can only read, and print the result."""
     print_found(run_statement(connection, statement), Mode(output.value))
 
 
 def print_found(answer: Answer, mode: Mode) -> None:
-    """Print what a statement found."""
+    """Print the result of a statement."""
     columns, rows = answer
     named = _distinct(columns)
     if mode is Mode.CSV:

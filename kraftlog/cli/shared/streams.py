@@ -21,8 +21,8 @@ _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 def prepare_standard_streams() -> None:
     """Replace closed streams by the null device, and characters that a stream cannot encode by `?`.
 
-    A user who closes a stream wants no output. If its descriptor stayed free, the next file or connection to be opened
-    would get it.
+    A user who closes a stream wants no output. If the closed descriptor stayed free, the next file or connection to be
+    opened would get its number.
     """
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (for the whole process)
@@ -40,26 +40,26 @@ def standard_output_failure(error: OSError) -> ApiError | None:
         return None
     return ApiError(
         ErrorCode.KAFKA_STORAGE_ERROR,
-        f"standard output cannot be written: {error.strerror}; make room or name another place, and check what was done"
-        " before you run it again",
+        f"standard output cannot be written: {error.strerror}; make room or redirect it elsewhere, and check what"
+        " the command did before you run it again",
     )
 
 
 def _is_standard_output_broken() -> bool:
     try:
-        sys.stdout.flush()  # what could not be written is still there, and cannot be again
+        sys.stdout.flush()  # the unwritten text is still buffered, and would fail again
     except OSError:
         return True
     return False
 
 
 def discard_standard_output() -> None:
-    """Discard what is still buffered: it would fail again when the interpreter flushes it at exit."""
+    """Discard the buffered text: the interpreter would fail to flush it again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def check_reader() -> None:
-    """Raise BrokenPipeError if the reader of standard output has gone away: for a command that waits in a loop."""
+    """Raise BrokenPipeError if the reader of standard output has closed it: for a command that waits in a loop."""
     watching = select.poll()
     try:
         watching.register(sys.stdout.fileno(), 0)  # with no events requested, it still reports errors
@@ -71,7 +71,7 @@ def check_reader() -> None:
 
 @contextmanager
 def ended_with_reader() -> Iterator[None]:
-    """Cancel what this task does in the block when the reader of standard output goes away; then BrokenPipeError.
+    """Cancel this task's work in the block when the reader closes standard output; then raise BrokenPipeError.
 
     A command that waits for something to print would notice it only with the next line: `kraftlog watch | head -1`
     on an idle log would wait for ever.

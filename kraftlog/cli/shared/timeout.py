@@ -12,11 +12,11 @@ from kraftlog.admin.client.time_limit import set_limit
 SECONDS_MIN: Final = 0.1
 SECONDS_MAX: Final = 86_400.0
 
-_HELP: Final = "Give up after this many seconds in all; default: each part has its own limit."
+_HELP: Final = "Stop after this many seconds in all; default: each step has its own limit."
 _HELP_OF: Final = {
-    "produce": "Give up a record that is not acknowledged within this many seconds of being read; default: 120.",
+    "produce": "Abandon a record that is not acknowledged within this many seconds of being read; default: 120.",
 }
-"""Of commands that have another limit: how long the input of `produce` takes is its user's matter."""
+"""The help for commands with another limit: the input of `produce` may take any time."""
 
 
 def with_timeout(command: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`kraftlog bench`: each but `kafka` starts its own three voters and two observers as processes, and measures."""
+"""`kraftlog bench`: each benchmark except `kafka` starts its own processes, and measures them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ PairsOption = Annotated[int, typer.Option("--pairs", min=1, help="How many times
 
 
 def _directory(text: str) -> Path:
-    """A directory, which is made if it is not there."""
+    """A directory, which is created if it does not exist."""
     path: Path = path_argument(text)
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -119,7 +119,7 @@ def crowd(
     json: JsonOption = None,
     directory: DirectoryOption = None,
 ) -> None:
-    """Measure what 20 readers in a closed loop leave to a writer."""
+    """Measure the throughput of a writer beside 20 readers in a closed loop."""
     from kraftlog.bench.crowd import run
 
     _run(run(seconds, directory, json, _console()))

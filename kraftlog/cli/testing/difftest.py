@@ -43,8 +43,8 @@ def difftest(
     """Compare our controller with Kafka's.
 
     The same generated administration, valid and invalid, runs on three stock Kafka controllers and on three voters.
-    After each step the error codes, the records of each resource and the whole metadata are compared. A difference
-    that docs/rules has as a deviation is counted with its rule; any other is a finding, and fails the command.
+    After each step the error codes, the records of each resource and the whole metadata are compared. A difference that
+    docs/rules lists as a deviation is counted under its rule; any other is a finding, and fails the command.
     """
     import uvloop
     from rich.console import Console

@@ -11,7 +11,9 @@ PASSED_ON: Final[dict[str, Any]] = {
     "ignore_unknown_options": True,
     "help_option_names": [],
 }
-"""All arguments go to a command that is imported only when it is used: the simulator has every module of a node."""
+"""Passes all arguments to a command that is imported only when it is used: the simulator imports every module of a
+node.
+"""
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,4 +1,4 @@
-"""`kraftlog acls`: who may do what, in the words of kafka-acls."""
+"""`kraftlog acls`: access control entries, with the options of kafka-acls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Access control entries.", no_args_is_help=True, rich_markup_mode=None)
 
 COLUMNS = ("ResourceType", "ResourceName", "PatternType", "Principal", "Host", "Operation", "PermissionType")
-NOT_ENFORCED = "the entries are kept, and nothing enforces them yet: every client may do everything"
+NOT_ENFORCED = "the entries are stored, but not yet enforced: every client may do everything"
 RESOURCE_OPTIONS = "--topic / --group / --transactional-id / --delegation-token / --user-principal"
 
 
@@ -58,8 +58,12 @@ Operations = Annotated[
     list[str] | None,
     typer.Option("--operation", help="Such as Read or DescribeConfigs; default: All. May be given again."),
 ]
-Producer = Annotated[bool, typer.Option("--producer", help="What a producer needs, of topics and transactional ids.")]
-Consumer = Annotated[bool, typer.Option("--consumer", help="What a consumer needs, of topics and groups.")]
+Producer = Annotated[
+    bool, typer.Option("--producer", help="The operations that a producer needs on topics and transactional ids.")
+]
+Consumer = Annotated[
+    bool, typer.Option("--consumer", help="The operations that a consumer needs on topics and groups.")
+]
 Idempotent = Annotated[bool, typer.Option("--idempotent", help="With --producer: IdempotentWrite on the cluster.")]
 
 
@@ -113,9 +117,8 @@ def add(
     idempotent: Idempotent = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Add entries: each principal, with each of its hosts, each operation and each resource. Existing ones stay.
-
-    Nothing enforces the entries yet.
+    """Add entries: each principal, with each of its hosts, each operation and each resource. Existing entries stay. The
+    entries are not yet enforced.
     """
     from kraftlog.commands.acl_arguments import entries_of
     from kraftlog.commands.cluster_admin import add_acls

@@ -88,12 +88,12 @@ def alter(
     ] = None,
     subtract: Annotated[
         list[str] | None,
-        typer.Option("--subtract-config", metavar="KEY=V1,V2", help="Take elements from a config that is a list."),
+        typer.Option("--subtract-config", metavar="KEY=V1,V2", help="Remove elements from a config that is a list."),
     ] = None,
     delete: Annotated[list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Unset a config.")] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Set, unset, append to and subtract from configs, all or none. Reports configs that had the value already."""
+    """Set, unset, append to and subtract from configs, all or none. Reports configs that already had the value."""
     from kraftlog.commands.admin import parse_configs
     from kraftlog.commands.config_admin import change_configs, check_one_each, config_changes
     from statemachine.query.cluster_descriptions import ConfigChangeKind
@@ -121,7 +121,9 @@ def _entity_name(entity_type: EntityType, name: str | None, *, is_default: bool)
     """The name that the options give, empty for the default of all brokers. Raises a usage error unless one does."""
     hint = "--entity-name / --entity-default"
     if (name is not None) == is_default:
-        raise typer.BadParameter("give one of them: whose configs are meant", param_hint=hint)
+        raise typer.BadParameter("give one of them, to say whose configs are meant", param_hint=hint)
     if not name and entity_type is EntityType.TOPICS:
-        raise typer.BadParameter("topics have no default of their own; name a topic, or use brokers", param_hint=hint)
+        raise typer.BadParameter(
+            "topics have no default entity; name a topic, or use --entity-type brokers", param_hint=hint
+        )
     return name or ""

@@ -34,7 +34,7 @@ def describe(
     bootstrap_server: BootstrapServer,
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]", help="Of this topic; default: of all.")] = None,
     under_replicated: Annotated[
-        bool, typer.Option("--under-replicated", help="Only where a replica that is to stay is not in sync.")
+        bool, typer.Option("--under-replicated", help="Only where a replica that is not being removed is not in sync.")
     ] = False,
     unavailable: Annotated[bool, typer.Option("--unavailable", help="Only those without a leader.")] = False,
     under_min_isr: Annotated[
@@ -51,9 +51,10 @@ def describe(
 ) -> None:
     """Describe partitions, one per line.
 
-    Several options select partitions to which all of them apply. Leader -1 is none; Elr are brokers out of sync that
-    are still eligible to lead; LastKnownElr is, while no replica is in sync, the last leader (KIP-966); Damaged are
-    brokers whose log of the partition is damaged or missing; Adding and Removing belong to a reassignment under way.
+    Several options select the partitions that meet all of them. Leader -1 means no leader; Elr lists brokers out of
+    sync that are still eligible to lead; LastKnownElr is the last leader, while no replica is in sync (KIP-966);
+    Damaged lists brokers whose log of the partition is damaged or missing; Adding and Removing belong to a reassignment
+    in progress.
     """
     from kraftlog.commands.partition_admin import PartitionFilter, partition_listing
 
@@ -66,7 +67,8 @@ def add(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")],
     bootstrap_server: BootstrapServer,
     count: Annotated[
-        int, typer.Option("--count", min=1, max=INT32_MAX, help="The new number of partitions, with the present ones.")
+        int,
+        typer.Option("--count", min=1, max=INT32_MAX, help="The new number of partitions, including the present ones."),
     ],
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -72,7 +72,7 @@ def alter(
     whose = shown_entity(entity)
     lines = [f"Altered {'1 quota' if len(altered) == 1 else f'{len(altered)} quotas'} of {whose}."] if altered else []
     for same in (alteration for alteration in alterations if alteration not in altered):
-        found = "was not set" if same.value is None else f"was {shown_number(same.value)} already"
+        found = "was not set" if same.value is None else f"was already {shown_number(same.value)}"
         lines.append(f"{same.key} of {whose} {found}; nothing was changed.")
     quotas = [{"Quota": of.key, "Value": of.value, "Altered": of in altered} for of in alterations]
     print_result({"Entity": whose, "Quotas": quotas}, lines, output)

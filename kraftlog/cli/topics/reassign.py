@@ -37,7 +37,7 @@ File = Annotated[
         "--file",
         parser=path_argument,
         metavar="FILE",
-        help="An assignment in JSON, as kafka-reassign-partitions has it and `generate` proposes it.",
+        help="An assignment in JSON, in the format of kafka-reassign-partitions and `generate`.",
     ),
 ]
 
@@ -47,7 +47,7 @@ TopicsFile = Annotated[
         "--topics-file",
         parser=path_argument,
         metavar="FILE",
-        help="The topics to move in JSON, as kafka-reassign-partitions has it.",
+        help="The topics to move in JSON, in the format of kafka-reassign-partitions.",
     ),
 ]
 
@@ -102,15 +102,15 @@ def execute(
             min=1,
             max=LONG_MAX,
             metavar="BYTES",
-            help="Bytes per second that each broker may send, and copy, for the moves; `verify` takes that back.",
+            help="Bytes per second that each broker may send, and copy, for the moves; `verify` removes the limit.",
         ),
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Start to move partitions to the replicas in a file.
 
-    Prints the present assignment first: save it in a file for a rollback. Replaces reassignments under way. The exit
-    code is 1 if any partition cannot be moved; the others are.
+    Prints the present assignment first: save it in a file for a rollback. Replaces reassignments in progress. The exit
+    code is 1 if any partition cannot be moved; the others are moved.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment, reassignment_json
@@ -131,7 +131,7 @@ def execute(
     if output is Output.TABLE:
         print_rows(OUTCOME_COLUMNS, rows, output)
         if throttle is not None:
-            say("What they copy is throttled until `kraftlog reassign verify` finds them completed or cancelled.")
+            say("Their copying is throttled until `kraftlog reassign verify` finds them completed or cancelled.")
     _fail_if_any_failed(rows)
 
 
@@ -142,11 +142,9 @@ def verify(
     preserve_throttles: PreserveThrottles = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Report how far the partitions in a file are.
-
-    The status is completed, in progress, or different: the partition has other replicas, and is not being moved to
-    these. The exit code is 0 if all are completed, else 1. When no partition of the cluster is being moved any more,
-    the throttles of the brokers and of these topics are removed.
+    """Report the progress of the partitions in a file. The status is completed, in progress, or different: the
+    partition has other replicas, and is not being moved to these. The exit code is 0 if all are completed, else 1. When
+    no partition of the cluster is still being moved, the throttles of the brokers and of these topics are removed.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment
@@ -168,7 +166,8 @@ def cancel(
 ) -> None:
     """Cancel the reassignments of the partitions in a file, whatever replicas it names.
 
-    They get back the replicas that they had. The exit code is 1 if one cannot. Throttles are removed as by `verify`.
+    Their earlier replicas are restored. The exit code is 1 if one cannot be cancelled. Throttles are removed as by
+    `verify`.
     """
     from kraftlog.commands import reassignments
     from kraftlog.commands.partition_files import read_reassignment

@@ -49,9 +49,7 @@ def create(
         ),
     ] = None,
     config: Annotated[list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A config.")] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="A topic that exists is not an error.")
-    ] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is not an error.")] = False,
     validate_only: Annotated[bool, typer.Option("--validate-only", help="Only validate, and create nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -61,7 +59,7 @@ def create(
 
     if replica_assignment is not None and (partitions is not None or replication_factor is not None):
         raise typer.BadParameter(
-            "it sets the partitions and replicas; leave --partitions and --replication-factor out",
+            "the assignment sets partitions and replicas; leave --partitions and --replication-factor out",
             param_hint="--replica-assignment",
         )
     assignments = {}
@@ -78,7 +76,7 @@ def create(
     created = run_async(work)
     if created is None:
         known = run_async(existing_topic(endpoints(bootstrap_server), name)) if output is Output.JSON else {}
-        print_result({**known, "Created": False}, [f"Topic {name} exists already."], output)
+        print_result({**known, "Created": False}, [f"Topic {name} already exists."], output)
         return
     result = {
         "Topic": created.name,
@@ -107,15 +105,15 @@ def describe(
         list[str] | None, typer.Argument(metavar="[NAME...]", help="The topics' names; none: all topics.")
     ] = None,
     replicas: Annotated[
-        bool, typer.Option("--replicas", help="How far each replica is, and why it is not in sync: a row for each.")
+        bool, typer.Option("--replicas", help="A row for each replica: its lag, and why it is not in sync.")
     ] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Describe topics: partitions, leaders, replicas, ISR, ELR, configs.
 
-    With --replicas the leaders are asked, at their listeners. Lag is in offsets, LagMs the time since the replica had
-    all that the leader had. The exit code is 1 if a leader does not answer. docs/operations/replication.md explains
-    each word of WhyNot.
+    With --replicas the leaders are asked, at their listeners. Lag is in offsets, LagMs is the time since the replica
+    was level with the leader. The exit code is 1 if a leader does not answer. docs/operations/replication.md explains
+    each value of WhyNot.
     """
     from kraftlog.commands.admin import topic_descriptions
 
@@ -164,7 +162,7 @@ def alter(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Give a topic more partitions, and set and unset its configs; nothing, if any of it is refused."""
+    """Give a topic more partitions, and set and unset its configs, all or none."""
     from kraftlog.commands.admin import parse_configs
     from kraftlog.commands.config_admin import alter_topic, topic_config_changes
 
@@ -193,13 +191,13 @@ def delete(
 ) -> None:
     """Delete topics.
 
-    Tries each, and reports on each. The exit code is 1 if one could not be deleted; the others are.
+    Tries each, and reports on each. The exit code is 1 if one could not be deleted; the others are deleted.
     """
     results: list[dict[str, Any]] = []
     try:
         run_async(_delete(endpoints(bootstrap_server), names, if_exists, output, results))
     finally:
-        if output is Output.JSON and results:  # what is deleted is reported, also if the rest could not be tried
+        if output is Output.JSON and results:  # deletions are reported even if the rest could not be tried
             print_result(results, (), output)
     if any(result["Error"] for result in results):
         raise typer.Exit(1)

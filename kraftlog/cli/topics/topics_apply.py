@@ -1,4 +1,4 @@
-"""`kraftlog topics apply`: make topics as a file wants them."""
+"""`kraftlog topics apply`: make topics match a file."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def apply(
         bool, typer.Option("--prune", help="Delete topics that the file does not name, except those named __*.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, and change nothing.")] = False,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Create topics, add partitions and change configs until all is as in the file. Running it again does nothing.
+    """Create topics, add partitions and change configs until all topics match the file. Running it again does nothing.
 
     The plan is shown first. Fewer partitions or another replication factor are refused before anything is changed.
     Configs that a topic has and the file does not name are removed, unless the file gives the topic no configs at all.
@@ -53,17 +53,17 @@ def apply(
     addresses = endpoints(bootstrap_server)
     is_asked = not (yes or dry_run)
     if is_asked and file == STANDARD_INPUT:
-        raise typer.BadParameter("standard input is the file; give it to confirm", param_hint="--yes")
+        raise typer.BadParameter("standard input is the file; give --yes to confirm", param_hint="--yes")
     wanted = read_topic_file(file)
     if is_asked:
         check_can_ask(output)
     for topic in wanted:
         if not topic.is_managed:
-            note(f"Topic {topic.name} is left alone: {UNMANAGED} is false ({topic.place}).")
+            note(f"Topic {topic.name} is not changed: {UNMANAGED} is false ({topic.place}).")
     plan = run_async(topic_plan(addresses, wanted, prune=prune))
     rows = plan.rows()
     if not rows:
-        _print_outcome([], False, output, "Nothing to do: all topics are as in the file.")
+        _print_outcome([], False, output, "Nothing to do: all topics match the file.")
         return
     if output is Output.TABLE:
         print_rows(COLUMNS, rows, output)
@@ -91,7 +91,7 @@ def _changes(count: int) -> str:
 
 @contextmanager
 def _progress() -> Iterator[Progress]:
-    """A bar on standard error, if that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda made, total: None
         return

@@ -1,8 +1,8 @@
 """DeleteAcls: from filters and the latest state to the entries to remove, and an answer for each filter (CT-63).
 
-Entries are looked up by as much as a filter gives of the beginning of their content: resource type, name, pattern type,
-and so on. A filter that names its resource reads only what is on that resource. Other filters may look at every entry:
-they do so some at a time, and other operations are decided in between.
+Entries are looked up by the leading fields that a filter gives: resource type, name, pattern type, and so on. A filter
+that names its resource reads only that resource's entries. Other filters may read every entry: they read some at a
+time, and other operations are decided in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statemachine.words.limits import check_record_count
 from statemachine.words.names import check_name_lengths
 
 COMPARISONS_PER_TURN: Final = 1_000
-"""Entries times filters that are compared before other operations have their turn: some milliseconds of work."""
+"""Comparisons of entries with filters before other operations have their turn: some milliseconds of work."""
 
 COMPARISONS_MAX: Final = 500_000
 """At most this many comparisons for the filters of one request, if they are several: a second or more, in turns."""
@@ -30,8 +30,8 @@ COMPARISONS_MAX: Final = 500_000
 class AclDeletion:
     """The entries that the filters of one request match, found in turns and removed together at the end: `Pages`.
 
-    An entry that several filters match is in the answer to each, and removed once. One that is created between two
-    turns may be found or not; one that is deleted meanwhile is in no answer.
+    An entry that several filters match is in the answer to each, and removed once. An entry that is created between two
+    turns may be found or not; an entry that is deleted between two turns is in no answer.
     """
 
     def __init__(self, state: MetadataState, request: DeleteAclsRequest, response: DeleteAclsResponse) -> None:
@@ -52,7 +52,7 @@ class AclDeletion:
             except ApiError as error:
                 self._refused[index] = error.code, error.args[0]
         self._left = deque(together.items())
-        """What is still to be looked up: the beginning of an entry's content, and the filters that it is for."""
+        """Pending lookups: the beginning of an entry's content, and the filters that it is for."""
         self._after: Key | None = None
         self._comparisons = 0
         self._turns = 0
@@ -64,7 +64,7 @@ class AclDeletion:
         return not self._left
 
     def take(self) -> list[MetadataRecord] | None:
-        """Search some more; when everything was searched, return the records that remove what was found, if any.
+        """Continue the search; at its end, return the records that remove the found entries, if any.
 
         Raises ApiError: RECORD_LIST_TOO_LARGE if more than one batch holds would be removed (CT-63),
         INVALID_REQUEST if several filters need more than `COMPARISONS_MAX` comparisons.
@@ -79,7 +79,7 @@ class AclDeletion:
         return [] if self._left else self._removal() or None
 
     def appended(self) -> None:
-        """They are removed."""
+        """The entries are removed."""
         self._is_appended = True
 
     def _look(self) -> None:
@@ -104,7 +104,7 @@ class AclDeletion:
             self._left.popleft()
 
     def _removal(self) -> list[MetadataRecord]:
-        """The records, with the answers: what was removed meanwhile is not removed again."""
+        """The records, with the answers: entries that were removed since they were found are not removed again."""
         present = sorted(self._ids)
         if self._turns > 1:
             present = [acl_id for acl_id in present if self._state.acl_with_id(acl_id) is not None]

@@ -35,9 +35,9 @@ def create_acls(
 ) -> tuple[list[MetadataRecord], CreateAclsResponse]:
     """The records that create the valid entries, and an answer for each entry, in their order (CT-63).
 
-    Each gets a random id, whatever id the request gives. One that exists already, or twice in the request, makes no
-    record and is answered with the id that it has. Raises ApiError(RECORD_LIST_TOO_LARGE) if there are too many
-    for one batch (CT-12), INVALID_REQUEST if a name is far too long.
+    Each gets a random id, whatever id the request gives. An entry that already exists, or is twice in the request,
+    makes no record and is answered with its id. Raises ApiError(RECORD_LIST_TOO_LARGE) if there are too many for one
+    batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     check_record_count(len(request.entries))
     for entry in request.entries:

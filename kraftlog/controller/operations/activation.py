@@ -1,4 +1,4 @@
-"""What a controller appends when it becomes active (CT-14)."""
+"""The records that a controller appends when it becomes active (CT-14)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def activation_records(state: MetadataState, *, has_open_transaction: bool) -> l
     """
     batches = []
     if has_open_transaction:
-        reason = "the controller that began it is gone"
+        reason = "the controller that began it is no longer active"
         batches.append([MetadataRecord(abort_transaction=AbortTransactionRecord(reason=reason))])
     if not state.features() and not state.brokers() and next(state.topics(), None) is None:
         levels = [

@@ -111,7 +111,7 @@ def _check_recovery_state(name: str, partition: PartitionRecord, altered: Altere
     recovery_state = altered.leader_recovery_state
     if recovery_state not in (RECOVERED, RECOVERING):
         raise invalid_request(
-            f"{recovery_state} is no leader recovery state for {name}; use 0 (recovered) or 1 (recovering)"
+            f"{recovery_state} is not a leader recovery state of {name}; use 0 (recovered) or 1 (recovering)"
         )
     if recovery_state == RECOVERING and len(altered.new_isr) > 1:
         raise invalid_request(
@@ -147,7 +147,7 @@ def _alter(
 ) -> None:
     """Make the change and fill in the answer (CT-40); raises ApiError(NEW_LEADER_ELECTED), change made (CT-41).
 
-    That error comes with a record: the ISR completed a reassignment, or the sender cannot lead any more.
+    That error comes with a record: the ISR completed a reassignment, or the sender can no longer lead.
     """
     target = Target(
         isr=[member.broker_id for member in altered.new_isr],

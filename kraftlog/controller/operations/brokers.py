@@ -43,7 +43,7 @@ from statemachine.words.repeats import repeats
 from statemachine.words.unfenced_log_dirs import used_unfenced
 
 BROKERS_SHOWN: Final = 10
-"""At most this many registered brokers are named in the error about one that does not exist."""
+"""At most this many registered brokers are named in the error about an unknown broker."""
 
 HOST_LENGTH_MAX: Final = 255
 LISTENER_NAME_LENGTH_MAX: Final = 249
@@ -64,14 +64,16 @@ class Registration(NamedTuple):
     """The result of a registration."""
 
     records: list[MetadataRecord]
-    """The registration, or empty if nothing is new."""
+    """The registration, or empty if nothing has changed."""
     response: RegisterBrokerResponse
     is_new_incarnation: bool
-    """The broker is now fenced, whatever it was. If it was known before, it must leave the ISRs, and has no session."""
+    """The broker is now fenced. If it was already known, it must leave the ISRs, and has no session."""
     had_unclean_shutdown: bool
-    """It was known before and may have lost records: it must leave the eligible leader replicas too (KIP-966)."""
+    """The broker was already known and may have lost records: it must leave the eligible leader replicas, too
+    (KIP-966).
+    """
     older_log_dirs: frozenset[bytes] = frozenset()
-    """Its log directories that are older copies: what is in them is neither in sync nor eligible (CT-38)."""
+    """Its log directories that are older copies: replicas in them are neither in sync nor eligible (CT-38)."""
 
 
 def register_broker(
@@ -97,8 +99,8 @@ def register_broker(
     if present is not None and is_new_incarnation and has_session:
         raise ApiError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-            f"{who} is registered and alive as incarnation {id_to_text(present.incarnation_id)}; stop that one and try"
-            " again when its session has expired, or choose another id",
+            f"{who} is registered and alive as incarnation {id_to_text(present.incarnation_id)}; stop that"
+            " incarnation and try again when its session has expired, or choose another id",
         )
     _check_listeners(who, request.listeners)
     _check_log_dir_epochs(request)
@@ -143,21 +145,23 @@ def register_broker(
     )
 
 
-# Consider broker 1, which has records of epochs that the snapshot does not know from which its cluster was restored. It
-# would cut them, and set aside the logs of topics that the snapshot lacks, as if these were deleted. If it was adopted
-# it registers first as the incarnation that the metadata has; from then on its directories know that epoch.
+# Consider broker 1, which has records of epochs that are not in the snapshot from which its cluster was restored. It
+# would truncate them, and set aside the logs of topics that the snapshot lacks, as if these were deleted. If it was
+# adopted it registers first as the incarnation in the metadata; from then on its directories know that epoch.
 def _check_adopted(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> None:
-    """Raise ApiError if a cluster that was restored awaits the broker with other disks than these (CT-39)."""
+    """Raise ApiError if a restored cluster expects the broker with other disks (CT-39)."""
     if is_awaited(present.incarnation_id) and max(request.log_dir_epochs, default=UNKNOWN_EPOCH) < present.broker_epoch:
         raise _invalid_registration(
-            f"broker {request.broker_id} is not adopted: this cluster was restored from a snapshot, and would cut what"
-            " is on the broker's disks. Nothing was changed; see docs/operations/all-voters-are-lost.md. If its disks"
-            f" are lost or new, `kraftlog brokers unregister --id {request.broker_id}` gives up what they had"
+            f"broker {request.broker_id} is not adopted: this cluster was restored from a snapshot, and would"
+            " truncate the logs on the broker's disks. Nothing was changed; see"
+            " docs/operations/all-voters-are-lost.md. If its disks"
+            f" are lost or new, `kraftlog brokers unregister --id {request.broker_id}` abandons the records that"
+            " they had"
         )
 
 
 def _was_shut_down_cleanly(request: RegisterBrokerRequest, present: RegisterBrokerRecord) -> bool:
-    """Whether the broker found, on its disk, that its latest incarnation shut down cleanly."""
+    """Whether the broker's disk shows that its latest incarnation shut down cleanly."""
     return request.HasField("previous_broker_epoch") and request.previous_broker_epoch == present.broker_epoch
 
 
@@ -171,10 +175,9 @@ def _last_unfenced_epoch(present: RegisterBrokerRecord | None) -> int:
 # it stayed fenced with 700, it could not have acknowledged anything that the copy lacks. If the controller knows less
 # than the broker names, the metadata were restored from a backup: that says nothing about the broker's disk.
 def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecord | None) -> list[bytes]:
-    """The log directories that know of no registration as late as the last one with them in which it was unfenced.
-
-    Those that were found in a registration before stay older until the broker is unfenced: it may not have left all of
-    its partitions yet.
+    """The log directories that are older copies: they do not know the last registration with them in which the broker
+    was unfenced. Directories found older in an earlier registration stay older until the broker is unfenced: it may not
+    yet have left all of its partitions.
     """
     last_of = {of.id: of.broker_epoch for of in _unfenced_log_dirs(present)}  # nothing is known of any other
     known = set() if present is None or was_unfenced(present) else {*present.older_log_dirs}
@@ -184,8 +187,8 @@ def _older_log_dirs(request: RegisterBrokerRequest, present: RegisterBrokerRecor
 
 
 # Consider directories A and B, used with epoch 500. The disk of A is not there at a start, and the broker registers
-# with epoch 700, with B alone, and is unfenced. When A is there again it still has 500, and everything that the broker
-# has acknowledged for A's partitions. A copy of A from before that has 300.
+# with epoch 700, with B alone, and is unfenced. When A is back it still has 500, and everything that the broker has
+# acknowledged for A's partitions. An older copy of A has 300.
 def _unfenced_log_dirs(present: RegisterBrokerRecord | None) -> list[LogDirEpoch]:
     """The last registration with each log directory in which the broker was unfenced, the latest ones first."""
     if present is None or not present.HasField("last_unfenced_epoch"):
@@ -196,7 +199,7 @@ def _unfenced_log_dirs(present: RegisterBrokerRecord | None) -> list[LogDirEpoch
 
 
 def was_unfenced(broker: RegisterBrokerRecord) -> bool:
-    """Whether the broker has been unfenced in its present registration, as far as is known."""
+    """Whether the broker is known to have been unfenced in its present registration."""
     return broker.HasField("last_unfenced_epoch") and broker.last_unfenced_epoch == broker.broker_epoch
 
 
@@ -229,7 +232,7 @@ def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[Registe
     for log_dir in log_dirs:
         if len(log_dir) != ID_BYTES or is_reserved(log_dir):
             raise _invalid_registration(
-                f"{log_dir[:32].hex()} of {who} is no log directory's id; it must be a random uuid, 16 bytes"
+                f"{log_dir[:32].hex()} of {who} is not the id of a log directory; it must be a random uuid, 16 bytes"
             )
     for log_dir in repeats(log_dirs):
         raise _invalid_registration(f"log directory {id_to_text(log_dir)} of {who} is in the list more than once")
@@ -247,7 +250,7 @@ def _check_log_dirs(request: RegisterBrokerRequest, registered: Iterable[Registe
 def register_controller(
     state: MetadataState, request: RegisterControllerRequest
 ) -> tuple[list[MetadataRecord], RegisterControllerResponse]:
-    """The record with what a controller supports and where it listens; none if that is known already (CT-37).
+    """The record with a controller's features and listeners; none if they are already known (CT-37).
 
     Raises ApiError: UNSUPPORTED_VERSION if the cluster's metadata.version is below 3.7-IV0 or the controller does
     not support the cluster's features, INVALID_REGISTRATION, INVALID_REQUEST.
@@ -255,7 +258,7 @@ def register_controller(
     if state.metadata_version < CONTROLLER_REGISTRATION:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"controller {request.controller_id} cannot register: controllers do from metadata.version"
+            f"controller {request.controller_id} cannot register: controllers register from metadata.version"
             f" {_version_name(CONTROLLER_REGISTRATION)} on, and the cluster's is"
             f" {_version_name(state.metadata_version)}; upgrade it first",
         )
@@ -311,9 +314,9 @@ def _check_listeners(who: str, listeners: Sequence[BrokerEndpoint]) -> None:
 
 
 def _check_features(state: MetadataState, who: str, supported: Sequence[SupportedFeature]) -> None:
-    """Raise ApiError unless the ranges make sense and hold every level that the cluster has finalized."""
+    """Raise ApiError unless the ranges are valid and include every level that the cluster has finalized."""
     if len(supported) > FEATURES_MAX:
-        raise _invalid_registration(f"{who} supports {len(supported)} features; at most {FEATURES_MAX} are taken")
+        raise _invalid_registration(f"{who} supports {len(supported)} features; at most {FEATURES_MAX} are accepted")
     for name in repeats(feature.name for feature in supported):
         raise _invalid_registration(f"{who} gives feature {quoted(name)} more than once; give one range of levels")
     for feature in supported:
@@ -331,9 +334,9 @@ def _check_features(state: MetadataState, who: str, supported: Sequence[Supporte
     if METADATA_VERSION not in ranges:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{who} does not say which levels of {METADATA_VERSION} it supports; add them",
+            f"{who} does not give the levels of {METADATA_VERSION} that it supports; add them",
         )
-    # The metadata.version is checked by itself: a log without a record of it has one all the same.
+    # The metadata.version is checked separately: a log without a record of it also has one.
     for name, level in {METADATA_VERSION: state.metadata_version, **state.features()}.items():
         found = ranges.get(name)
         if found is None or not found.min_level <= level <= found.max_level:
@@ -421,12 +424,12 @@ def unfence_record(broker: RegisterBrokerRecord, metadata_version: int) -> Metad
 
 
 def controlled_shutdown_record(broker: RegisterBrokerRecord, metadata_version: int) -> MetadataRecord:
-    """The record of a controlled shutdown: the broker gets no leadership and joins no ISR any more (CT-31)."""
+    """The record of a controlled shutdown: the broker no longer gets leaderships or joins ISRs (CT-31)."""
     return _change(broker, metadata_version, in_controlled_shutdown=True)
 
 
 def directories_record(broker: RegisterBrokerRecord, online: Sequence[bytes], metadata_version: int) -> MetadataRecord:
-    """The record with the log directories of a broker that work: at least one, for none would mean "not known"."""
+    """The record with the working log directories of a broker: at least one, since none would mean "not known"."""
     record = _change(broker, metadata_version)
     record.broker_registration_change.log_dirs.ids.extend(online)
     return record

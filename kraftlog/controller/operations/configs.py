@@ -37,12 +37,11 @@ def alter_configs(
     """The records that alter the resources whose alterations are all valid, and an answer for each resource.
 
     SET and DELETE are about a value, APPEND and SUBTRACT about the elements of one that is a list. A resource is
-    altered as a whole or not at all, and must be valid with what it inherits. A broker may have
-    configs that nobody knows. No topic becomes tiered unless `tiering_enabled` (TS-81). A topic's config that has
-    that value already makes no record; a broker's always does, as the broker takes it as the sign to load the value
-    again (CT-60). DELETE of an unknown config is no error, and makes no record unless the config is set. Raises
-    ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
-    name is far too long.
+    altered as a whole or not at all, and must be valid with what it inherits. A broker may have configs that kraftlog
+    does not know. No topic becomes tiered unless `tiering_enabled` (TS-81). Setting a topic's config to its present
+    value makes no record; a broker's always makes one, which makes the broker load the value again (CT-60). DELETE of
+    an unknown config is no error, and makes no record unless the config is set. Raises ApiError(RECORD_LIST_TOO_LARGE)
+    if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     check_record_count(len(request.alterations))
     check_name_lengths(alteration.resource_name for alteration in request.alterations)
@@ -67,14 +66,14 @@ def _check_alterable(
 ) -> ResourceType:
     """As `check_resource`; but the configs of an unregistered broker may be deleted.
 
-    They stay, as in Kafka, for the broker may return. Unlike in Kafka, they can be deleted if it does not.
-    A topic without a name is INVALID_REQUEST: the default of all topics is a broker's config.
+    The configs stay, as in Kafka, since the broker may return. Unlike in Kafka, they can be deleted if it does not. A
+    topic without a name is INVALID_REQUEST: the default of all topics is a broker's config.
     """
     resource_type = check_resource_type(type_number)
     if resource_type is ResourceType.TOPIC and not resource_name:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            "a topic is altered by its name, and none is given; what holds for all topics is the default of all brokers"
+            "the topic has no name; give one, or for all topics alter the default of all brokers"
             f" (resource type {ResourceType.BROKER.value})",
         )
     if resource_type is ResourceType.BROKER and all(given.kind == ConfigAlteration.DELETE for given in alterations):
@@ -112,15 +111,15 @@ def _alter_resource(
 
 
 def _is_written_again(resource_type: ResourceType, name: str) -> bool:
-    """Whether the record is the sign to load the value again (CT-60): no broker loads what is unknown."""
+    """Whether the record makes a broker load the value again (CT-60): no broker loads an unknown config."""
     return resource_type is ResourceType.BROKER and name in CONFIG_DEFINITIONS[resource_type]
 
 
 def _check_min_isr(state: MetadataState, resource_name: str, changes: Mapping[str, str | None]) -> None:
     """Raise ApiError(INVALID_CONFIG) if a broker gets a min.insync.replicas of its own while KIP-966 is in use.
 
-    With a lower value than the controller knows, a smaller ISR commits what the eligible replicas lack, and one of them
-    would be elected all the same. A value that is set already may be deleted.
+    With a lower value than the controller knows, a smaller ISR commits records that the eligible replicas lack, and
+    such a replica could still be elected. A value that is set already may be deleted.
     """
     is_own = resource_name != CLUSTER_DEFAULT and changes.get(MIN_ISR) is not None
     if is_own and state.features().get(ELIGIBLE_LEADER_REPLICAS, 0) > 0:
@@ -143,7 +142,7 @@ def _config_record(resource_type: ResourceType, resource_name: str, name: str, v
 
 
 def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, present: Mapping[str, str]) -> str | None:
-    """The value that the alteration asks for, None for no value; raises ApiError(INVALID_CONFIG)."""
+    """The value after the alteration, None for no value; raises ApiError(INVALID_CONFIG)."""
     match alteration.kind:
         case ConfigAlteration.SET:
             if may_be_stored_unknown(resource_type, alteration.name):
@@ -157,21 +156,21 @@ def _new_value(resource_type: ResourceType, alteration: ConfigAlteration, presen
             return _new_list(resource_type, alteration, present.get(alteration.name))
     raise ApiError(
         ErrorCode.INVALID_REQUEST,
-        f"{alteration.kind} is no kind of alteration; use 0 (SET), 1 (DELETE), 2 (APPEND) or 3 (SUBTRACT)",
+        f"{alteration.kind} is not a kind of alteration; use 0 (SET), 1 (DELETE), 2 (APPEND) or 3 (SUBTRACT)",
     )
 
 
 def _new_list(resource_type: ResourceType, alteration: ConfigAlteration, present: str | None) -> str | None:
     """The list with the elements added or removed; where none is set, the default's. `present` if nothing changes.
 
-    Raises ApiError(INVALID_CONFIG) if the config is no list or the result is not valid.
+    Raises ApiError(INVALID_CONFIG) if the config is not a list or the result is not valid.
     """
     definition = config_definition(resource_type, alteration.name)
     is_append = alteration.kind == ConfigAlteration.APPEND
     if not definition.is_list:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
-            f"the {resource_type.name.lower()} config {alteration.name} is no list: its value"
+            f"the {resource_type.name.lower()} config {alteration.name} is not a list: its value"
             f" {quoted(alteration.value)} cannot be {'appended' if is_append else 'subtracted'}; use SET",
         )
     before = split_elements(definition.default if present is None else present)

@@ -23,9 +23,9 @@ def create_partitions(
 ) -> tuple[list[MetadataRecord], CreatePartitionsResponse]:
     """The records that add partitions to the topics that can grow, and an answer for each topic, in their order.
 
-    `charge` is called with how many partitions a topic gets, when all else is right; also if `validate_only` (CT-20).
-    Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
-    far too long.
+    `charge` is called with the number of partitions of a topic that is otherwise valid; also if `validate_only`
+    (CT-20). Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a
+    name is far too long.
     """
     check_record_count(len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
@@ -65,14 +65,14 @@ def _count_added(topic: PartitionsOfTopic, present: int) -> int:
     if topic.count <= present:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {quoted(topic.name)} has {present} partitions, and {topic.count} is no increase; give the"
-            " number of all that it should have, the present ones included",
+            f"topic {quoted(topic.name)} has {present} partitions, and {topic.count} is not an increase; give the"
+            " total number of partitions, the present ones included",
         )
     if topic.count > PARTITIONS_PER_TOPIC_MAX:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS,
-            f"topic {quoted(topic.name)} cannot have {topic.count} partitions; at most {PARTITIONS_PER_TOPIC_MAX} can"
-            " be deleted by one batch: use more topics",
+            f"topic {quoted(topic.name)} cannot have {topic.count} partitions; at most {PARTITIONS_PER_TOPIC_MAX}"
+            " can be deleted by one batch; use more topics",
         )
     return topic.count - present
 
@@ -81,13 +81,13 @@ def _assignment(
     topic: PartitionsOfTopic, present: Sequence[PartitionRecord], added: int, partitions: NewPartitions
 ) -> Sequence[Sequence[int]]:
     """The replicas of the partitions that are added: as the request gives them, or placed here."""
-    # Kafka, too, takes the first partition's as the topic's; here as it will be after a reassignment.
+    # As in Kafka, the first partition's counts as the topic's; here the one after a reassignment.
     replication_factor = len(present[0].replicas) - len(present[0].removing_replicas)
     if not topic.assignments:
         return partitions.place(added, replication_factor)
     if len(topic.assignments) != added:
         raise invalid_assignment(
-            f"it gets {added} new partitions, and {len(topic.assignments)} are assigned; assign each of them, or none"
+            f"{added} partitions are added, and {len(topic.assignments)} are assigned; assign each of them, or none"
             " to have them placed"
         )
     assignment = [list(given.ids) for given in topic.assignments]

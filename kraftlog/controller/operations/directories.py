@@ -36,8 +36,9 @@ def assign_replicas_to_dirs(
     directory may have failed since. Unlike in Kafka, one that moves into a directory from another that is not online is
     no longer eligible to lead (KIP-966): it has lost its records.
 
-    A replica in DAMAGED_DIRECTORY, which is our own (DB-88), leaves in the same way: its log is damaged, and no other
-    replica is known to have its records. When the broker assigns it to a real directory again the log is mended.
+    A replica in DAMAGED_DIRECTORY, which only kraftlog has (DB-88), leaves in the same way: its log is damaged, and no
+    other replica is known to have its records. When the broker assigns it to a real directory again, the log is
+    repaired.
 
     Raises ApiError(UNSUPPORTED_VERSION) before metadata.version 17, STALE_BROKER_EPOCH, RECORD_LIST_TOO_LARGE if
     there are too many for one batch (CT-12).
@@ -81,7 +82,8 @@ def _check_assignment(name: str, partition: PartitionRecord, assignment: Directo
     if len(directory) != ID_BYTES or (is_reserved(directory) and directory not in (LOST_DIRECTORY, DAMAGED_DIRECTORY)):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{directory[:32].hex()!r} is no log directory's id for {name}; give the one that the broker registered,"
+            f"{directory[:32].hex()!r} is not the id of a log directory for {name}; give one that the broker"
+            " registered,"
             f" {ID_BYTES} bytes",
         )
 
@@ -96,11 +98,11 @@ def _assign(
 ) -> MetadataRecord | None:
     broker_id = broker.broker_id
     before = directory_of(partition, broker_id)
-    # What was in a directory that no longer exists was not moved: the replica in another one starts over. Consider a
-    # partition whose last leader, broker 4, has lost its directory, and whose other replica's broker is down. Then 4
-    # says that its replica is in another directory. As the last known leader it would lead at once, with nothing, and
-    # the other replica would cut what it has. A log that was damaged has been mended where it is, and one that is in no
-    # directory has not begun anew yet.
+    # The content of a directory that no longer exists was not moved: the replica in another directory starts over.
+    # Consider a partition whose last leader, broker 4, has lost its directory, and whose other replica's broker is
+    # down. Then 4 says that its replica is in another directory. As the last known leader it would lead at once, with
+    # no records, and the other replica would truncate its log. A log that was damaged was repaired in place, and a log
+    # in no directory has not been replaced by a new one yet.
     has_moved = directory not in (before, LOST_DIRECTORY, DAMAGED_DIRECTORY) and before != DAMAGED_DIRECTORY
     begins_anew = (broker_id,) if has_moved and not is_online(broker, before) else ()
     target = Target(

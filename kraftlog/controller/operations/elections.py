@@ -31,8 +31,8 @@ def elect_leaders(
 ) -> tuple[list[MetadataRecord], ElectLeadersResponse]:
     """The records of the elections of the partitions that are named, and an answer for each, in their order.
 
-    If none are named all are meant: that is for `ElectionPages`. Raises ApiError(INVALID_REQUEST) if there is no
-    such kind of election or a name is far too long, RECORD_LIST_TOO_LARGE if the elections are too many for one batch
+    A request that names none means all: `ElectionPages` handles it. Raises ApiError(INVALID_REQUEST) if the kind of
+    election is unknown or a name is far too long, RECORD_LIST_TOO_LARGE if the elections are too many for one batch
     (CT-12).
     """
     voting = _Voting(PartitionChanges(state), _election(request))
@@ -41,12 +41,12 @@ def elect_leaders(
 
 
 class ElectionPages:
-    """Elections wherever they are needed, page by page, each page decided on the state as it is then (CT-12)."""
+    """Elections wherever they are needed, page by page, each page decided on the latest state (CT-12)."""
 
     def __init__(self, state: MetadataState, request: ElectLeadersRequest, response: ElectLeadersResponse) -> None:
         """`response` fills with answers for the partitions whose election was held, or failed.
 
-        Raises ApiError(INVALID_REQUEST) if there is no such kind of election.
+        Raises ApiError(INVALID_REQUEST) if the kind of election is unknown.
         """
         self._state = state
         self._election = _election(request)
@@ -91,7 +91,7 @@ def _election(request: ElectLeadersRequest) -> Election:
     if request.election_type not in (ElectLeadersRequest.PREFERRED, ElectLeadersRequest.UNCLEAN):
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{request.election_type} is no type of election; use 0 (preferred) or 1 (unclean)",
+            f"{request.election_type} is not a type of election; use 0 (preferred) or 1 (unclean)",
         )
     is_unclean = request.election_type == ElectLeadersRequest.UNCLEAN
     return Election.UNCLEAN if is_unclean else Election.PREFERRED
@@ -114,12 +114,12 @@ class _Voting:
         return partition.leader != partition.replicas[0]
 
     def elect(self, topic_name: str, partition: PartitionRecord) -> str:
-        """Hold the election, and return what there is to know of it; raises ApiError if nothing comes of it.
+        """Hold the election, and return a note on its result; raise ApiError if no leader is elected.
 
         Consider a reassignment from broker 2 to brokers 3 and 1, of which 1 was elected uncleanly, and 3 is fenced.
         Broker 1 is alone in sync, and was added: the reassignment is complete, which the next change of the partition
-        finds out. That may be this one, although its preferred leader cannot lead; Kafka answers no error then. But no
-        election takes a leader away.
+        detects. This election may be that change, although its preferred leader cannot lead; Kafka returns no error
+        then. But no election removes a leader.
         """
         record = self._changes.change(partition, Target(election=self._election))
         leader = NO_LEADER if record is None else changed_partition(partition, record.partition_change).leader
@@ -140,15 +140,13 @@ class _Voting:
 
     def _note(self, partition: PartitionRecord, leader: int) -> str:
         if directory_of(partition, leader) == DAMAGED_DIRECTORY:
-            return (
-                f"broker {leader} leads, and its log is damaged: the broker's own log names the offsets that are lost"
-            )
+            return f"broker {leader} leads, and its log is damaged: the log lines of the broker name the lost offsets"
         older = self._changes.brokers[leader].older_log_dirs
         if leader in partition.isr or not is_in_older_directory(partition, leader, older):
             return ""
         return (
             f"broker {leader} leads, and its log directory was an older copy when it registered: if it has not been in"
-            " sync since, what was acknowledged after the copy was made is lost"
+            " sync since, records acknowledged after the copy was made are lost"
         )
 
     def answer(self, topic_name: str, partition_id: int, error: ApiError | None = None, note: str = "") -> None:
@@ -162,7 +160,7 @@ class _Voting:
 def _elected(
     changes: PartitionChanges, partition: PartitionRecord, election: Election, leaders: Collection[int] | None = None
 ) -> MetadataRecord | None:
-    """The record that gives a partition another leader, one of `leaders`; None if the election would not."""
+    """The record that gives a partition another leader, one of `leaders`; None if none of them can lead."""
     record = changes.change(partition, Target(election=election, leaders=leaders))
     if record is None:
         return None
@@ -212,9 +210,9 @@ def elect_preferred_where_needed(
     return records
 
 
-# Consider brokers 1, 2 and 3, and a partition that broker 1 leads. Its disk is full, so it refuses every append.
-# Broker 2 is in sync and has 1.5 times the low-water mark free: it would be full a moment later. Broker 3 is in sync
-# and has plenty: it leads. When broker 1 has room again, the next search for preferred leaders returns the partition.
+# Consider brokers 1, 2 and 3, and a partition that broker 1 leads. Its disk is full, so it refuses every append. Broker
+# 2 is in sync and has 1.5 times the low-water mark free: it would be full a moment later. Broker 3 is in sync and has
+# plenty of room: it leads. When broker 1 has room again, the next search for preferred leaders returns the partition.
 def lead_where_there_is_room(
     state: MetadataState, partitions: Iterable[PartitionRecord], space: DiskSpace, now_ms: float
 ) -> list[MetadataRecord]:
@@ -262,11 +260,10 @@ def elect_unclean_where_allowed(
 
 
 def without_eligible(state: MetadataState, partitions: Iterable[PartitionRecord]) -> list[MetadataRecord]:
-    """Forget the eligible replicas of those of `partitions` whose ISR is not empty.
-
-    It must come no later than the record that lowers their min.insync.replicas: from then on an ISR that was too small
-    may commit what the eligible replicas do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nothing
-    is committed, so they stay eligible.
+    """Remove the eligible replicas of those of `partitions` whose ISR is not empty. The records must come no later than
+    the record that lowers min.insync.replicas: from then on an ISR that was too small may commit records that the
+    eligible replicas do not have (KIP-966; Kafka's ClearElr record). Where the ISR is empty nothing is committed, so
+    they stay eligible.
     """
     changes = PartitionChanges(state)
     records = []

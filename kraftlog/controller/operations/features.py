@@ -58,10 +58,10 @@ def update_features(
 ) -> tuple[list[MetadataRecord], UpdateFeaturesResponse]:
     """The records that set the levels that change, and an answer for each update, in their order (CT-61).
 
-    `other_voter_ids` are the voters except this node: what one supports is not known before it has registered.
-    `partitions_in_directories` is whether any partitions are: the caller must look it up first if the request
-    `may_lose_directories`. All updates are made or none: if one is refused, every result has the error
-    INVALID_UPDATE_VERSION. A feature that has the level already makes no record. Raises ApiError(INVALID_REQUEST) if a
+    `other_voter_ids` are the voters except this node: their features are not known before they register.
+    `partitions_in_directories` is whether any partitions are in directories: the caller must look it up first if the
+    request `may_lose_directories`. All updates are made or none: if one is refused, every result has the error
+    INVALID_UPDATE_VERSION. A feature that already has the level makes no record. Raises ApiError(INVALID_REQUEST) if a
     feature is named more than once or by a far too long name, RECORD_LIST_TOO_LARGE if there are too many updates, or
     brokers with a min.insync.replicas of their own, for one batch.
     """
@@ -93,11 +93,10 @@ def update_features(
 def _before_eligible_leaders(
     state: MetadataState, present: Mapping[str, int], proposed: Mapping[str, int]
 ) -> list[MetadataRecord]:
-    """What must go before replicas out of the ISR may be eligible to lead: each broker's own min.insync.replicas.
-
-    With a lower value than the controller knows, a smaller ISR could commit what they lack (KIP-966). Where no default
-    for all is set, Kafka's controller sets the one of its own file. This one uses 1 then, and no broker uses less, so
-    it need not. Raises ApiError(RECORD_LIST_TOO_LARGE).
+    """The configs to delete before replicas out of the ISR may be eligible to lead: each broker's own
+    min.insync.replicas. With a lower value than the controller knows, a smaller ISR could commit records that they lack
+    (KIP-966). Where no default for all is set, Kafka's controller sets the one of its own file. This one uses 1 then,
+    and no broker uses less, so it need not. Raises ApiError(RECORD_LIST_TOO_LARGE).
     """
     if proposed.get(ELIGIBLE_LEADER_REPLICAS, OFF) == OFF or present.get(ELIGIBLE_LEADER_REPLICAS, OFF) != OFF:
         return []
@@ -126,7 +125,7 @@ def _refusal(
     other_voter_ids: Collection[int],
     partitions_in_directories: bool,
 ) -> str | None:
-    """Why the update cannot be made, if it cannot."""
+    """Why the update cannot be made; None if it can."""
     return (
         _out_of_range(update)
         or _wrong_direction(update, present.get(update.name, OFF))
@@ -156,17 +155,17 @@ def _wrong_direction(update: FeatureUpdate, present_level: int) -> str | None:
     match update.upgrade_type:
         case FeatureUpdate.UPGRADE:
             if update.level < present_level:
-                return f"{what} below the present {present_level}; ask for a safe downgrade if that is meant"
+                return f"{what} below the present {present_level}; request a safe downgrade if this is intended"
         case FeatureUpdate.SAFE_DOWNGRADE:
             if update.level > present_level:
-                return f"{what} above the present {present_level}, no downgrade; ask for an upgrade"
+                return f"{what} above the present {present_level}, not a downgrade; request an upgrade"
         case FeatureUpdate.UNSAFE_DOWNGRADE if update.name == METADATA_VERSION:
-            return f"unsafe downgrades such as {update.name} to {update.level} are disabled; ask for a safe one"
+            return f"unsafe downgrades such as {update.name} to {update.level} are disabled; request a safe one"
         case FeatureUpdate.UNSAFE_DOWNGRADE:
             if update.level > present_level:
-                return f"{what} above the present {present_level}, no downgrade; ask for an upgrade"
+                return f"{what} above the present {present_level}, not a downgrade; request an upgrade"
         case unknown:
-            return f"{unknown} is no type of upgrade; use 1 (upgrade), 2 (safe downgrade) or 3 (unsafe downgrade)"
+            return f"{unknown} is not a type of upgrade; use 1 (upgrade), 2 (safe downgrade) or 3 (unsafe downgrade)"
     return None
 
 
@@ -185,7 +184,9 @@ def _unsupported(state: MetadataState, update: FeatureUpdate, other_voter_ids: C
 
 
 def _unregistered(state: MetadataState, update: FeatureUpdate, other_voter_ids: Collection[int]) -> str | None:
-    """A voter of which nothing is known; below the metadata.version from which they register, none is checked."""
+    """Raise an error for a voter that has not registered; below the metadata.version with controller registrations, no
+    voter is checked.
+    """
     unknown = sorted(set(other_voter_ids) - set(state.controllers()))
     if state.metadata_version < CONTROLLER_REGISTRATION or not unknown:
         return None
@@ -218,7 +219,7 @@ def _shown(name: str, level: int) -> str:
 def _loss(
     state: MetadataState, update: FeatureUpdate, present_level: int, partitions_in_directories: bool
 ) -> str | None:
-    """What exists that records at the lower level have no field for, if anything that a safe downgrade must keep."""
+    """The metadata in use that a safe downgrade would lose, since records at the lower level have no field for it."""
     if update.upgrade_type == FeatureUpdate.UNSAFE_DOWNGRADE:
         return None
     for name, level, what, is_in_use in _LOSSES:
@@ -239,7 +240,7 @@ def _gives_up_directories(update: FeatureUpdate, present_level: int) -> bool:
 
 
 def may_lose_directories(state: MetadataState, request: UpdateFeaturesRequest) -> bool:
-    """Whether it depends on all partitions that the updates can be made: they may be in log directories (CT-61)."""
+    """Whether the updates depend on all partitions, which may be in log directories (CT-61)."""
     return any(_gives_up_directories(update, state.metadata_version) for update in request.updates)
 
 
@@ -269,7 +270,8 @@ _LOSSES: Final[tuple[tuple[str, int, str, Callable[[MetadataState], bool]], ...]
         "brokers have cordoned log directories",
         _has_cordoned_log_dirs,
     ),
-    # An eligible replica has all that is committed, though not in the ISR: forgotten, it could be lost with the ISR.
+    # An eligible replica has all committed records without being in the ISR: if it were forgotten, they could be lost
+    # with the ISR.
     (ELIGIBLE_LEADER_REPLICAS, 1, "partitions have eligible leader replicas", _has_eligible_leaders),
 )
 """A feature, the level that brought a kind of record or a field, what that is, and whether it is in use (CT-61).

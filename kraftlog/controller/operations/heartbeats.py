@@ -35,7 +35,7 @@ class Heartbeat(NamedTuple):
     """The result of a heartbeat."""
 
     transition: Transition
-    """To be carried out by the caller."""
+    """The transition that the caller must carry out."""
     response: BrokerHeartbeatResponse
     """The answer, if the transition's records are committed."""
 
@@ -60,7 +60,7 @@ def broker_heartbeat(
         want_fence=request.want_fence,
         want_shut_down=request.want_shut_down,
         is_caught_up=is_caught_up,
-        # These two are computed only where the table needs them: one takes a query, the other looks at every session.
+        # These two are computed only where the table needs them: one needs a query, the other reads every session.
         leads_any=(is_going or request.want_shut_down) and state.leads_any(broker.broker_id),
         lowest_active_offset=heartbeats.lowest_active_metadata_offset() if is_going else None,
         controlled_shutdown_offset=heartbeats.controlled_shutdown_offset(broker.broker_id),
@@ -99,7 +99,7 @@ _FENCED: Final = (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW)
 
 
 def _transition(current: BrokerState, following: BrokerState) -> Transition:
-    """The transition from one to the other; a broker that should shut down now is fenced first."""
+    """The transition from one state to the other; a broker that should shut down now is fenced first."""
     if following in _FENCED:
         return Transition.NONE if current is BrokerState.FENCED else Transition.FENCE
     if following is current:
@@ -110,7 +110,8 @@ def _transition(current: BrokerState, following: BrokerState) -> Transition:
 def _is_caught_up(broker: RegisterBrokerRecord, metadata_end_offset: int) -> bool:
     """Whether the broker has applied its own registration, whose offset is its epoch.
 
-    Kafka's brokers name the last offset that they have applied, which must be no lower; ours name the one after it.
+    Kafka's brokers name the last offset that they have applied, which must be no lower; kraftlog's brokers name the
+    offset after it.
     """
     return metadata_end_offset > broker.broker_epoch
 
@@ -131,7 +132,8 @@ def _check(request: BrokerHeartbeatRequest) -> None:
     if len(request.log_dir_space) > LOG_DIRS_MAX:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,
-            f"{who} tells the room in {len(request.log_dir_space)} log directories; it can have at most {LOG_DIRS_MAX}",
+            f"{who} reports the room in {len(request.log_dir_space)} log directories; it can have at most"
+            f" {LOG_DIRS_MAX}",
         )
     for log_dir in request.offline_log_dirs:
         if len(log_dir) != ID_BYTES:

@@ -27,12 +27,12 @@ def partitions_without(
     """Take a broker out of the ISR and the leadership of those of `partitions` that have it there (CT-31).
 
     It is for a broker that is fenced or begins a controlled shutdown. After an unclean shutdown, or when a broker is
-    unregistered, it `may_have_lost_data`: then it is not eligible to lead any more either (CT-56). Partitions that do
-    not have the broker there are passed over, so a page may be given twice. Without eligible leader replicas the last
-    member of an ISR stays in it, and does not lead (CT-52).
+    unregistered, it `may_have_lost_data`: then it is no longer eligible to lead, either (CT-56). Partitions that do not
+    have the broker there are skipped, so a page may be repeated. Without eligible leader replicas the last member of an
+    ISR stays in it, and does not lead (CT-52).
 
-    What it has in one of `older_log_dirs` has lost data for certain: that replica does not stay in an ISR as the last
-    member, and is not the last known leader either (CT-38).
+    A replica in one of `older_log_dirs` has certainly lost data: it does not stay in an ISR as the last member, and is
+    not the last known leader either (CT-38).
     """
     changes = PartitionChanges(state, departing=(broker_id,))
     records = []

@@ -14,7 +14,7 @@ from statemachine.words.names import quoted
 
 @contextmanager
 def about(what: str) -> Iterator[None]:
-    """Prefix the message of refusals from inside with their subject, such as a topic, where checks do not know it."""
+    """Prefix the message of errors raised in the block with a subject, such as a topic, that the checks do not know."""
     try:
         yield
     except ApiError as error:
@@ -33,12 +33,13 @@ def find_partition_by_id(state: MetadataState, topic_id: bytes, partition_id: in
     """
     if len(topic_id) != ID_BYTES:
         raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"{topic_id[:32].hex()!r} is no topic's id; an id has {ID_BYTES} bytes"
+            ErrorCode.UNKNOWN_TOPIC_ID, f"{topic_id[:32].hex()!r} is not a topic id; an id has {ID_BYTES} bytes"
         )
     topic_name = state.topic_name(topic_id)
     if topic_name is None:
         raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {id_to_text(topic_id)}; it may be deleted"
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"there is no topic with the id {id_to_text(topic_id)}; it may have been deleted",
         )
     partition = state.partition(topic_id, partition_id)
     if partition is None:

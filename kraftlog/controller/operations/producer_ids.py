@@ -12,7 +12,7 @@ from statemachine.metadata.state import MetadataState
 from statemachine.words.record_versions import in_version
 
 BLOCK_SIZE: Final = 1_000
-"""Kafka's. What a broker does not use of its block is lost."""
+"""As in Kafka. Ids of a block that a broker does not use are lost."""
 
 NEXT_PRODUCER_ID_MAX: Final = 2**63 - 1
 """Producer ids are signed 64-bit integers, in records of messages as in the metadata."""
@@ -32,7 +32,7 @@ def allocate_producer_ids(
         raise ApiError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             f"broker {request.broker_id} gets no producer ids: the next one is {start}, and a block of {BLOCK_SIZE}"
-            " more overflows 64 bits; this cluster has given all of them away",
+            " more overflows 64 bits; this cluster has assigned all of them",
         )
     record = ProducerIdsRecord(
         broker_id=request.broker_id, broker_epoch=request.broker_epoch, next_producer_id=start + BLOCK_SIZE

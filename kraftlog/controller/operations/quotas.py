@@ -39,10 +39,10 @@ FRACTION_MAX: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class QuotaKind:
-    """Which values a quota takes, all above 0."""
+    """The values that a quota accepts, all above 0."""
 
     whole_max: int | None
-    """It is a whole number up to this; None: any number."""
+    """The value is a whole number up to this; None: any number."""
 
 
 CLIENT_KEYS: Final[Mapping[str, QuotaKind]] = {
@@ -65,10 +65,10 @@ def alter_client_quotas(
 ) -> tuple[list[MetadataRecord], AlterClientQuotasResponse]:
     """The records that alter the quotas of the entities whose alterations are all valid, and an answer for each entity.
 
-    An entity is altered as a whole or not at all. A quota that has that value already makes no record, nor does the
-    removal of one that is not set. What is illegal is an INVALID_REQUEST of its entity (CT-63). Raises
-    ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a
-    name is far too long.
+    An entity is altered as a whole or not at all. A quota that already has the value makes no record, nor does the
+    removal of a quota that is not set. An invalid alteration is an INVALID_REQUEST of its entity (CT-63). Raises
+    ApiError(RECORD_LIST_TOO_LARGE) if there are too many alterations for one batch (CT-12), INVALID_REQUEST if a name
+    is far too long.
     """
     check_record_count(len(request.alterations))
     check_name_lengths(_names(request.alterations))
@@ -124,7 +124,7 @@ def _alter_entity(
     records = []
     for alteration in alterations:
         value = alteration.value if alteration.HasField("value") else None
-        if value is not None:  # what is removed may be unknown, as in Kafka: then there is nothing to remove
+        if value is not None:  # a removed quota may be unknown, as in Kafka: then there is nothing to remove
             _check_quota(keys, parts, alteration.key, value)
         if value != present.get(alteration.key):
             quota = ClientQuotaRecord(entity=entity, key=alteration.key, value=value or 0.0, remove=value is None)
@@ -138,7 +138,7 @@ def _check_entity(parts: _Parts) -> Mapping[str, QuotaKind]:
         raise invalid_request("the entity is empty; name a user, a client-id, both, or an ip")
     for entity_type, name in parts:
         if entity_type not in ENTITY_TYPES:
-            raise invalid_request(f"{quoted(entity_type)} is no type of entity; use {', '.join(ENTITY_TYPES)}")
+            raise invalid_request(f"{quoted(entity_type)} is not a type of entity; use {', '.join(ENTITY_TYPES)}")
         if name == "":
             raise invalid_request(f"the {entity_type} has an empty name; leave the name out for the default of all")
     types = [entity_type for entity_type, _ in parts]
@@ -159,7 +159,9 @@ def _check_address(name: str | None) -> None:
     try:
         ip_address(name)
     except ValueError:
-        raise invalid_request(f"{quoted(name)} is no ip; give an address such as 192.0.2.1 or 2001:db8::1") from None
+        raise invalid_request(
+            f"{quoted(name)} is not an ip; give an address such as 192.0.2.1 or 2001:db8::1"
+        ) from None
 
 
 def _check_quota(keys: Mapping[str, QuotaKind], parts: _Parts, key: str, value: float) -> None:

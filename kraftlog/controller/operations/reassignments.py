@@ -3,8 +3,8 @@
 Nothing changes here.
 
 A reassignment has two steps. First a partition gets its new replicas in addition to the old ones. When the new ones are
-in sync, an AlterPartition of its leader removes those that are not in the target (CT-54). If nothing has to be waited
-for, one record does both.
+in sync, an AlterPartition of its leader removes those that are not in the target (CT-54). If the new replicas are
+already in sync, one record does both.
 """
 
 from __future__ import annotations
@@ -88,17 +88,17 @@ def _begun(partition: PartitionRecord, wanted: list[int]) -> Target:
 # is alone in sync, and stops. Its topic does not allow unclean elections, so there is no leader. The reassignment is
 # cancelled, and the replicas become 1 and 2 again. Broker 1 has the data and stays, so no replica is elected, even if
 # the topic has been changed to allow unclean elections since. Kafka would elect broker 2 then, if that is active.
-# Whether to give up what only broker 1 has is a question for an election that is about it (CT-19, CT-24), not for a
+# Whether to lose the records that only broker 1 has is for an explicit election to decide (CT-19, CT-24), not for a
 # cancellation.
 #
 # Now consider a reassignment from 1 and 2 to 3 and 4 during which 1 and 2 have stopped, so that broker 3 leads and is
-# alone in sync, while 4 has not caught up. To cancel is to drop broker 3, and with it all that was written since. That
+# alone in sync, while 4 has not caught up. Cancelling would drop broker 3, and with it all records written since. That
 # is INVALID_REPLICA_ASSIGNMENT, unless the topic allows unclean elections and broker 1 or 2 is active again: then the
 # first of them that is active leads, alone in the ISR, and recovers.
 def _cancelled(changes: PartitionChanges, partition: PartitionRecord, asked: PartitionReassignment) -> Target:
     """Back to the replicas that are not being added: only this may drop every replica that is in sync (CT-54)."""
     replicas = [broker_id for broker_id in partition.replicas if broker_id not in partition.adding_replicas]
-    # While a replica that stays has the data, the partition waits for it: the other ones may have nothing.
+    # While a replica that stays has the data, the partition waits for it: the other replicas may have no records.
     election = Election.ONLINE if _has_survivor(partition, replicas) else Election.UNCLEAN
     if election is Election.UNCLEAN:
         _check_unclean(changes, partition, replicas, asked)
@@ -118,9 +118,8 @@ def _check_replicas(changes: PartitionChanges, wanted: Sequence[int], asked: Par
 
 
 def _has_survivor(partition: PartitionRecord, replicas: Sequence[int]) -> bool:
-    """Whether a replica with the data stays. None does when only those that were being added have the data.
-
-    If no replica is known to have all of it, the last leader is the one that must not be dropped.
+    """Whether a replica with the data stays. None does when only replicas that were being added have the data. If no
+    replica is known to have all data, the last leader must not be dropped.
     """
     with_data = {*partition.isr, *partition.eligible_leader_replicas} or {*partition.last_known_elr}
     return not with_data or bool(with_data & set(replicas))

@@ -1,8 +1,7 @@
-"""What a remote log metadata manager writes (KIP-405, TS-56 to TS-58): from a record that it sends and the latest state
-to the records to append. Nothing changes here; a refused record yields none (TS-59).
-
-A retried one, which changes nothing, yields no record either. Which broker sends a record is not checked, nor whether
-it is registered: a broker that has lost the leadership finishes its copy (TS-30).
+"""The records of a remote log metadata manager (KIP-405, TS-56 to TS-58): from a record that it sends and the latest
+state to the records to append. Nothing changes here; a refused record yields none (TS-59). A retried record, which
+changes nothing, yields none either. Which broker sends a record is not checked, nor whether it is registered: a broker
+that has lost the leadership finishes its copy (TS-30).
 """
 
 from __future__ import annotations
@@ -43,11 +42,11 @@ LEADER_EPOCHS_MAX: Final = 500
 def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -> list[MetadataRecord]:
     """The record that the copy of a segment has begun.
 
-    A partition that is being deleted still takes segments, so that a late copy is found and deleted. Nothing is kept of
-    a segment whose deletion is finished: a late attempt to add it adds it again, as a copy that hangs, and the broker
-    that deletes those has to delete it once more. Raises ApiError: INVALID_REQUEST for a state other than COPY_STARTED,
-    for offsets, epochs, sizes or ids that are not valid, and for another segment under a known id;
-    UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION if there is no such partition.
+    A partition that is being deleted still accepts segments, so that a late copy is found and deleted. Nothing is kept
+    of a segment whose deletion is finished: a late attempt to add it adds it again, as an unfinished copy, which a
+    broker has to delete again. Raises ApiError: INVALID_REQUEST for a state other than COPY_STARTED, for offsets,
+    epochs, sizes or ids that are not valid, and for another segment under a known id; UNKNOWN_TOPIC_ID or
+    UNKNOWN_TOPIC_OR_PARTITION if the partition does not exist.
     """
     what = _segment_name(request)
     if request.state != SegmentState.COPY_STARTED:
@@ -65,8 +64,8 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
         raise _illegal_transition(what, segment_state_name(before.state), segment_state_name(request.state))
     if before != request:
         raise invalid_request(
-            f"{what} exists already, from {before.start_offset} to {before.end_offset} by broker {before.broker_id},"
-            " and is not the same; give each copy an id of its own, each further attempt too"
+            f"{what} already exists, from {before.start_offset} to {before.end_offset} by broker {before.broker_id},"
+            " and differs; give each copy, and each further attempt, an id of its own"
         )
     return []
 
@@ -74,7 +73,7 @@ def add_segment(state: MetadataState, request: RemoteLogSegmentMetadataRecord) -
 def update_segment(state: MetadataState, request: RemoteLogSegmentMetadataUpdateRecord) -> list[MetadataRecord]:
     """The record that sets a segment's next state, or gives it other custom metadata in the same state.
 
-    Without custom metadata it keeps what it has. Raises ApiError: RESOURCE_NOT_FOUND (Kafka's
+    Without custom metadata it keeps its present one. Raises ApiError: RESOURCE_NOT_FOUND (Kafka's
     RemoteResourceNotFoundException) for an unknown segment; when its deletion is finished it is unknown, also for a
     repeated request. INVALID_REQUEST for COPY_STARTED, for a state that cannot follow its present one, and for ids or
     custom metadata that are not valid.
@@ -115,7 +114,7 @@ def _check_leader_epochs(what: str, segment: RemoteLogSegmentMetadataRecord) -> 
             f"{what} has {len(epochs)} leader epochs; give those of its offsets, 1 to {LEADER_EPOCHS_MAX}"
         )
     if any(entry.unreferenced for entry in epochs):
-        raise invalid_request(f"{what} has leader epochs marked unreferenced; only snapshots say that")
+        raise invalid_request(f"{what} has leader epochs marked unreferenced, which only snapshots may have")
     first, last = epochs[0], epochs[-1]
     if first.leader_epoch < 0 or first.start_offset != segment.start_offset:
         raise invalid_request(
@@ -144,7 +143,7 @@ def _check_custom_metadata(
     if len(request.custom_metadata) > CUSTOM_METADATA_BYTES_MAX:
         raise invalid_request(
             f"{what} has {len(request.custom_metadata)} bytes of custom metadata; at most"
-            f" {CUSTOM_METADATA_BYTES_MAX} are taken: keep the rest with the segment"
+            f" {CUSTOM_METADATA_BYTES_MAX} are accepted: keep the rest with the segment"
         )
 
 
@@ -161,10 +160,10 @@ def _segment_name(request: RemoteLogSegmentMetadataRecord | RemoteLogSegmentMeta
 def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> list[MetadataRecord]:
     """The record that sets the next state of the deletion of a partition's remote data.
 
-    A partition is marked when its topic is deleted (TS-71): one that exists cannot be. That a deletion is finished may
-    be repeated (TS-58); nothing is left of the first time, so it is accepted for any unknown partition.
-    Raises ApiError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one
-    and for an id that is not valid; RESOURCE_NOT_FOUND if the partition to be marked has nothing in remote storage.
+    A partition is marked when its topic is deleted (TS-71): one that exists cannot be. A request that finishes a
+    deletion may be repeated (TS-58); nothing is left of the first one, so it is accepted for any unknown partition.
+    Raises ApiError: INVALID_REQUEST for a partition that exists, for a state that cannot follow the present one and for
+    an id that is not valid; RESOURCE_NOT_FOUND if the partition to be marked has nothing in remote storage.
     """
     what = f"the deletion of {_partition_name(request.topic_id, request.partition_id)}"
     before = state.remote_partition_delete(request.topic_id, request.partition_id)
@@ -181,7 +180,7 @@ def put_partition_delete(state: MetadataState, request: RemotePartitionDeleteMet
 
 
 def _is_gone(state: MetadataState, request: RemotePartitionDeleteMetadataRecord) -> bool:
-    """Whether neither the topic nor anything that the partition had in remote storage is left."""
+    """Whether neither the topic nor any of the partition's data in remote storage is left."""
     return state.topic_name(request.topic_id) is None and not state.remote_segments(
         request.topic_id, request.partition_id, limit=1
     )

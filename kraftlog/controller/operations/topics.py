@@ -62,7 +62,7 @@ TOPICS_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class TopicToCreate:
-    """What a policy checks: a topic that is valid otherwise, with the cluster's defaults filled in."""
+    """The input of a policy: a topic that is otherwise valid, with the cluster's defaults filled in."""
 
     name: str
     num_partitions: int
@@ -73,7 +73,7 @@ class TopicToCreate:
 
 
 class PolicyViolation(KraftlogError):
-    """What a policy raises to refuse a topic; the client gets the message, with POLICY_VIOLATION."""
+    """A policy raises this to refuse a topic; the client gets the message, with POLICY_VIOLATION."""
 
 
 CreateTopicPolicy = Callable[[TopicToCreate], None]
@@ -91,10 +91,9 @@ def create_topics(
 ) -> tuple[list[MetadataRecord], CreateTopicsResponse]:
     """The records that create the topics that can be created, and an answer for each topic, in their order.
 
-    `charge` is called with how many partitions a topic has, when all else is right; also if `validate_only` (CT-20).
-    No topic may be tiered unless `tiering_enabled` (TS-81).
-    Raises ApiError(RECORD_LIST_TOO_LARGE) if they are too many for one batch (CT-12), INVALID_REQUEST if a name is
-    far too long.
+    `charge` is called with the number of partitions of a topic that is otherwise valid; also if `validate_only`
+    (CT-20). No topic may be tiered unless `tiering_enabled` (TS-81). Raises ApiError(RECORD_LIST_TOO_LARGE) if they are
+    too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     check_record_count(RECORDS_PER_TOPIC_MIN * len(request.topics))
     check_name_lengths(topic.name for topic in request.topics)
@@ -133,7 +132,7 @@ class _Creation:
         self._inherited = InheritedConfigs(state)
         self._partitions = NewPartitions(state, random)
         self._names: dict[str, str] = {}
-        """Those created by this request, by collision key."""
+        """Topics created by this request, by collision key."""
         self.records: list[MetadataRecord] = []
 
     def create(self, topic: CreatableTopic) -> CreatedTopic:
@@ -164,7 +163,7 @@ class _Creation:
     def _check_name(self, name: str) -> None:
         check_topic_name(name)
         if self._state.topic_id(name) is not None:
-            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {quoted(name)} exists already")
+            raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {quoted(name)} already exists")
         other = self._names.get(collision_key(name)) or self._state.colliding_topic(name)
         if other is not None:
             raise ApiError(
@@ -173,7 +172,7 @@ class _Creation:
             )
 
     def _configs(self, topic: CreatableTopic) -> dict[str, str]:
-        """Those that the request gives, checked by themselves and with what the topic inherits."""
+        """The configs in the request, checked alone and with the inherited ones."""
         configs: dict[str, str] = {}
         for entry in topic.configs:
             if entry.name in configs:
@@ -272,10 +271,10 @@ def delete_topics(
 ) -> tuple[list[MetadataRecord], DeleteTopicsResponse]:
     """The records that remove the topics that exist, and an answer for each reference, in their order.
 
-    If a topic has remote data, all of its partitions are marked for the deletion of that (TS-71), at `now_ms`,
-    milliseconds since 1970. `charge` is called with how many partitions a topic has (CT-20).
-    Raises ApiError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE
-    if they are too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
+    If a topic has remote data, all of its partitions are marked for the deletion of this data (TS-71), at `now_ms`,
+    milliseconds since 1970. `charge` is called with how many partitions a topic has (CT-20). Raises
+    ApiError(TOPIC_DELETION_DISABLED) unless `deletion_enabled` (delete.topic.enable), RECORD_LIST_TOO_LARGE if they are
+    too many for one batch (CT-12), INVALID_REQUEST if a name is far too long.
     """
     if not deletion_enabled:
         asked = [_shown(reference) for reference in request.topics[:TOPICS_SHOWN]]
@@ -326,7 +325,7 @@ def _deletion(state: MetadataState, topic: DeletedTopic, now_ms: int, charge: Ch
                 remote_partition_delete_metadata=RemotePartitionDeleteMetadataRecord(
                     topic_id=topic.topic_id,
                     partition_id=partition_id,
-                    broker_id=-1,  # no broker asked for it
+                    broker_id=-1,  # no broker requested the mark
                     event_timestamp_ms=now_ms,
                     state=PartitionDeleteState.DELETE_PARTITION_MARKED,
                 )
@@ -347,7 +346,7 @@ def _may_have_remote_data(state: MetadataState, topic: DeletedTopic) -> bool:
 
 
 def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
-    """The topic that is meant, or the error that states why none is."""
+    """The referenced topic, or the error that states why there is none."""
     name, topic_id = reference.name, reference.topic_id
     answer = DeletedTopic(name=name, topic_id=topic_id)
     if bool(name) == bool(topic_id):
@@ -362,7 +361,7 @@ def _find(state: MetadataState, reference: TopicReference) -> DeletedTopic:
         else:
             answer.topic_id = found
     elif len(topic_id) != ID_BYTES or is_reserved(topic_id):
-        answer.error_code, answer.error_message = ErrorCode.INVALID_REQUEST, f"{topic_id[:32].hex()} is no topic's id"
+        answer.error_code, answer.error_message = ErrorCode.INVALID_REQUEST, f"{topic_id[:32].hex()} is not a topic id"
     else:
         found_name = state.topic_name(topic_id)
         if found_name is None:

@@ -1,19 +1,17 @@
-"""Whether a broker's process has ended, by evidence: a broker that is killed need not wait out its session (CT-65).
+"""Whether a broker's process has ended, by evidence: a killed broker can be fenced before its session ends (CT-65).
 
 The evidence is about one incarnation, its broker epoch. There are two parts, and both are needed:
 
 1. The last stream that carried its heartbeats has ended at its side. The kernel closes the sockets of a process that
-   ends. gRPC does not always tell whether a stream was closed or reset, so both count.
-2. From then on its listeners refuse every connection for 100 ms in a row: nothing listens there.
+ends. gRPC does not always report whether a stream was closed or reset, so both count. 2. From then on its listeners
+refuse every connection for 100 ms in a row: nothing listens there.
 
-A heartbeat of that incarnation, over whatever stream, ends the suspicion. So do a connection that is accepted, and
-anything else but a refusal: they begin the row again, and after a second without a whole row the session decides.
+A heartbeat of that incarnation, over any stream, ends the suspicion. An accepted connection, or any other result than a
+refusal, starts the 100 ms again, and after a second without 100 ms of refusals the session decides.
 
 A refusal counts only at a listener that has accepted a connection since the stream began. Consider a broker that
-advertises localhost to its clients: on the controller's machine nothing listens there, which says nothing of the
-broker.
-
-A stream that carries heartbeats of several brokers is no process of a broker: its end says nothing.
+advertises localhost to its clients: on the controller's machine nothing listens there, which is no evidence about the
+broker. A stream that carries heartbeats of several brokers is not a broker's process: its end is no evidence.
 
 Times are arguments: monotonic, in milliseconds.
 """
@@ -27,10 +25,10 @@ from typing import Final, NamedTuple
 from kraftbase.endpoint import Endpoint, Reply
 
 REFUSED_MS: Final = 100
-"""How long a broker's listeners must refuse every connection: a firewall that is loaded again refuses for less."""
+"""How long a broker's listeners must refuse every connection: a firewall that reloads refuses for a shorter time."""
 
 REFUSALS_MIN: Final = 4
-"""How many connections must be refused in that time: two would also fit a controller that was late in between."""
+"""How many connections must be refused in that time: two refusals could also result from a late controller."""
 
 INTERVAL_MS: Final = 30
 """Between two connections to a broker under suspicion, after a refusal. Each connection that is not refused doubles it:
@@ -40,22 +38,25 @@ SUSPICION_MS: Final = 1_000
 """How long after its stream has ended a broker is under suspicion, at most."""
 
 LOOK_AGAIN_MS: Final = 10_000
-"""How long a broker whose listeners did not accept a connection is left alone: they may be out of reach from here."""
+"""How long a broker whose listeners did not accept a connection is not tried again: they may be unreachable from here.
+"""
 
 SLOT_MS: Final = 10
 """The least time between two orders to connect to brokers under suspicion: a registration is only a claim. Orders that
-follow a refusal have slots of their own: brokers that accept connections do not hold them up. Fewer than 64
-(`listener_probe.LOOKS_MAX`) are open at a time then, although each may get no reply for 250 ms."""
+follow a refusal have slots of their own: brokers that accept connections do not delay them. Fewer than 64
+(`listener_probe.LOOKS_MAX`) are open at a time then, although each may get no reply for 250 ms.
+"""
 
 LOOK_SLOT_MS: Final = 20
-"""The same of other orders, for which no broker under suspicion waits."""
+"""The same for other orders, for which no broker under suspicion waits."""
 
 SLOTS_AHEAD_MS: Final = LOOK_AGAIN_MS
-"""A look that would have to wait longer is not ordered; the broker's next heartbeat asks again. Otherwise a client that
-opens streams without end would have more and more orders wait."""
+"""A check that would have to wait longer is not ordered; the broker's next heartbeat orders it again. Otherwise a
+client that opens streams without end would have more and more orders wait.
+"""
 
 ENDPOINTS_MAX: Final = 4
-"""How many of a broker's listeners are looked at: the first ones."""
+"""How many of a broker's listeners are checked: the first ones."""
 
 Endpoints = tuple[Endpoint, ...]
 
@@ -88,14 +89,14 @@ class _Incarnation:
     accepting: Endpoints = ()
     """The listeners that have accepted a connection."""
     look_at_ms: float = float("-inf")
-    """When its listeners may be looked at again."""
+    """When its listeners may be checked again."""
     probe_number: int | None = None
     """Of the order that is not reported yet."""
     suspicion: _Suspicion | None = None
 
 
 class _Carried(NamedTuple):
-    """Whose heartbeats a stream carries; a `broker_id` of None: those of several brokers."""
+    """The broker whose heartbeats a stream carries; a `broker_id` of None: several brokers."""
 
     broker_id: int | None
     broker_epoch: int
@@ -128,7 +129,7 @@ class BrokerEvidence:
         self._rows = _Slots(SLOT_MS)
 
     def clear(self) -> None:
-        """The controller is not active, or begins to be: it has no evidence."""
+        """The controller becomes active or inactive: forget all evidence."""
         self._streams.clear()
         self._incarnations.clear()
 
@@ -137,7 +138,7 @@ class BrokerEvidence:
     def heartbeat(
         self, stream: int, broker_id: int, broker_epoch: int, endpoints: Endpoints, now_ms: float
     ) -> Probe | None:
-        """A heartbeat of the present incarnation of a broker arrived over `stream`; returns what to do first.
+        """A heartbeat of the present incarnation of a broker arrived over `stream`; return the first order, if any.
 
         `endpoints` are the listeners of its registration.
         """
@@ -199,7 +200,7 @@ class BrokerEvidence:
     # --- listeners ----------------------------------------------------------------------------------------------------
 
     def is_wanted(self, probe: Probe) -> bool:
-        """Whether an order still is to be carried out, or its report of use."""
+        """Whether an order is still to be carried out, or its report still of use."""
         present = self._incarnations.get(probe.broker_id)
         return present is not None and present.probe_number == probe.number
 
@@ -219,7 +220,7 @@ class BrokerEvidence:
             suspicion.refused_since_ms, suspicion.refusals = None, 0
             suspicion.not_refused += 1
         else:
-            # A refusal that took long, as over a far link, begins a row of its own: it may be about a moment ago.
+            # A slow refusal, as over a long link, starts the 100 ms again: it may describe an earlier moment.
             if suspicion.refused_since_ms is None or now_ms - began_ms >= REFUSED_MS:
                 suspicion.refused_since_ms, suspicion.refusals = began_ms, 0
             suspicion.refusals += 1
@@ -234,7 +235,7 @@ class BrokerEvidence:
         return self._order(probe.broker_id, present, present.accepting, slots.take(now_ms + delay_ms))
 
     def has_ended(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
-        """Whether the process of that incarnation has ended, as far as the evidence goes."""
+        """Whether the process of that incarnation has ended, by the evidence."""
         present = self._incarnations.get(broker_id)
         suspicion = None if present is None or present.broker_epoch != broker_epoch else present.suspicion
         return (
@@ -245,7 +246,7 @@ class BrokerEvidence:
         )
 
     def forget(self, broker_id: int) -> None:
-        """Nothing follows from the evidence about the broker any longer, until its next stream."""
+        """Drop the evidence about the broker, until its next stream."""
         self._incarnations.pop(broker_id, None)
 
     # --- both ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Which brokers are alive, as the active controller remembers it (CT-30), and how heartbeats change them (CT-35).
 
 Nothing of this is in the log: a controller that becomes active starts over, and gives every unfenced broker a whole
-session. Times are arguments: monotonic, in milliseconds, and never lower than one before.
+session. Times are arguments: monotonic, in milliseconds, and never lower than an earlier one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kraftpb.v1.metadata_pb2 import RegisterBrokerRecord
 
 
 class BrokerState(Enum):
-    """Where a broker is in its life, as the heartbeat table names it."""
+    """The state of a broker, as the heartbeat table names it."""
 
     FENCED = auto()
-    """It is in no ISR and leads nothing."""
+    """The broker is in no ISR and leads nothing."""
     UNFENCED = auto()
     CONTROLLED_SHUTDOWN = auto()
-    """It is unfenced, and its partitions are being taken from it."""
+    """The broker is unfenced, and its leaderships are being moved."""
     SHUTDOWN_NOW = auto()
-    """It is fenced, and instructed to shut down."""
+    """The broker is fenced, and instructed to shut down."""
 
 
 def state_of(broker: RegisterBrokerRecord) -> BrokerState:
@@ -92,15 +92,15 @@ class BrokerHeartbeats:
         self.timeouts = 0
         """How many sessions ended because the broker was silent."""
         self._sessions: OrderedDict[int, _Session] = OrderedDict()
-        """By broker id, the one that was silent longest first."""
+        """By broker id, the longest silent first."""
 
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def take_over(self, brokers: Iterable[RegisterBrokerRecord], now_ms: float) -> None:
         """Forget everything, and give each unfenced broker a session that begins now.
 
-        To be called when the controller becomes active. How far the controlled shutdowns that it finds have come is not
-        known: `begin_controlled_shutdown` follows.
+        To be called when the controller becomes active. The progress of controlled shutdowns is not known then:
+        `begin_controlled_shutdown` follows.
         """
         self._sessions.clear()
         for broker in brokers:
@@ -148,7 +148,7 @@ class BrokerHeartbeats:
         return session is not None and now_ms < self._deadline_ms(session)
 
     def stale_broker(self, now_ms: float) -> int | None:
-        """The broker that was silent longest, if its session has expired. Changes nothing: see `expire`."""
+        """The longest silent broker, if its session has expired. Changes nothing: see `expire`."""
         broker_id = next(iter(self._sessions), None)
         return broker_id if broker_id is not None and not self.has_session(broker_id, now_ms) else None
 

@@ -1,4 +1,4 @@
-"""When a leader that can write nothing, such as one whose disk is full, hands over to another voter (CT-29)."""
+"""When a leader that can write nothing, such as one whose disk is full, resigns in favor of another voter (CT-29)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import math
 from typing import Final
 
 STUCK_MS: Final = 5_000
-"""So long it is given: a log that rolls, or a reader that holds the database, often ends before."""
+"""How long the leader may be unable to write: a log roll, or a reader that holds the database, is often shorter."""
 PAUSE_MS: Final = 60_000
-"""From one time to the next. It doubles each time, up to `PAUSE_MS_MAX`, until something can be written again: if all
-voters are stuck, each election takes some of the room that is kept for the records of new leaders."""
+"""The pause between two resignations. It doubles each time, up to `PAUSE_MS_MAX`, until something can be written again:
+if all voters are stuck, each election uses some of the room that is kept for the records of new leaders.
+"""
 PAUSE_MS_MAX: Final = 3_600_000
 
 
@@ -26,7 +27,7 @@ class HandOver:
         self._stuck_since_ms = None
 
     def is_due(self, is_stuck: bool, now_ms: float) -> bool:
-        """Whether to hand over now, given whether the leader can write nothing. To be asked about every second."""
+        """Whether to resign now, given whether the leader can write nothing. To be called about every second."""
         if not is_stuck:
             self._stuck_since_ms, self._pause_ms = None, PAUSE_MS
             return False

@@ -1,6 +1,6 @@
 """Work that needs more records than one batch holds: page by page over partitions (CT-12).
 
-Every page is decided on the state as it is when its turn comes, so other operations may run between two pages.
+Every page is decided on the latest state at its turn, so other operations may run between two pages.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Pages(Protocol):
     """Records that come in pages."""
 
     def take(self) -> list[MetadataRecord] | None:
-        """The next page, maybe empty; None: there are no more. One that is not empty is repeated until `appended`."""
+        """The next page, maybe empty; None after the last. A page that is not empty is repeated until `appended`."""
         ...
 
     def appended(self) -> None:
-        """The page that was taken last is appended."""
+        """The last page returned by `take` is appended."""
         ...
 
 
 class PartitionPages:
-    """What `decide` makes of the partitions that each of `find_pages` finds, and `closing` at the end."""
+    """The results of `decide` on the partitions that each of `find_pages` finds, and `closing` at the end."""
 
     def __init__(
         self,
@@ -62,9 +62,9 @@ class PartitionPages:
 
     # A page that the log refuses is not kept: it is decided again. Consider a topic with partitions 0 to 449, all of
     # which a broker leaves. The pages end with 199, 399 and 449. The first is appended; the second is refused, since
-    # too much is pending. Meanwhile partition 250 is given another leader. 100 ms later `take` reads the partitions
-    # above 199 again and decides on 250 as it is by then. Had the refused page been kept, it would carry a change of
-    # the old state of 250.
+    # too much is pending. Then partition 250 gets another leader. 100 ms later `take` reads the partitions above 199
+    # again and decides on the new state of 250. Had the refused page been kept, it would carry a change of the old
+    # state of 250.
     def appended(self) -> None:
         """Continue after the page."""
         if self._sources:

@@ -1,8 +1,7 @@
 """How a partition changes: ISR, leader, and when a reassignment is complete (CT-50 to CT-58).
 
-`change_partition` decides from one partition and its target, as Kafka's PartitionChangeBuilder does. What the latest
-metadata has on brokers, configs and features comes from `kraftlog.controller.rules.partition_context`. Nothing
-changes here.
+`change_partition` decides from one partition and its target, as Kafka's PartitionChangeBuilder does. Brokers, configs
+and features of the latest metadata come from `kraftlog.controller.rules.partition_context`. Nothing changes here.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ METADATA_VERSION_SHRINK_KEEPS_EPOCH: Final = 12
 
 
 class Election(Enum):
-    """How to look for a leader (CT-51)."""
+    """How to choose a leader (CT-51)."""
 
     ONLINE = "online"
     """The leader stays if it can; else the first replica that is in sync."""
     PREFERRED = "preferred"
     """The first replica if it is in sync; else as ONLINE."""
     UNCLEAN = "unclean"
-    """As ONLINE, and if none is in sync the first replica that is active: what it lacks is lost."""
+    """As ONLINE, and if none is in sync the first replica that is active: records that it lacks are lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a partition should become. What is None stays as it is."""
+    """The wanted state of a partition. None leaves a field unchanged."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -54,10 +53,11 @@ class Target:
     directories: Mapping[int, bytes] = field(default_factory=dict)
     """The new log directory of single replicas, by broker."""
     lost_data: Collection[int] = ()
-    """Brokers that may have lost records: neither in sync nor eligible any more (KIP-966)."""
+    """Brokers that may have lost records: no longer in sync or eligible (KIP-966)."""
     begins_anew: Collection[int] = ()
-    """Brokers whose replica has no records, or only those of an older copy: no longer the last known leader, and not
-    the last member of an ISR, either (CT-27, CT-38)."""
+    """Brokers whose replica has no records, or only those of an older copy: no longer the last known leader or the last
+    member of an ISR (CT-27, CT-38).
+    """
     election: Election = Election.ONLINE
     leaders: Collection[int] | None = None
     """The only brokers that may lead; None: any."""
@@ -65,7 +65,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a change depends on besides the partition."""
+    """The inputs of a change besides the partition."""
 
     can_lead: Callable[[int], bool]
     """Whether a broker is active and has the directory of its replica online (CT-50)."""
@@ -80,12 +80,12 @@ class Conditions:
     replicas of the topic's partition 0, whichever partition it is about."""
     elr_enabled: bool = False
     directory_of_new: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
-    """The directory that a replica which is new on a broker gets."""
+    """The directory of a new replica on a broker."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """A partition as it is, or as it will be."""
+    """A partition's present or future state."""
 
     replicas: list[int]
     isr: list[int]
@@ -201,7 +201,7 @@ def _complete_reassignment(plan: _Plan) -> None:
 
 
 def _find_eligible(plan: _Plan, before: _Plan, lost_data: Collection[int], conditions: Conditions) -> None:
-    """A replica that left the ISR still has all that is committed, while the ISR is too small to commit more (CT-56).
+    """A replica that left the ISR still has all committed records, while the ISR is too small to commit more (CT-56).
 
     Whether it is too small is only known after the election: `_settle` removes them if not.
     """
@@ -269,7 +269,9 @@ def _unclean_candidates(plan: _Plan, election: Election, conditions: Conditions)
 
 
 def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions: Conditions) -> None:
-    """What follows from the election: the last known leader, and which replicas stay in an ISR that would be empty."""
+    """Apply the consequences of the election: the last known leader, and which replicas stay in an ISR that would be
+    empty.
+    """
     if not conditions.elr_enabled:
         # Nothing else would record which replicas have the data when they return (CT-52).
         staying = _without(before.isr, begins_anew)
@@ -277,8 +279,8 @@ def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions
         return
     # After the election, not before it. Consider min.insync.replicas=2, an empty ISR, and brokers 1 and 2 eligible, of
     # which none is active. The value is lowered to 1, and broker 2 returns. It is elected, and its ISR is 2 alone:
-    # enough to commit. Before the election the ISR was empty, which is too few even for 1. Had that been the measure,
-    # broker 1 would stay eligible while broker 2 commits what broker 1 lacks.
+    # enough to commit. Before the election the ISR was empty, which is too few even for 1. By that measure broker 1
+    # would stay eligible while broker 2 commits records that broker 1 lacks.
     if len(plan.isr) >= conditions.min_isr:
         plan.eligible_leader_replicas = []
     if plan.leader != NO_LEADER:
@@ -286,7 +288,8 @@ def _settle(plan: _Plan, before: _Plan, begins_anew: Collection[int], conditions
     elif not plan.isr and before.leader != NO_LEADER:
         plan.last_known_elr = [before.leader]
     elif not plan.isr and before.isr:
-        # It lost its leader while another was still in sync, on a broker that is fenced too and leaves only now.
+        # The partition lost its leader while another replica was still in sync, on a fenced broker that leaves only
+        # now.
         plan.last_known_elr = list(before.isr[:1])
     plan.last_known_elr = [broker_id for broker_id in plan.last_known_elr if broker_id in plan.replicas]
 
@@ -315,6 +318,6 @@ def _directories(partition: PartitionRecord, plan: _Plan, target: Target, condit
 
 
 def directory_of(partition: PartitionRecord, broker_id: int) -> bytes:
-    """The log directory of a broker's replica; MIGRATING_DIRECTORY in a record from before directories were known."""
+    """The log directory of a broker's replica; MIGRATING_DIRECTORY in a record older than directories."""
     of_broker = dict(zip(partition.replicas, partition.directories, strict=False))  # an old record has none
     return of_broker.get(broker_id, MIGRATING_DIRECTORY)

@@ -1,6 +1,5 @@
-"""What changes to partitions need to know of brokers, topics and features, read from one state.
-
-It feeds `kraftlog.controller.rules.partition_change`, which decides. Nothing changes here.
+"""The facts about brokers, topics and features that partition changes depend on, read from one state, for
+`kraftlog.controller.rules.partition_change`, which decides. Nothing changes here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _UNKNOWN_DIRECTORIES: Final = (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 @dataclass(frozen=True, slots=True)
 class _Topic:
-    """What a change needs to know of a topic."""
+    """The facts about a topic that a change depends on."""
 
     min_isr: int
     allows_unclean: bool
@@ -32,7 +31,7 @@ class PartitionChanges:
     """Makes changes from one state. Reads each broker and topic once: use it for one decision only."""
 
     def __init__(self, state: MetadataState, *, departing: Collection[int] = ()) -> None:
-        """`departing` brokers cannot lead though `state` still has them active."""
+        """`departing` brokers cannot lead, although they are still active in `state`."""
         self._departing = frozenset(departing)
         self._state = state
         self._brokers: dict[int, RegisterBrokerRecord] | None = None
@@ -116,14 +115,14 @@ def is_in_older_directory(partition: PartitionRecord, broker_id: int, older_log_
     if not older_log_dirs or broker_id not in partition.replicas:
         return False
     directory = directory_of(partition, broker_id)
-    # Consider a start without the directory, which makes the replica a damaged one, and then one with an older copy.
+    # Consider a start without the directory, which makes the replica a damaged one, and then a start with an older
+    # copy.
     return directory in older_log_dirs or directory in (*_UNKNOWN_DIRECTORIES, LOST_DIRECTORY, DAMAGED_DIRECTORY)
 
 
 def is_online(broker: RegisterBrokerRecord, directory: bytes) -> bool:
-    """Whether a log directory of a broker works, as far as is known.
-
-    A broker that registered before metadata.version 17 has not reported which it has.
+    """Whether a log directory of a broker is believed to work. A broker that registered before metadata.version 17 has
+    not reported its directories.
     """
     is_known_offline = directory in (LOST_DIRECTORY, DAMAGED_DIRECTORY)
     if directory in _UNKNOWN_DIRECTORIES or (not broker.log_dirs and not is_known_offline):

@@ -21,7 +21,7 @@ from statemachine.metadata.state import MetadataState
 
 @dataclass(frozen=True, slots=True)
 class PlacementBroker:
-    """What placing a replica needs to know of a broker."""
+    """The facts about a broker that placement depends on."""
 
     is_active: bool
     """Neither fenced nor shutting down."""
@@ -51,7 +51,7 @@ class _Rack(NamedTuple):
 
 
 Source = tuple[Sequence[int], int]
-"""Where a follower comes from: some brokers, and how much further among them it is than the leader in its own rack."""
+"""Where a follower is chosen: some brokers, and its distance there from the leader's position in its own rack."""
 
 
 class ReplicaPlacer:
@@ -70,7 +70,7 @@ class ReplicaPlacer:
         # With racks of different sizes the first leaders are not a random choice of brokers.
         start = random.randrange(len(leaders)) if leaders else 0
         self._leaders = leaders[start:] + leaders[:start]
-        """Rack by rack, the place of each broker: in which of the active racks, and where there."""
+        """For each broker, rack by rack, the index of its active rack, and its index in the rack."""
         self._turn = 0
 
     def place(self, num_partitions: int, replication_factor: int) -> list[list[int]]:

@@ -1,8 +1,8 @@
 """The controller's mutation quota: how fast one client may have partitions created and deleted (CT-20, KIP-599).
 
-Each client id has a token bucket. Tokens for that many partitions per second flow into it, up to `burst`. A mutation is
-accepted as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and
-the rate holds on average. It is strict: a mutation is refused while there is debt, and then costs nothing.
+Each client id has a token bucket. Tokens flow into it at the rate of the quota, up to `burst`. A mutation is accepted
+as long as the bucket is not in debt, and may put it into debt: so a topic of any size can be created, and the rate
+holds on average. It is strict: a mutation is refused while there is debt, and then costs nothing.
 
 The rate is the client's own quota `controller_mutation_rate`, else that of <default> client ids, else the setting
 `controller.mutation.rate`; with none of them there is no quota. The stored quota is looked up once for each client, and
@@ -23,7 +23,7 @@ from kraftbase.errors import ApiError, ErrorCode
 from statemachine.words.names import quoted
 
 BURST_SECONDS_DEFAULT: Final = 11
-"""For how long an idle client saves up: Kafka's controller.quota.window.num, windows of one second."""
+"""For how long an idle client collects tokens: Kafka's controller.quota.window.num, windows of one second."""
 
 CLIENTS_MAX: Final = 10_000
 """At most this many clients are remembered. The least recently used one is forgotten: its bucket is likely full."""
@@ -53,9 +53,9 @@ class MutationLimit(NamedTuple):
 
     partitions_per_second: float
     burst: float
-    """How many partitions at once, after a rest."""
+    """How many partitions at once, after an idle time."""
     source: str = SETTING
-    """What to raise if that is too slow, as messages name it."""
+    """The name, for messages, of the setting to raise if the rate is too low."""
 
 
 def stored_limit(partitions_per_second: float, source: str) -> MutationLimit:
@@ -80,8 +80,8 @@ class MutationQuota:
     def change(self, limit: MutationLimit, now_ms: int) -> None:
         """Continue with another limit; the bucket keeps its debt, in partitions. Raises ValueError as above."""
         check_rate(limit.partitions_per_second, limit.burst)
-        # In debt until second 104 at second 100, with 2 partitions per second, is a debt of 8 partitions. With 4 per
-        # second it lasts until second 102.
+        # A bucket that is in debt until second 104 at second 100, with 2 partitions per second, owes 8 partitions. With
+        # 4 per second it lasts until second 102.
         ratio = self._limit.partitions_per_second / limit.partitions_per_second
         self._out_of_debt_ms = now_ms + (self._out_of_debt_ms - now_ms) * ratio
         self._limit = limit
@@ -118,12 +118,12 @@ class MutationQuota:
     # at second 100: the first two are accepted, 89 + 7.5 + 7.5 = 104, and the third is refused.
     def _after(self, now_ms: int, mutations: int) -> float:
         rate, burst, _ = self._limit
-        # It fills up to the burst and no more, however long ago that was.
+        # It fills up only to the burst, however long ago that was.
         return max(self._out_of_debt_ms, now_ms - burst * 1_000 / rate) + mutations * 1_000 / rate
 
 
 class Charge:
-    """What one operation of a client owes: nothing before `settle`, as it may write nothing."""
+    """The charge of one operation of a client: nothing before `settle`, since the operation may write nothing."""
 
     def __init__(self, quota: MutationQuota, now_ms: int) -> None:
         self._quota = quota
@@ -136,13 +136,13 @@ class Charge:
         self._owed += mutations
 
     def settle(self) -> None:
-        """Charge it: the operation is appended."""
+        """Charge the client: the operation is appended."""
         self._quota.charge(self._now_ms, self._owed)
 
 
 @dataclass(slots=True)
 class _Client:
-    """What is known of a client."""
+    """The quota state of a client."""
 
     quota: MutationQuota | None
     """None: there is no limit."""
@@ -176,7 +176,7 @@ class MutationQuotas:
         self._alterations += 1
 
     def charge_of(self, client_id: str, now_ms: int, look_up: Callable[[], MutationLimit | None]) -> Charge | None:
-        """What an operation of a client will owe; None if there is no quota for it.
+        """The charge of an operation of a client; None if the client has no quota.
 
         `look_up` finds the stored quota of the client. It is called only if that may have changed.
         """

@@ -1,8 +1,7 @@
-"""A snapshot as the cluster begins that is restored from it and adopts brokers: theirs are the logs, and the epochs.
-
-The snapshot is loaded into a database, one more batch is applied to it, and another snapshot is made of that, beyond
-every offset and epoch of the metadata that an adopted broker has seen. From the same snapshot and the same reports come
-the same bytes, on every node.
+"""The first snapshot of a restored cluster that adopts brokers, with the logs and epochs that the brokers report. The
+saved snapshot is loaded into a database, one more batch is applied to it, and another snapshot is made of the result,
+beyond every offset and epoch of the metadata that an adopted broker has seen. The same snapshot and the same reports
+give the same bytes on every node.
 """
 
 from __future__ import annotations
@@ -40,46 +39,51 @@ from statemachine.words.features import METADATA_VERSION, METADATA_VERSION_MIN
 from statemachine.words.record_versions import in_version
 
 OFFSET_JUMP: Final = 1_000_000
-"""How far beyond what any adopted broker has seen the metadata goes on: others may have seen more."""
+"""How far beyond the metadata seen by any adopted broker the new metadata begins: other brokers may have seen more."""
 
 PRODUCER_ID_JUMP: Final = 1_000_000_000
-"""How many producer ids are passed over. Those that were given since the snapshot are in the logs: the first records of
-another producer with such an id would be taken for repeated ones, and dropped."""
+"""How many producer ids are skipped. Ids that were assigned since the snapshot are in the logs: the first records of
+another producer with such an id would be dropped as repeated ones.
+"""
 
 
 @dataclass(slots=True)
 class Adoption:
-    """What becomes of partitions and logs."""
+    """The outcome for partitions and logs."""
 
     partitions: list[tuple[TopicPartition, ChosenPartition]] = field(default_factory=list)
     strays: list[tuple[int, ReportedLog]] = field(default_factory=list)
-    """By broker, the logs of topics and partitions that the snapshot lacks, or of which it has no replica there. They
-    stay on the broker's disk, under other names."""
+    """By broker, the logs of topics and partitions that the snapshot lacks, or that have no replica on the broker in
+    it. They stay on the broker's disk, under other names.
+    """
     brokers: list[int] = field(default_factory=list)
-    """Those that are adopted."""
+    """The adopted brokers."""
     brokers_left_out: list[int] = field(default_factory=list)
-    """Those that the snapshot has, and of which there is no report."""
+    """The brokers in the snapshot without a report."""
     directories_left_out: list[tuple[int, UUID]] = field(default_factory=list)
-    """By broker, the log directories that it had registered, and that its report does not have."""
+    """By broker, the registered log directories that its report lacks."""
 
 
 class Reports:
     """The reports of several brokers."""
 
     def __init__(self, reports: Sequence[BrokerReport], cluster_ids: Collection[str]) -> None:
-        """Raises ConfigurationError for two of one broker, and for one of a cluster that is not in `cluster_ids`."""
+        """Raises ConfigurationError for two reports of one broker, and for a report of a cluster that is not in
+        `cluster_ids`.
+        """
         self.by_broker: dict[int, BrokerReport] = {}
         self.logs: dict[tuple[bytes, int], dict[int, ReportedLog]] = defaultdict(dict)
         """By topic id and partition, the best log of each broker."""
         for report in reports:
             if report.cluster_id not in cluster_ids:
                 raise ConfigurationError(
-                    f"the report of broker {report.broker_id} is of cluster {report.cluster_id}, and the snapshot of"
-                    f" {' or '.join(cluster_ids)}. If that was restored from a snapshot of this broker's cluster, name"
+                    f"the report of broker {report.broker_id} is of cluster {report.cluster_id}, and the snapshot"
+                    f" is of {' or '.join(cluster_ids)}. If the snapshot's cluster was restored from a snapshot of"
+                    " this broker's cluster, name"
                     f" it: --also-of-cluster {report.cluster_id}"
                 )
             if report.broker_id in self.by_broker:
-                raise ConfigurationError(f"there are two reports of broker {report.broker_id}; give the later one only")
+                raise ConfigurationError(f"broker {report.broker_id} has two reports; give only the later one")
             self.by_broker[report.broker_id] = report
             for log in report.logs:
                 of_partition = self.logs[log.topic_id.bytes, log.partition_id]
@@ -88,7 +92,7 @@ class Reports:
                     of_partition[report.broker_id] = log
 
     def has(self, broker_id: int, directory_id: bytes | None) -> bool:
-        """Whether all is reported that a broker had in a directory; None, or a reserved id: in any."""
+        """Whether everything that a broker had in a directory is reported; None, or a reserved id: in any directory."""
         report = self.by_broker.get(broker_id)
         if report is None or directory_id is None or is_reserved(directory_id):
             return report is not None
@@ -97,17 +101,19 @@ class Reports:
 
 @dataclass(frozen=True, slots=True)
 class Adopting:
-    """Whom a restored cluster adopts."""
+    """The brokers that a restored cluster adopts."""
 
     reports: Sequence[BrokerReport] = ()
     also_of_clusters: Collection[str] = ()
-    """Reports may be of these, too: the snapshot's cluster was restored from a snapshot of them."""
+    """Other clusters that reports may be of: the snapshot's cluster was restored from a snapshot of them."""
     lost_voters: Collection[int] | None = None
     """The cluster keeps its id, and all of its voters, which are these, are lost; None: it gets a new id."""
 
     @property
     def keeps_cluster_id(self) -> bool:
-        """Whether it does. Then brokers that are not adopted can reach the cluster, which must refuse them."""
+        """Whether the cluster keeps its id. Then brokers that are not adopted can reach the cluster, which must refuse
+        them.
+        """
         return self.lost_voters is not None
 
     def __bool__(self) -> bool:
@@ -122,13 +128,13 @@ def adopted_snapshot(reader: SnapshotReader, adopting: Adopting) -> Iterator[tup
     """The snapshot that the cluster begins with, in a directory that is removed at the end of the block.
 
     `reader` has a snapshot that is whole and can be loaded. Raises ConfigurationError as `Reports` does, and for former
-    voters that are not said to be lost.
+    voters that are not listed as lost.
     """
     found = Reports(adopting.reports, [reader.header.cluster_id, *adopting.also_of_clusters])
     with TemporaryDirectory(prefix="kraftlog-restore-") as directory:
         path = Path(directory) / "metadata.db"
         with closing(open_database(path, reader.header.cluster_id).conn) as connection:
-            connection.execute("PRAGMA journal_mode = MEMORY")  # it is not needed after a crash
+            connection.execute("PRAGMA journal_mode = MEMORY")  # not needed after a crash
             connection.execute("PRAGMA synchronous = OFF")
             tables = MetadataTables(connection, name=str(path))
             load_image(reader, tables)
@@ -147,17 +153,17 @@ def adopted_snapshot(reader: SnapshotReader, adopting: Adopting) -> Iterator[tup
 
 
 # Consider voters 1, 2 and 3, and a cluster that keeps its id, restored because 1 and 2 are lost. If 2 and 3 came back
-# they would elect one of them, and there were two quorums that clients and brokers cannot tell apart.
+# they would elect a leader, and two quorums would exist that clients and brokers cannot distinguish.
 def _check_lost(metadata: sqlite3.Connection, lost_voters: Collection[int]) -> None:
-    """Raise ConfigurationError unless these are all the former voters, as far as they are known."""
+    """Raise ConfigurationError unless these are all the known former voters."""
     former = {voter_id for (voter_id,), _ in CONTROLLERS.find(metadata)}
     kept, unknown = sorted(former.difference(lost_voters)), sorted(set(lost_voters).difference(former))
     if kept or not lost_voters:
         names = " ".join(f"--lost-voter {voter_id}" for voter_id in kept) or "--lost-voter ID"
         raise ConfigurationError(
-            f"not all of the former voters are said to be lost; add {names} if their directories are lost, or will"
-            " never be started again: there would be two quorums with one cluster id, and both would be believed. Else"
-            " restore with a new cluster id"
+            f"not all of the former voters are listed as lost; add {names} if their directories are lost, or will"
+            " never be started again: otherwise two quorums could run with one cluster id. Else restore with a new"
+            " cluster id"
         )
     if former and unknown:
         raise ConfigurationError(
@@ -166,7 +172,7 @@ def _check_lost(metadata: sqlite3.Connection, lost_voters: Collection[int]) -> N
 
 
 def _snapshot_id(tables: MetadataTables, reports: Reports) -> OffsetAndEpoch:
-    """Above all that an adopted broker has seen, and what is applied here."""
+    """Above everything that an adopted broker has seen, and everything applied here."""
     seen = reports.by_broker.values()
     rows = sum(of.row_count(tables.connection) for of in (BROKERS, PARTITIONS))
     applied = tables.applied.end_offset + rows + len(reports.by_broker) + 1
@@ -186,16 +192,14 @@ def _batches(
         yield CommittedBatch(encode_batch(Offset(base_offset + start), epoch, body, len(some), timestamp_ms))
 
 
-# --- what changes -----------------------------------------------------------------------------------------------------
+# --- changes -----------------------------------------------------------------------------------------------------
 
 
 def adopt(
     metadata: sqlite3.Connection, reports: Reports, broker_epoch: int, left_out: bytes | None
 ) -> tuple[list[MetadataRecord], Adoption]:
-    """The records that make of a snapshot's metadata what the cluster begins with, and what becomes of what.
-
-    The brokers that are awaited have `broker_epoch`; the others are awaited as the incarnation `left_out`, unless it is
-    None: then they stay as they were.
+    """The records that turn a snapshot's metadata into the cluster's first metadata, and the outcome. The expected
+    brokers get `broker_epoch`; the other brokers get the incarnation `left_out`, or are left unchanged if it is None.
     """
     adoption = Adoption()
     records = [
@@ -210,7 +214,7 @@ def adopt(
 def _brokers(
     metadata: sqlite3.Connection, reports: Reports, adoption: Adoption, broker_epoch: int, left_out: bytes | None
 ) -> Iterator[MetadataRecord]:
-    """All are fenced: nobody leads before it has registered."""
+    """All brokers are fenced: no broker leads before it has registered."""
     adoption.brokers += sorted(reports.by_broker)
     for _, broker in BROKERS.find(metadata):
         record = RegisterBrokerRecord()
@@ -228,17 +232,19 @@ def _brokers(
         if awaited is not None:
             record.incarnation_id, record.broker_epoch = awaited, broker_epoch
             if record.HasField("last_unfenced_epoch"):
-                record.last_unfenced_epoch = broker_epoch  # a directory that comes later is an older copy (CT-38)
+                record.last_unfenced_epoch = broker_epoch  # a directory that appears later is an older copy (CT-38)
         yield MetadataRecord(register_broker=record)
     for broker_id, report in sorted(reports.by_broker.items()):
         if BROKERS.get(metadata, (broker_id,)) is None:
             yield MetadataRecord(register_broker=_registered_later(report, broker_epoch))
 
 
-# Consider broker 73, which came after the snapshot was taken, and to which a partition was moved: what was acknowledged
-# since is there alone.
+# Consider broker 73, which registered after the snapshot was taken, and to which a partition was moved: only its disks
+# have the records acknowledged since.
 def _registered_later(report: BrokerReport, broker_epoch: int) -> RegisterBrokerRecord:
-    """The registration of a reported broker that the snapshot does not know; its first own one has its addresses."""
+    """The registration of a reported broker that the snapshot does not know; the broker's own first registration has
+    its addresses.
+    """
     return RegisterBrokerRecord(
         broker_id=report.broker_id,
         incarnation_id=adopted_as(report.disk_id),

@@ -1,7 +1,7 @@
 """Reads the disks of a stopped broker into a report, without changing them.
 
-Each log is read from its recovery point on, as a start after a crash reads it: only that start may cut a torn tail, but
-both see it end at the same offset.
+Each log is read from its recovery point on, as by a start after a crash: only a start may truncate a torn tail, but
+both find the same log end offset.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ NO_METADATA: Final = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class LogDirectoryIdentity:
-    """Whose a log directory is."""
+    """The owner of a log directory."""
 
     path: str
     cluster_id: str
@@ -68,7 +68,7 @@ class StoppedBroker:
 def stopped_broker(files: FileSystem, path: str, log_paths: Sequence[str]) -> Iterator[StoppedBroker]:
     """The broker with its own directory at `path`, which cannot start within the block.
 
-    Raises DirectoryError if a process uses one of the directories, or one is not this broker's; StorageError.
+    Raises DirectoryError if a process uses one of the directories, or a directory is not this broker's; StorageError.
     """
     with ExitStack() as locks:
         own = locks.enter_context(DataDirectory.open(files, path))
@@ -76,8 +76,8 @@ def stopped_broker(files: FileSystem, path: str, log_paths: Sequence[str]) -> It
         for log_path in log_paths:
             if not files.exists(join(log_path, META_NAME)):
                 raise DirectoryError(
-                    f"{log_path} is no log directory of a broker: it has no {META_NAME}; name those"
-                    " that `brokers run` was given with --log-dir"
+                    f"{log_path} is not a log directory of a broker: it has no {META_NAME}; name the directories of"
+                    " `brokers run` --log-dir"
                 )
             lock = files.try_lock(join(log_path, LOCK_NAME))
             if lock is None:
@@ -92,7 +92,7 @@ def _identity(files: FileSystem, path: str, owner: DirectoryIdentity) -> LogDire
     try:
         cluster_id, broker_id, directory_id = decode_meta(read_whole(files, meta_path), meta_path)
     except MalformedBytes as error:
-        raise DirectoryError(f"{error}. Put the file back as it was: it says whose data is in {path}") from None
+        raise DirectoryError(f"{error}. Restore the file: it identifies the owner of the data in {path}") from None
     if broker_id != owner.node_id:
         raise DirectoryError(f"{path} is of broker {broker_id}, not of broker {owner.node_id}")
     return LogDirectoryIdentity(path, cluster_id, directory_id)
@@ -116,10 +116,8 @@ def read_broker(broker: StoppedBroker) -> BrokerReport:
 
 
 def _applied(path: Path) -> tuple[int, int]:
-    """End offset and epoch of the metadata in a broker's database.
-
-    A broker without one has seen nothing. Of one that rotted its last registration says enough: what came after that is
-    far less than what is passed over.
+    """End offset and epoch of the metadata in a broker's database. A broker without a database has seen nothing. If the
+    database is corrupt, the broker's last registration is enough: far more offsets are skipped than can follow it.
     """
     if not path.exists():
         return NO_METADATA
@@ -154,10 +152,10 @@ def _logs(files: FileSystem, directory: LogDirectoryIdentity) -> Iterator[Report
     yield from _missing_logs(files, directory, inventory)
 
 
-# Consider a log directory from which one log was removed by hand. The broker's start finds it damaged (DB-89): it is
-# no replica that never had anything.
+# Consider a log directory from which one log was removed by hand. The broker's start finds the log damaged (DB-89): it
+# is not a replica that never had records.
 def _missing_logs(files: FileSystem, directory: LogDirectoryIdentity, inventory: Inventory) -> Iterator[ReportedLog]:
-    """The logs that were flushed here, and of which not even the directory is left."""
+    """The logs that were flushed here, and whose directories no longer exist."""
     found = set(map(partition_in_name, files.list_directory(directory.path)))
     for partition, entry in inventory.entries.items():
         if partition not in found and not entry.is_new:
@@ -182,7 +180,7 @@ def _topic_id(files: FileSystem, directory: str, partition: TopicPartition, entr
             return decode_partition_metadata(read_whole(files, path), path)
         except MalformedBytes as error:
             if entry is None:
-                raise CorruptLog(f"{error}. Put the file back as it was: it says whose records these are") from None
+                raise CorruptLog(f"{error}. Restore the file: it identifies the topic of these records") from None
     return None if entry is None else entry.topic_id
 
 
@@ -206,7 +204,7 @@ class _LogScan:
         first = 0
         if entries is not None:
             first = max(0, sum(base <= self._known.recovery_point for base in base_offsets) - 1)
-        # As a start does: the file may lack what was appended last, and still have what was cut off before that.
+        # As a start does: the file may lack the last appends, and still have records that were truncated earlier.
         epochs.truncate_end(base_offsets[first] if base_offsets else 0)
         reason = self._missing(names, base_offsets)
         end_offset = self._known.log_start_offset
@@ -215,17 +213,17 @@ class _LogScan:
                 scan = self._scan(base_offsets, index, epochs)
                 end_offset = max(end_offset, scan.end_offset)
                 if scan.end_position < scan.file_bytes:
-                    break  # a start cuts it there
+                    break  # a start truncates the log there
         except CorruptLog as error:
             reason = reason or str(error)
         start_offset = max(self._known.log_start_offset, base_offsets[0] if base_offsets else 0)
         last_epoch = epochs.epoch_of(end_offset - 1)
         is_damaged = bool(reason or lost_end(self._known, end_offset))
-        if is_damaged:  # where it ended, as far as that is known: it may have had what no other log has
+        if is_damaged:  # the last known log end offset: the log may have had records that no other log has
             end_offset = max(end_offset, self._known.recovery_point, base_offsets[-1] if base_offsets else 0)
             last_epoch = max(last_epoch, noted.epoch_of(end_offset - 1))
         elif start_offset == end_offset:
-            last_epoch = max(last_epoch, noted.epoch_of(end_offset))  # retention took its last record
+            last_epoch = max(last_epoch, noted.epoch_of(end_offset))  # retention deleted its last record
         return ReportedLog(
             topic=self._partition.topic,
             partition_id=self._partition.partition_id,

@@ -1,7 +1,6 @@
-"""What a stopped broker has on its disks, as a file that a restore takes: a report.
-
-The file is JSON with a digest. Two reports of the same directories have the same content, whoever made them and when:
-by that `kraftlog brokers adopt` recognizes whether a cluster was restored with this broker's report.
+"""What a stopped broker has on its disks, as a file that a restore reads: a report. The file is JSON with a digest. Two
+reports of the same directories always have the same content. `kraftlog brokers adopt` uses this to check that a cluster
+was restored with this broker's report.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from kraftbase.uuids import uuid_from_text, uuid_to_text
 
 VERSION: Final = 1
 REPORT_BYTES_MAX: Final = 256 * 1024 * 1024
-"""A larger file is no report: that would be of a million logs."""
+"""A larger file is not a report: it would list a million logs."""
 
 
 class Rank(NamedTuple):
-    """How much of what was acknowledged a log has: of two, the greater one has all that the other one has."""
+    """How many of the acknowledged records a log has: of two logs, the one with the greater value has all that the
+    other one has.
+    """
 
     is_whole: bool
     last_epoch: int
@@ -40,18 +41,17 @@ class ReportedLog:
     log_start_offset: int
     log_end_offset: int
     last_epoch: int
-    """The leader epoch of its last record; -1 if that is not known, or there was never any."""
+    """The leader epoch of its last record; -1 if it is not known, or the log never had a record."""
     latest_epoch: int
-    """The highest leader epoch that it knows of, with records or without; -1 if none."""
+    """The highest known leader epoch, with records or without; -1 if none."""
     is_damaged: bool
     """Whether records are missing that were here."""
 
     @property
     def rank(self) -> Rank:
-        """By which the log is found that leads (CT-39).
-
-        Each leader was in sync when it was elected. So a log with a record of its epoch has all that was acknowledged
-        before, and of two that end in the same epoch the longer one has what the other one has.
+        """The order by which the leader's log is chosen (CT-39). Each leader was in sync when it was elected. So a log
+        with a record of a leader's epoch has all records acknowledged before that epoch, and of two logs that end in
+        the same epoch the longer one has all that the other one has.
         """
         return Rank(not self.is_damaged, self.last_epoch, self.log_end_offset)
 
@@ -63,16 +63,16 @@ class BrokerReport:
     broker_id: int
     cluster_id: str
     metadata_end_offset: int
-    """The end offset of the metadata that it has seen, by its database and its last registration."""
+    """The end offset of the metadata that the broker has seen, by its database and its last registration."""
     metadata_epoch: int
-    """The epoch of the last batch of metadata that it has applied."""
+    """The epoch of the last metadata batch that the broker has applied."""
     directory_ids: tuple[UUID, ...]
-    """Those of the log directories that were read."""
+    """The ids of the log directories that were read."""
     logs: tuple[ReportedLog, ...]
 
     @property
     def disk_id(self) -> UUID:
-        """An id of what is in the log directories, and of nothing else."""
+        """A digest of the content of the log directories, and of nothing else."""
         disks = {"broker": self.broker_id, **_disks(self)}
         return UUID(bytes=sha256(_canonical(disks)).digest()[:16], version=4)
 
@@ -91,14 +91,16 @@ def encode_report(report: BrokerReport) -> bytes:
 
 
 def decode_report(data: bytes, path: str) -> BrokerReport:
-    """The report in a file's content. Raises ConfigurationError naming `path` if it is none, or was changed."""
+    """The report in a file's content. Raises ConfigurationError naming `path` if the content is not a report, or was
+    changed.
+    """
     try:
         whole = json.loads(data)
         version, content = whole["version"], whole["report"]
         if version != VERSION:
-            raise ConfigurationError(f"{path} is a report of version {version}; this program knows {VERSION}")
+            raise ConfigurationError(f"{path} is a report of version {version}; this program reads version {VERSION}")
         if whole["digest"] != sha256(_canonical(content)).hexdigest():
-            raise ConfigurationError(f"{path} was changed: its digest is another one; copy or make it again")
+            raise ConfigurationError(f"{path} was changed: its digest does not match; copy or make it again")
         return BrokerReport(
             broker_id=int(content["broker"]),
             cluster_id=str(content["clusterId"]),
@@ -108,7 +110,7 @@ def decode_report(data: bytes, path: str) -> BrokerReport:
             logs=tuple(map(_log, content["logs"])),
         )
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ConfigurationError(f"{path} is no broker's report; make one with `kraftlog brokers report`") from None
+        raise ConfigurationError(f"{path} is not a broker's report; make one with `kraftlog brokers report`") from None
 
 
 def _disks(report: BrokerReport) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Moves a stopped broker's directories to the cluster that was restored with its report.
 
 The broker's copy of the metadata becomes the restored cluster's, so that its first start opens each log with the
-configs of its topic; the old one is kept under another name. The broker's own `meta.properties` is written last: until
+configs of its topic; the old copy is kept under another name. The broker's own `meta.properties` is written last: until
 then the broker starts in neither cluster, and the move can be done again.
 """
 
@@ -39,14 +39,14 @@ OLD_DATABASE_SUFFIX: Final = ".before-adoption"
 
 
 class Fate(StrEnum):
-    """What becomes of a log."""
+    """The outcome for a log."""
 
     IN_SYNC = "in sync"
-    """One of those that begin with all that is kept of the partition: one of them leads."""
+    """The log has all kept records of the partition; one such replica leads."""
     FOLLOWS = "follows"
-    """It is cut where it differs from the leader's, and gets the rest from there."""
+    """The log is truncated where it diverges from the leader's, and fetches the rest from the leader."""
     STRAY = "stray"
-    """The cluster has no such replica: it is kept under another name."""
+    """The cluster has no such replica: the log is kept under another name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +57,21 @@ class Move:
     new_cluster_id: str
     fates: tuple[tuple[ReportedLog, Fate], ...]
     is_done: bool
-    """Whether the broker is the restored cluster's already."""
+    """Whether the broker already belongs to the restored cluster."""
 
 
 def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path) -> Move:
     """What moving the broker to the cluster of `restored` would do; `restored` is whole.
 
     The metadata of the snapshot is left in a new database at `new_path`. Raises ConfigurationError if the cluster was
-    restored without this broker's report, or with one that is not what its disks have; DirectoryError for a log
+    restored without this broker's report, or with a report that does not match its disks; DirectoryError for a log
     directory of a third cluster.
     """
     new_id = restored.header.cluster_id
     for directory in broker.log_directories:
         if directory.cluster_id not in (broker.identity.cluster_id, new_id):
             raise DirectoryError(
-                f"{directory.path} is of cluster {directory.cluster_id}, and the broker of"
+                f"{directory.path} is of cluster {directory.cluster_id}, and the broker is of"
                 f" {broker.identity.cluster_id}; name its own log directories",
                 ErrorCode.INCONSISTENT_CLUSTER_ID,
             )
@@ -84,38 +84,39 @@ def planned_move(broker: StoppedBroker, restored: SnapshotReader, new_path: Path
             return Move(report, new_id, (), is_done=True)
         if found is None or found.incarnation_id != adopted_as(report.disk_id):
             raise ConfigurationError(
-                f"cluster {new_id} was restored without what broker {report.broker_id} has now: it would cut records"
-                " that others lack. Make a report of this broker, and restore again with it and with those of all other"
-                f" brokers. {broker.path} stays as it is"
+                f"cluster {new_id} was restored without the present state of broker {report.broker_id}, and would"
+                " truncate records that no other broker has. Make a report of this broker, and restore again with"
+                f" it and with the reports of all other brokers. {broker.path} is unchanged"
             )
         return Move(report, new_id, tuple(_fates(metadata, report)), is_done=False)
 
 
 def _has_come(broker: StoppedBroker, registered: RegisterBrokerRecord | None, report: BrokerReport) -> bool:
-    """Whether a broker of the restored cluster's id has been moved to it, or has been there."""
+    """Whether a broker with the restored cluster's id was moved to it, or was already part of it."""
     if registered is None or not is_awaited(registered.incarnation_id):
         return registered is not None
     if registered.incarnation_id == LEFT_OUT:
         return False
     if any(registered_epoch(broker.files, of.path) >= registered.broker_epoch for of in broker.log_directories):
-        return True  # and it may have more than what was reported by now
+        return True  # it may have more records than its report by now
     adopted = adopted_incarnation(broker.files, broker.path)
     return adopted is not None and adopted.bytes == registered.incarnation_id == adopted_as(report.disk_id)
 
 
-# Consider an operator who names the snapshot from which the cluster was restored, instead of one of that cluster. The
-# broker is registered there, and as itself: it seems to have come.
+# Consider an operator who names the snapshot from which the cluster was restored, instead of a snapshot of the restored
+# cluster. The broker is registered in it with its own id, so it seems to have been moved.
 def _check_is_of_restored(
     restored: SnapshotReader, registered: RegisterBrokerRecord | None, report: BrokerReport
 ) -> None:
-    """Raise ConfigurationError for a snapshot that is from before what the broker has seen."""
+    """Raise ConfigurationError for a snapshot that is older than the metadata that the broker has seen."""
     is_awaited_there = registered is not None and is_awaited(registered.incarnation_id)
     end_offset = restored.snapshot_id.offset
     if not is_awaited_there and end_offset < report.metadata_end_offset:
         raise ConfigurationError(
-            f"{restored.path} ends at offset {end_offset}, and broker {report.broker_id} has seen the metadata up to"
-            f" {report.metadata_end_offset}: it is not of the restored cluster, or older than that. Name one that"
-            " `kraftlog snapshot save` takes of the restored cluster while that runs. Nothing was changed"
+            f"{restored.path} ends at offset {end_offset}, and broker {report.broker_id} has seen the metadata up"
+            f" to {report.metadata_end_offset}: the snapshot is not of the restored cluster, or is older than the"
+            " restore. Name a snapshot that `kraftlog snapshot save` takes of the running restored cluster. Nothing"
+            " was changed"
         )
 
 
@@ -132,14 +133,16 @@ def _fate(partition: PartitionRecord | None, broker_id: int) -> Fate:
 
 
 def new_database_path(broker: StoppedBroker) -> Path:
-    """Where `planned_move` may leave the metadata for `carry_out`; empty, and on the same file system."""
+    """Where `planned_move` may write the metadata for `carry_out`: an empty directory on the same file system."""
     path = Path(broker.path) / (METADATA_DATABASE_NAME + NEW_DATABASE_SUFFIX)
     remove(path)
     return path
 
 
 def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
-    """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; then it can be done again."""
+    """Move the broker; `new_path` has the metadata. Raises StorageError, FlushFailed; the move can be repeated after
+    either.
+    """
     path = Path(broker.path) / METADATA_DATABASE_NAME
     _keep(path, new_path)
     install(new_path, path)
@@ -153,7 +156,7 @@ def carry_out(broker: StoppedBroker, move: Move, new_path: Path) -> None:
 
 
 def _keep(path: Path, new_path: Path) -> None:
-    """Rename the database with the metadata of before, durably: it says what the strays are of."""
+    """Rename the database with the earlier metadata, durably: it identifies the topics of stray logs."""
     if not path.exists() or _is_moved(path, new_path):
         return
     kept = path.with_name(path.name + OLD_DATABASE_SUFFIX)
@@ -163,16 +166,15 @@ def _keep(path: Path, new_path: Path) -> None:
 
 
 def _is_moved(path: Path, new_path: Path) -> bool:
-    """Whether the new database is in its place already, as this was done before, and interrupted.
-
-    If it is not, all of the old one is in one file afterwards, which one renaming moves. Consider a broker that was
-    killed: until its next start most of what it knows is in SQLite's log beside the database.
+    """Whether the new database is already in its place, since an earlier move was interrupted. If it is not, all of the
+    old database is in one file afterwards, which one rename moves. Consider a broker that was killed: until its next
+    start most of its metadata is in SQLite's write-ahead log beside the database.
     """
     try:
         with closing(open_reader(path)) as old, closing(open_reader(new_path)) as new:
             is_moved = _end_offset(old) >= _end_offset(new)
     except DamagedDatabase:
-        return False  # it is kept as it is
+        return False  # kept unchanged
     if not is_moved:
         with closing(sqlite3.connect(path, isolation_level=None)) as old:
             old.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -1,8 +1,8 @@
 """Which replicas of a partition are in sync when its cluster is restored from a snapshot, by what their logs have.
 
-Pure: from the partition as the snapshot has it, and the logs that were reported, to the partition as it begins. What
-the snapshot says of leaders and of who is in sync is old: consider a replica that has left the ISR since. It would be
-elected, and what the others have acknowledged without it would be cut.
+Pure: from the partition in the snapshot, and the reported logs, to the partition in the restored cluster. Leaders and
+ISRs in the snapshot are out of date: consider a replica that has left the ISR since. It would be elected, and records
+that the others have acknowledged without it would be truncated.
 """
 
 from __future__ import annotations
@@ -17,40 +17,39 @@ from kraftlog.offline.adoption.broker_report import ReportedLog
 from kraftpb.v1.metadata_pb2 import PartitionRecord
 
 EPOCH_JUMP: Final = 10_000
-"""How much higher than any known one a leader epoch is: a broker that was not adopted may know of later ones."""
+"""How much higher than any known leader epoch the new one is: a broker that was not adopted may know of later ones."""
 
 EPOCH_MAX: Final = 2**30
-"""A higher leader epoch is raised by one only: they end at 2,147,483,647."""
+"""A higher leader epoch is raised by only one: leader epochs end at 2,147,483,647."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChosenPartition:
-    """A partition as it begins."""
+    """A partition in the restored cluster."""
 
     record: PartitionRecord
-    """Without a leader, in epochs above all that are known; its ISR are the replicas one of which will lead."""
+    """The partition without a leader, in epochs above all known ones; its ISR are the replicas one of which will lead.
+    """
     log: ReportedLog | None
-    """The log of those, which all of them have; None if none was reported."""
+    """The log that all of these replicas have; None if none was reported."""
     not_adopted: tuple[int, ...]
-    """The replicas of which it is not known what they have."""
+    """The replicas whose logs were not reported."""
     damaged: tuple[int, ...]
-    """The replicas whose logs are damaged, and had nothing that the log of those who will lead lacks."""
+    """The replicas whose logs are damaged, and had no records that the chosen log lacks."""
     damaged_beyond: tuple[int, ...]
-    """The replicas whose logs are damaged, and may have had more: it is given up."""
+    """The replicas whose logs are damaged, and may have had more records, which are lost."""
 
     @property
     def is_without_leader(self) -> bool:
-        """Whether nobody can lead until a broker comes that was not adopted."""
+        """Whether no replica can lead until a broker returns that was not adopted."""
         return self.log is None and bool(self.not_adopted)
 
 
 def choose(
     partition: PartitionRecord, logs: Mapping[int, ReportedLog], is_reported: Callable[[int, bytes | None], bool]
 ) -> ChosenPartition:
-    """The partition as it begins.
-
-    `logs`: the best one of each broker. `is_reported`: whether all that a broker had in a directory was reported; None:
-    in any.
+    """The partition in the restored cluster. `logs`: the best log of each broker. `is_reported`: whether everything
+    that a broker had in a directory was reported; None: in any directory.
     """
     directories = dict(zip(partition.replicas, partition.directories, strict=False))
     not_adopted = tuple(
@@ -63,7 +62,7 @@ def choose(
     added: list[int] = []
     in_sync = [broker_id for broker_id in with_best if broker_id in partition.replicas]
     if with_best and not in_sync:
-        in_sync = added = with_best  # it was reassigned since
+        in_sync = added = with_best  # reassigned since the snapshot
     if not in_sync:
         in_sync = [broker_id for broker_id in partition.isr if broker_id in not_adopted]
         in_sync = in_sync or [*(not_adopted or partition.isr or partition.replicas)]
@@ -94,7 +93,7 @@ def choose(
 
 
 def _may_have_more(damaged: ReportedLog, log: ReportedLog) -> bool:
-    """Whether a damaged log may have had records that another one lacks; of its last epoch nothing may be known."""
+    """Whether a damaged log may have had records that another log lacks; its last epoch may be unknown."""
     if log.is_damaged:
         return False
     if damaged.last_epoch == UNKNOWN_EPOCH:
@@ -103,7 +102,7 @@ def _may_have_more(damaged: ReportedLog, log: ReportedLog) -> bool:
 
 
 def raised(epoch: int) -> int:
-    """An epoch that nobody has seen."""
+    """An epoch that no broker has seen."""
     return epoch + EPOCH_JUMP if epoch <= EPOCH_MAX else epoch + 1
 
 

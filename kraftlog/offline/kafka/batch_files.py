@@ -1,7 +1,8 @@
 """The batches in a segment or a checkpoint of Kafka's, one after the other: each is checked, and none is kept.
 
-What does not go on is a `BrokenEnd`: the writer was in the middle of a batch, or the bytes are damaged. A node that was
-killed, or a copy that was made while it ran, leaves the first at the end of its last segment (FM-10).
+Where batches stop before the file does, there is a `BrokenEnd`: the writer was in the middle of a batch, or the bytes
+are damaged. A node that was killed, or a copy that was made while the node ran, has an unfinished batch at the end of
+its last segment (FM-10).
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class BrokenEnd(NamedTuple):
     """Of the file."""
     reason: str
     is_torn: bool
-    """It is what is left when a write was not finished: nothing that was written before is lost."""
+    """The bytes are of an unfinished write: nothing that was written before is lost."""
 
     def __str__(self) -> str:
         left = self.size_bytes - self.position
-        return f"{self.path}: the last {left} bytes, from {self.position} on, are no batch ({self.reason})"
+        return f"{self.path}: the last {left} bytes, from {self.position} on, are not a batch ({self.reason})"
 
 
 class FoundBatch(NamedTuple):
@@ -72,8 +73,8 @@ def _read(path: Path, file: BinaryIO, position: int, size: int) -> FoundBatch | 
     fields = HEADER.unpack(header)
     if fields[3] != MAGIC:
         raise StorageError(
-            f"{path}: the batch at byte {position} has magic {fields[3]}, and Kafka 4 writes {MAGIC};"
-            " it is no segment or checkpoint of a Kafka's metadata, or is damaged: copy it again"
+            f"{path}: the batch at byte {position} has magic {fields[3]}, and Kafka 4 writes {MAGIC}; the file is"
+            " not a segment or checkpoint of a Kafka's metadata, or is damaged: copy it again"
         )
     length = LENGTH_END + fields[1]
     if not HEADER_BYTES <= length <= BATCH_BYTES_MAX:
@@ -94,7 +95,7 @@ def _read(path: Path, file: BinaryIO, position: int, size: int) -> FoundBatch | 
 def _broken(
     path: Path, file: BinaryIO, position: int, size: int, reason: str, next_position: int | None = None
 ) -> BrokenEnd:
-    """Torn if nothing that looks like a batch follows: then it was the last one that was written."""
+    """Torn if nothing that looks like a batch follows: then it was the last written batch."""
     file.seek(position + HEADER_BYTES if next_position is None else next_position)
     if next_position is None:
         is_torn = not any(any(piece) for piece in iter(lambda: file.read(1024 * 1024), b""))
@@ -129,7 +130,7 @@ def records_of(path: Path, batch: RecordBatch) -> tuple[Record, ...]:
 
 
 def unreadable(path: Path, offset: int, error: MalformedBytes) -> StorageError:
-    """What to raise for a record that cannot be read."""
+    """The error to raise for a record that cannot be read."""
     if isinstance(error, UnknownFormat):
         return StorageError(f"{path}: the record at offset {offset}: {error}; {NEWER}")
     return CorruptLog(f"{path}: the record at offset {offset}: {error}; copy it again, or read another controller's")

@@ -1,7 +1,7 @@
-"""A snapshot of Kafka's: `.checkpoint`.
+"""A Kafka snapshot: `.checkpoint`.
 
 The first batch has control records: a header, and with a dynamic quorum the version of KRaft and the voters. Then come
-batches of metadata records, and a last one with a footer. Offsets in it count from 0 and are none of the log's.
+batches of metadata records, and a last one with a footer. Offsets in it count from 0 and are not offsets of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kraftlog.offline.kafka.directory import Progress, found_batches
 
 
 class CheckpointHeader(NamedTuple):
-    """What the first batch says."""
+    """The content of the first batch."""
 
     last_contained_log_timestamp_ms: int
     kraft_version: int
@@ -34,16 +34,16 @@ class CheckpointHeader(NamedTuple):
 
 
 def read_header(path: Path) -> CheckpointHeader:
-    """What a checkpoint says of itself, from its first batch. Raises CorruptSnapshot, and StorageError."""
+    """The description of a checkpoint in its first batch. Raises CorruptSnapshot, and StorageError."""
     for found in found_batches(path):
         return _header(path, found.batch)
-    raise CorruptSnapshot(f"{path} is empty: it is not whole; copy it again, or read another controller's")
+    raise CorruptSnapshot(f"{path} is empty; copy it again, or read another controller's")
 
 
 def checkpoint_records(path: Path, progress: Progress | None = None) -> Iterator[tuple[Message, int]]:
     """The metadata records with their versions.
 
-    Raises CorruptSnapshot if it is not whole, which is known after the last only, and StorageError.
+    Raises CorruptSnapshot if the checkpoint is not whole, which is known only after the last record, and StorageError.
     """
     is_begun = is_whole = False
     for found in found_batches(path, progress):

@@ -1,8 +1,8 @@
 """Kafka's metadata records as ours.
 
 They correspond one to one: the field of a kind in `MetadataRecord` is Kafka's number plus 1. Credentials, delegation
-tokens and what was left of ZooKeeper stay closed: ours has Kafka's bytes. Levels of features that kraftlog does not
-have, such as group.version, have no record of ours.
+tokens and remains of ZooKeeper stay opaque: our record has Kafka's bytes. Levels of features that kraftlog does not
+have, such as group.version, are not converted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KNOWN_FEATURES: Final = frozenset(feature.name for feature in SUPPORTED)
 
 
 def from_kafka(record: Message, version: int) -> MetadataRecord | None:
-    """The record of ours; None for the level of a feature that kraftlog does not have."""
+    """The kraftlog record; None for the level of a feature that kraftlog does not have."""
     if record.IS_CLOSED:
         return _closed(record, version)
     found = _FROM_KAFKA.get(type(record))

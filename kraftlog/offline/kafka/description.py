@@ -1,4 +1,6 @@
-"""What one of Kafka's directories says of its cluster: node, quorum, voters, snapshots, epochs, segments, beginning."""
+"""What one of Kafka's directories says about its cluster: node, quorum, voters, snapshots, epochs, segments, bootstrap
+records.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ BOOTSTRAP_COLUMNS: Final = ("Type", "Data")
 
 
 class _Tail(NamedTuple):
-    """What is found behind the newest snapshot."""
+    """The records after the newest snapshot."""
 
     end_offset: int
     epoch: int
@@ -40,9 +42,8 @@ class _Tail(NamedTuple):
 
 
 def describe(directory: KafkaDirectory, progress: Progress | None = None) -> dict[str, Any]:
-    """All of it, by the names that `kraftlog quorum describe` has. Raises StorageError.
-
-    Snapshots that are not whole have a `Problem`. The log is read from the newest snapshot on.
+    """The whole description, under the names of `kraftlog quorum describe`. Raises StorageError. Snapshots that are not
+    whole have a `Problem`. The log is read from the newest snapshot on.
     """
     identity, state = directory.identity, directory.quorum_state()
     tail = _read_tail(directory, progress)

@@ -18,11 +18,11 @@ from statemachine.tables.table import Row, Table
 COLUMNS: Final = ("Table", "Key", "Change", "Columns")
 
 ROWS_PER_STEP: Final = 1_024
-"""Progress is told after so many rows."""
+"""Progress is reported after this many rows."""
 
 
 class Difference(NamedTuple):
-    """A row that is only in one of them, or differs."""
+    """A row that is in only one of the two, or differs."""
 
     table: Table[Any]
     key: dict[str, Any]
@@ -51,9 +51,8 @@ class Difference(NamedTuple):
 def differences(
     before: sqlite3.Connection, after: sqlite3.Connection, progress: Progress | None = None
 ) -> Iterator[Difference]:
-    """The rows that differ, table by table. A snapshot does not say to whom the last producer ids were given.
-
-    `progress` is called with how many rows of both are read, and how many there are.
+    """The rows that differ, table by table. A snapshot does not record which broker got the last producer ids.
+    `progress` is called with the number of rows read of both, and the total.
     """
     compared = [table for table in TABLES if table.kind is not None and not table.name.startswith("remote_")]
     read = _ReadRows(compared, (before, after), progress)
@@ -63,7 +62,7 @@ def differences(
 
 
 class _ReadRows:
-    """Reads rows, and tells how many of all there are have been read."""
+    """Reads rows, and reports how many of all rows have been read."""
 
     def __init__(
         self, tables: list[Table[Any]], connections: tuple[sqlite3.Connection, ...], progress: Progress | None
@@ -84,7 +83,7 @@ class _ReadRows:
             yield tuple(row[place] for place in places), shown
 
     def tell(self) -> None:
-        """Tell how far it is."""
+        """Report the progress."""
         if self._progress is not None:
             self._progress(self._done, self._total)
 

@@ -42,7 +42,7 @@ PARTITION_METADATA_NAME: Final = "partition.metadata"
 _SEGMENT_NAME: Final = re.compile(r"([0-9]{20})\.log")
 
 Progress = Callable[[int, int], None]
-"""Called with how many bytes are read, and how many there are."""
+"""Called with the number of bytes read, and the total."""
 
 
 class Segment(NamedTuple):
@@ -76,7 +76,7 @@ class KafkaDirectory:
     segments: tuple[Segment, ...]
     """The lowest offset first."""
     checkpoints: tuple[Checkpoint, ...]
-    """The oldest first; never the one that formatting leaves, which ends at offset 0."""
+    """The oldest first; without the checkpoint of formatting, which ends at offset 0."""
 
     @property
     def partition(self) -> Path:
@@ -85,35 +85,35 @@ class KafkaDirectory:
 
     @property
     def newest_checkpoint(self) -> Checkpoint | None:
-        """The one that ends last."""
+        """The newest snapshot."""
         return self.checkpoints[-1] if self.checkpoints else None
 
     @property
     def bootstrap_checkpoint(self) -> Path | None:
-        """The records that the cluster began with; None if the file is not there."""
+        """The records that the cluster began with; None if the file does not exist."""
         path = self.path / BOOTSTRAP_RECORDS_NAME
         return path if path.is_file() else None
 
     def quorum_state(self) -> KafkaQuorumState | None:
-        """None: the node has none yet. Raises StorageError."""
+        """The node's quorum state; None if it has none yet. Raises StorageError."""
         path = self.partition / QUORUM_STATE_NAME
         return read_quorum_state(path) if path.exists() else None
 
     def refuse_inside(self, target: Path) -> None:
-        """Raise StorageError if what is written to `target` would be in this directory, where nothing is changed."""
+        """Raise StorageError if `target` is in this directory, where nothing may be written."""
         if target.resolve().is_relative_to(self.path.resolve()):
             raise StorageError(
                 f"{target} is in {self.path}, a Kafka's directory, where nothing is ever written; name another"
             )
 
     def segments_from(self, offset: int) -> tuple[Segment, ...]:
-        """Those that may hold what is at `offset` or after."""
+        """The segments that may have records at `offset` or later."""
         first = sum(segment.base_offset <= offset for segment in self.segments[1:])
         return self.segments[first:]
 
 
 def open_directory(path: Path) -> KafkaDirectory:
-    """What is in one of Kafka's log.dirs, or in the __cluster_metadata-0 of one.
+    """The content of one of Kafka's log.dirs, or of its __cluster_metadata-0.
 
     Raises StorageError if it is not Kafka's, has no metadata, or is of a version that is not known.
     """
@@ -121,14 +121,14 @@ def open_directory(path: Path) -> KafkaDirectory:
         path = path.resolve().parent
     partition = path / PARTITION_NAME
     if not path.is_dir():
-        raise StorageError(f"there is no directory {path}; name a Kafka node's metadata.log.dir, or a copy of it")
+        raise StorageError(f"directory {path} does not exist; name a Kafka node's metadata.log.dir, or a copy of it")
     if not partition.is_dir():
         raise StorageError(
             f"{path} has no {PARTITION_NAME}: it holds no metadata of a Kafka; name a node's metadata.log.dir, or the"
             " first of its log.dirs, or a copy of it"
         )
     if not (path / META_NAME).is_file():
-        raise StorageError(f"{path} has no {META_NAME}, which says whose metadata it is; copy that file, too")
+        raise StorageError(f"{path} has no {META_NAME}, which identifies the node; copy that file, too")
     if (partition / PARTITION_METADATA_NAME).exists():
         check_partition_metadata(partition / PARTITION_METADATA_NAME)
     segments, checkpoints = [], []
@@ -152,11 +152,11 @@ def open_directory(path: Path) -> KafkaDirectory:
 
 
 def behind_snapshot(certain_offset: int, end_offset: int) -> list[str]:
-    """A line to tell the reader of what lies between: the newest snapshot ends before it. None if nothing does."""
+    """A warning about the offsets between the newest snapshot and the end of the log. None if there are none."""
     if end_offset <= certain_offset:
         return []
     return [
-        f"offsets {certain_offset} to {end_offset - 1} lie behind the newest snapshot and may be uncommitted: the high"
+        f"offsets {certain_offset} to {end_offset - 1} are after the newest snapshot and may be uncommitted: the high"
         " watermark is not on disk"
     ]
 
@@ -164,7 +164,7 @@ def behind_snapshot(certain_offset: int, end_offset: int) -> list[str]:
 def log_batches(
     directory: KafkaDirectory, start_offset: int = 0, progress: Progress | None = None
 ) -> Iterator[LogBatch | BrokenEnd]:
-    """The batches of the log from the one with `start_offset` on; at the end maybe a torn one, which is where it ends.
+    """The batches of the log from the one with `start_offset` on; at the end maybe a torn batch, at which the log ends.
 
     Raises CorruptLog if batches are damaged, or do not follow one another, and StorageError as `walk_file`.
     """
@@ -199,7 +199,7 @@ def log_batches(
 
 def _check_torn(end: BrokenEnd, *, is_last: bool) -> None:
     if not is_last:
-        raise CorruptLog(f"{end}, and the log goes on in another segment; {COPY_AGAIN}, or read another controller's")
+        raise CorruptLog(f"{end}, and the log continues in another segment; {COPY_AGAIN}, or read another controller's")
     if not end.is_torn:
         raise CorruptLog(f"{end}, and others follow; {COPY_AGAIN}, or read another controller's")
 

@@ -50,7 +50,7 @@ def parse_type(text: str) -> str:
         bare = _bare(text)
         containing = sorted(name for key, name in known.items() if bare and bare in key)
         close = containing[:3] or [known[name] for name in get_close_matches(bare, known, n=3)] or ["TOPIC_RECORD"]
-        raise ValueError(f"{text!r} is no type of record; write for example {' or '.join(close)}")
+        raise ValueError(f"{text!r} is not a type of record; write for example {' or '.join(close)}")
     return found
 
 
@@ -59,11 +59,11 @@ def _bare(name: str) -> str:
 
 
 def parse_offsets(text: str) -> tuple[int, int | None]:
-    """What A:B says, the first offset and the one after the last; each may be left out. Raises ValueError."""
+    """The first offset and the exclusive end of a range A:B; each may be left out. Raises ValueError."""
     match = re.fullmatch(r"([0-9]{0,19}):([0-9]{0,19})", text)
     start, end = (int(match[1] or 0), int(match[2]) if match[2] else None) if match else (0, -1)
     if end is not None and end < start:
-        raise ValueError(f"{text!r} is no range of offsets; write A:B, A: or :B, with A not above B")
+        raise ValueError(f"{text!r} is not a range of offsets; write A:B, A: or :B, with A not above B")
     return start, end
 
 
@@ -94,9 +94,8 @@ def dump(path: Path, wanted: Wanted, progress: Progress | None = None) -> Iterat
 
 
 def warnings(path: Path, last_offset: int) -> list[str]:
-    """What a reader must know of the records up to `last_offset` of a directory's log. Raises StorageError.
-
-    Of a file alone nobody can tell.
+    """A warning about records up to `last_offset` of a directory's log that may be uncommitted. Raises StorageError.
+    For a single file this is unknown.
     """
     if not path.is_dir():
         return []
@@ -135,7 +134,7 @@ def _records(path: Path, batch: RecordBatch, wanted: Wanted, *, has_offsets: boo
 
 
 def _is_other_type(batch: RecordBatch, record: Record, types: Collection[str] | None) -> bool:
-    """Whether it is of another type for certain, known from its number: most records need not be decoded then."""
+    """Whether the record's number shows that it is of another type, so that most records need not be decoded."""
     if types is None or batch.is_control or record.value is None or len(record.value) < 2:
         return False
     message = METADATA_RECORDS.get(record.value[1])

@@ -1,7 +1,6 @@
-"""A Kafka's directory as a log to export: the rows are those that kraftlog's own log would give.
-
-An export is never taken back, so it ends where the newest snapshot does: what is behind it may be uncommitted. Who
-wants that too gets it; a later export into the same directory then checks that it was committed after all.
+"""A Kafka's directory as a log to export, with the same rows as from kraftlog's own log. Exported rows are never
+removed, so an export ends where the newest snapshot does: later records may be uncommitted. They are exported only on
+request; a later export into the same directory then checks that they were committed.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from raft.core.types import Batch
 
 
 class LogEnds(NamedTuple):
-    """How far a log goes."""
+    """Where a log ends."""
 
     certain_offset: int
-    """The end of the newest snapshot: what is below is committed."""
+    """The end of the newest snapshot: everything below is committed."""
     end_offset: int
-    """What is between may be uncommitted."""
+    """The log end offset; records from `certain_offset` on may be uncommitted."""
 
 
 def log_ends(directory: KafkaDirectory, progress: Progress | None = None) -> LogEnds:
-    """Read what is behind the newest snapshot. Raises StorageError."""
+    """Read the records after the newest snapshot. Raises StorageError."""
     newest = directory.newest_checkpoint
     certain = end = 0 if newest is None else newest.snapshot_id.offset
     for found in log_batches(directory, certain, progress):
@@ -73,7 +72,7 @@ def _shown(record: Message, version: int) -> MetadataRecord:
 def check_continues(directory: KafkaDirectory, export: Path, progress: Progress | None = None) -> None:
     """Raise ApiError(CORRUPT_MESSAGE) if the last offset of an export has another epoch in this log.
 
-    With the same epoch all before it is the same, too: a leader writes each offset of its epoch once.
+    With the same epoch all earlier records are the same, too: a leader writes each offset of its epoch once.
     """
     manifest = latest_manifest(export) if export.is_dir() else None
     if manifest is None or not manifest.files:
@@ -84,7 +83,7 @@ def check_continues(directory: KafkaDirectory, export: Path, progress: Progress 
         raise ApiError(
             ErrorCode.CORRUPT_MESSAGE,
             f"the export in {export} ends with offset {last_offset} of epoch {epoch}, and {directory.path} has that"
-            f" offset of epoch {found}: what was exported was never committed; export to an empty directory",
+            f" offset of epoch {found}: the exported records were never committed; export to an empty directory",
         )
 
 

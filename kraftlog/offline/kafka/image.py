@@ -1,7 +1,8 @@
 """A Kafka's metadata in kraftlog's tables: its newest snapshot is loaded, and the log after it replayed.
 
-The high watermark is not on disk. What lies behind the newest snapshot may be uncommitted: a leader that was cut off
-may have written it, and never got it to a majority (FM-02). What a transaction has takes effect with its end (FM-24).
+The high watermark is not on disk. Records after the newest snapshot may be uncommitted: a leader that was cut off may
+have written them without reaching a majority (FM-02). The records of a metadata transaction take effect at its end
+(FM-24).
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class KafkaImage:
     end_offset: int
     epoch: int
     snapshot_id: OffsetAndEpoch | None
-    """What is committed for certain: up to where this snapshot ends. None: there is none, and nothing is certain."""
+    """The newest snapshot: records below its end are committed for certain. None: there is none, and nothing is
+    certain.
+    """
     other_features: OtherFeatures
     broken_end: BrokenEnd | None
     """Where the log ends within a batch."""
@@ -64,7 +67,7 @@ class KafkaImage:
     """The log ends within a metadata transaction, none of which is applied."""
 
     def warnings(self) -> list[str]:
-        """What a reader must know of it, one line each."""
+        """Warnings for the reader, one line each."""
         certain = 0 if self.snapshot_id is None else self.snapshot_id.offset
         lines = behind_snapshot(certain, self.end_offset)
         if self.broken_end is not None:
@@ -77,11 +80,11 @@ class KafkaImage:
         return lines
 
     def left_out(self) -> list[str]:
-        """What there is in it that kraftlog has no records for."""
+        """The names and levels of features that kraftlog has no records for."""
         return [f"{name}={level}" for name, level in sorted(self.other_features.levels.items())]
 
     def kept_closed(self) -> list[str]:
-        """What kraftlog only keeps: how many of each there are."""
+        """The number of rows of each kind that kraftlog only stores."""
         counts = {
             table: self.connection.execute(f"SELECT count(*) FROM {table.name}").fetchone()[0]  # noqa: S608
             for table in OPAQUE_TABLES
@@ -89,12 +92,12 @@ class KafkaImage:
         return [f"{count} {table.name}" for table, count in counts.items() if count]
 
     def add_other_features(self) -> None:
-        """Have the levels of features that kraftlog does not have in the tables, too."""
+        """Add the levels of features that kraftlog does not have to the tables."""
         rows = self.other_features.levels.items()
         self.connection.executemany("INSERT INTO features (name, level) VALUES (?, ?)", rows)
 
     def prepare_for_statements(self) -> None:
-        """Add the other features, forget passwords and credentials, and let nothing more be changed."""
+        """Add the other features, hide passwords and credentials, and make the tables read-only."""
         self.add_other_features()
         execute = self.connection.execute
         for (name,) in execute("SELECT DISTINCT name FROM configs").fetchall():
@@ -129,7 +132,7 @@ def load_image(
         elif directory.segments and directory.segments[0].base_offset > 0:
             raise StorageError(
                 f"{directory.partition} begins at offset {directory.segments[0].base_offset} and has no snapshot of"
-                f" what was before; {COPY_AGAIN}"
+                f" the earlier records; {COPY_AGAIN}"
             )
         broken_end = replay.follow(directory, end_offset, progress)
     except BaseException:
@@ -155,7 +158,7 @@ class _Replay:
         self.other_features = OtherFeatures()
 
     def load(self, checkpoint: Checkpoint, progress: Progress | None) -> None:
-        """Fill them with what a snapshot holds."""
+        """Fill the tables from a snapshot."""
         header = read_header(checkpoint.path)
         snapshot_id = checkpoint.snapshot_id
         named = f"{snapshot_id.offset}-{snapshot_id.epoch}".encode()
@@ -173,7 +176,7 @@ class _Replay:
         return (self._of_ours(record, version) for record, version in records)
 
     def follow(self, directory: KafkaDirectory, end_offset: int | None, progress: Progress | None) -> BrokenEnd | None:
-        """Apply the log from where the tables end; returns where it is torn, if it is."""
+        """Apply the log from where the tables end; return where the log is torn, if it is."""
         run: list[CommittedBatch] = []
         broken_end = None
         for found in log_batches(directory, self.tables.applied.end_offset, progress):

@@ -1,5 +1,6 @@
-"""A Kafka's log as batches of kraftlog's, with the same offsets, epochs and times. NoOps take the place of records
-that have none of ours."""
+"""A Kafka's log as kraftlog batches, with the same offsets, epochs and times. NoOps replace records that kraftlog does
+not have.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ EPOCH_MIN: Final = 1
 
 
 def converted(record: Message, version: int) -> MetadataRecord:
-    """The record of ours, or a NoOp."""
+    """The kraftlog record, or a NoOp."""
     return from_kafka(record, version) or MetadataRecord(no_op=NoOpRecord())
 
 
@@ -36,7 +37,7 @@ def batch_of_ours(found: LogBatch, convert: Convert = converted) -> Batch:
     batch = found.batch
     records = records_of(found.path, batch)
     if [record.offset for record in records] != list(range(batch.base_offset, batch.end_offset)):
-        raise CorruptLog(f"{found.path}: the batch at offset {batch.base_offset} has not one record an offset")
+        raise CorruptLog(f"{found.path}: the batch at offset {batch.base_offset} does not have one record per offset")
     if batch.is_control:
         controls = [_control(control_of(found.path, record)) for record in records]
         body = ControlBody(records=controls).SerializeToString()

@@ -1,4 +1,4 @@
-"""The levels of features that a Kafka has and kraftlog has not, such as group.version."""
+"""The levels of features that Kafka has and kraftlog does not, such as group.version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kraftlog.offline.kafka.conversion import KNOWN_FEATURES
 
 
 class OtherFeatures:
-    """What was replayed so far. Records of a transaction count when it ends, and not if it is aborted."""
+    """The levels replayed so far. Records of a transaction count when it ends, and not if it is aborted."""
 
     def __init__(self) -> None:
         self.levels: dict[str, int] = {}

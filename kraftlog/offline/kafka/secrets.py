@@ -1,4 +1,4 @@
-"""What is never shown of a Kafka's metadata: credentials, tokens, and the values of configs that are passwords."""
+"""The secrets in a Kafka's metadata, which are never shown: credentials, tokens, and configs that are passwords."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_sensitive(config: str) -> bool:
 
 
 def without_password(record: Message) -> Message:
-    """The record, or one like it with a value that can be shown."""
+    """The record, or a copy with a value that can be shown."""
     if isinstance(record, ConfigRecord) and record.value is not None and is_sensitive(record.name):
         return ConfigRecord(
             resource_type=record.resource_type, resource_name=record.resource_name, name=record.name, value=HIDDEN

@@ -1,4 +1,4 @@
-"""The small files in a directory of Kafka's log.dirs: who wrote it, what it voted, where its epochs begin.
+"""The small files in a directory of Kafka's log.dirs: the node that wrote it, its vote, where its epochs begin.
 
     meta.properties                                  cluster, node and directory, as Java properties
     __cluster_metadata-0/quorum-state                the epoch, its leader, and the vote in it: one line of JSON
@@ -19,7 +19,7 @@ from kraftbase.errors import StorageError
 
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 SMALL_FILE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""More than any of these files has: an epoch takes 20 bytes."""
+"""More bytes than any of these files has: an epoch takes 20."""
 
 COPY_AGAIN: Final = "copy the directory again"
 NEWER: Final = "it may be of a newer Kafka than 4.3; read it with a newer kraftlog"
@@ -31,7 +31,7 @@ _PROPERTY: Final = re.compile(r"\s*([^#!=:\s][^=:\s]*)\s*[=:\s]\s*(.*?)\s*")
 
 
 class KafkaIdentity(NamedTuple):
-    """Whose directory it is."""
+    """The owner of the directory."""
 
     cluster_id: str
     node_id: int
@@ -40,7 +40,7 @@ class KafkaIdentity(NamedTuple):
 
 
 class KafkaQuorumState(NamedTuple):
-    """What a node keeps of elections."""
+    """The election state of a node."""
 
     data_version: int
     """1: the voters are in the log (KIP-853); 0: they are in each node's configuration, and here."""
@@ -87,12 +87,12 @@ def read_quorum_state(path: Path) -> KafkaQuorumState:
     numbers = {name: fields.get(name) for name in ("data_version", "leaderEpoch", "leaderId", "votedId")}
     for name, value in numbers.items():
         if type(value) is not int:
-            raise StorageError(f"{path} has {name} {value!r}, which is no number; {COPY_AGAIN}")
+            raise StorageError(f"{path} has {name} {value!r}, which is not a number; {COPY_AGAIN}")
     voters = fields.get("currentVoters") if version == 0 else None
     try:
         voter_ids = None if voters is None else tuple(int(voter["voterId"]) for voter in voters)
     except (TypeError, KeyError, ValueError):
-        raise StorageError(f"{path} has currentVoters that are no list of voters; {COPY_AGAIN}") from None
+        raise StorageError(f"{path} has currentVoters that are not a list of voters; {COPY_AGAIN}") from None
     directory_id = fields.get("votedDirectoryId")
     return KafkaQuorumState(
         data_version=fields["data_version"],
@@ -113,9 +113,11 @@ def read_epoch_starts(path: Path) -> tuple[EpochStart, ...]:
         count = int(lines[1])
         starts = tuple(EpochStart(*map(int, line.split(" "))) for line in lines[2:] if line)
     except (ValueError, IndexError, TypeError):
-        raise StorageError(f"{path} is no list of epochs and offsets; {COPY_AGAIN}") from None
+        raise StorageError(f"{path} is not a list of epochs and offsets; {COPY_AGAIN}") from None
     if len(starts) != count or list(starts) != sorted(set(starts)):
-        raise StorageError(f"{path} has {len(starts)} epochs where it says {count}, or not in order; {COPY_AGAIN}")
+        raise StorageError(
+            f"{path} has {len(starts)} epochs instead of {count}, or they are not in order; {COPY_AGAIN}"
+        )
     return starts
 
 
@@ -137,7 +139,7 @@ def _json_object(path: Path) -> dict[str, Any]:
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise StorageError(f"{path} is no JSON object; {COPY_AGAIN}")
+        raise StorageError(f"{path} is not a JSON object; {COPY_AGAIN}")
     return found
 
 
@@ -149,4 +151,4 @@ def _text(path: Path) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise StorageError(f"{path} is no text; {COPY_AGAIN}") from None
+        raise StorageError(f"{path} is not text; {COPY_AGAIN}") from None

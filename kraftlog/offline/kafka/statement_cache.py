@@ -1,8 +1,7 @@
-"""What was loaded for SQL once is kept in the user's cache directory, so that the next statement need not wait.
-
-Only of a large directory: a small one is loaded sooner than a copy is written. A copy is found as long as the files
-that it was made of are unchanged. It has neither passwords nor credentials, and only its owner can read it. The
-directory itself is never written.
+"""Metadata loaded for SQL is kept in the user's cache directory, so that the next statement need not wait. Only large
+directories are cached: a small one is loaded faster than a copy is written. A copy is used as long as its source files
+are unchanged. It has neither passwords nor credentials, and only its owner can read it. The directory itself is never
+written.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from kraftlog.offline.kafka.directory import KafkaDirectory
 from statemachine.tables.database import KNOWN_MIGRATIONS
 
 CACHED_BYTES_MIN: Final = 16 * 1024 * 1024
-"""Of the files to read: these take seconds."""
+"""The bytes of files to read that take seconds."""
 FORMAT: Final = 1
-"""Goes up when something else is made of the same files: older copies are not found then."""
+"""Raised when the same files give other tables: older copies are not used then."""
 COPIES_MAX: Final = 4
-"""How many are kept: those that were used last."""
+"""How many copies are kept: the most recently used."""
 
 _WARNINGS_TABLE: Final = "CREATE TABLE _warnings (line TEXT NOT NULL) STRICT"
 
 
 class Cached(NamedTuple):
-    """Tables for statements, which cannot be changed, and what a reader must know of them. The caller closes them."""
+    """Read-only tables for statements, and warnings about them. The caller closes the tables."""
 
     connection: sqlite3.Connection
     warnings: list[str]
@@ -62,7 +61,7 @@ class StatementCache:
         self._path = (place or cache_directory()) / f"{digest}.db"
 
     def find(self) -> Cached | None:
-        """The copy, if there is one."""
+        """The copy, if it exists."""
         if not self.is_worth_it or not self._path.is_file():
             return None
         uri = f"{self._path.absolute().as_uri()}?mode=ro&immutable=1"
@@ -74,14 +73,14 @@ class StatementCache:
             except BaseException:
                 connection.close()
                 raise
-        except sqlite3.Error:  # it is damaged: it is made anew
+        except sqlite3.Error:  # the copy is damaged: it is made again
             return None
         with suppress(OSError):
             os.utime(self._path)
         return Cached(connection, warnings)
 
     def keep(self, connection: sqlite3.Connection, warnings: Sequence[str]) -> None:
-        """Write a copy of tables that are ready for statements. If that is not possible there is none."""
+        """Write a copy of tables that are ready for statements; on an error, write none."""
         if not self.is_worth_it:
             return
         part = self._path.with_suffix(f".{os.getpid()}.part")
@@ -105,7 +104,7 @@ class StatementCache:
 
 
 def _vacuum_into(connection: sqlite3.Connection, path: Path) -> None:
-    """Copy the rows: a page that is copied as it is may still have what was removed from it."""
+    """Copy the rows: a page copied unchanged may still have removed values in it."""
     connection.execute("PRAGMA query_only = 0")
     try:
         connection.execute("VACUUM INTO ?", (str(path),))

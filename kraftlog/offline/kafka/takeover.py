@@ -1,4 +1,4 @@
-"""From a Kafka's metadata to a snapshot of kraftlog's, and from one to a checkpoint of Kafka's."""
+"""From a Kafka's metadata to a kraftlog snapshot, and from a kraftlog snapshot to a Kafka checkpoint."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ RECORDS_PER_BATCH: Final = 1_024
 
 
 def import_image(image: KafkaImage, target: Path, progress: Progress | None = None) -> dict[str, Any]:
-    """Write a snapshot of kraftlog's with all that the tables hold, and describe it. `progress` is in records.
-
-    Raises StorageError if there is nothing to write, or a file of its name exists; nothing is left of it then.
+    """Write a kraftlog snapshot with all that the tables hold, and describe it. `progress` is in records. Raises
+    StorageError, and leaves no file, if there is nothing to write or a file of the snapshot's name exists.
     """
     point = _point(image.connection)
     directory = _directory_of(target, point.snapshot_id)
@@ -64,9 +63,8 @@ def import_image(image: KafkaImage, target: Path, progress: Progress | None = No
 def export_snapshot(
     connection: sqlite3.Connection, target: Path, progress: Progress | None = None
 ) -> tuple[dict[str, Any], list[str]]:
-    """Write a checkpoint of Kafka's with all that the tables of a loaded snapshot hold; what it is, what is left out.
-
-    The voters are not in it: they are those of the Kafka that starts from it. Raises StorageError as `import_image`.
+    """Write a Kafka checkpoint with all that the tables of a loaded snapshot hold; return its description, and what is
+    left out. The voters are not in it: a Kafka that starts from it has its own. Raises StorageError as `import_image`.
     """
     point = _point(connection)
     directory = _directory_of(target, point.snapshot_id)
@@ -97,7 +95,7 @@ def export_snapshot(
 
 
 def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Callable[[int], None]:
-    """Calls `progress` with how many records there are, too."""
+    """Calls `progress` with the total number of records, too."""
     if progress is None:
         return lambda written: None
     total = sum(table.row_count(connection) for table in TABLES if table.kind is not None)
@@ -107,12 +105,12 @@ def _of_total(connection: sqlite3.Connection, progress: Progress | None) -> Call
 def _point(connection: sqlite3.Connection) -> SnapshotPoint:
     point = snapshot_point(connection)
     if point is None:
-        raise StorageError("there is no metadata in it yet: nothing is applied; read another controller's")
+        raise StorageError("it has no metadata yet: nothing is applied; read another controller's")
     return point
 
 
 def _directory_of(target: Path, snapshot_id: OffsetAndEpoch) -> Path:
-    """Where the file goes. Raises StorageError for a name that it cannot have."""
+    """The path of the file. Raises StorageError for a name that it cannot have."""
     if target.is_dir():
         return target
     if target.name != snapshot_name(snapshot_id):
@@ -121,26 +119,28 @@ def _directory_of(target: Path, snapshot_id: OffsetAndEpoch) -> Path:
             " directory that exists, or use that name"
         )
     if not target.parent.is_dir():
-        raise StorageError(f"there is no directory {target.parent}; make it, or name another")
+        raise StorageError(f"directory {target.parent} does not exist; create it, or name another")
     return target.parent
 
 
 def _exists(path: Path) -> StorageError:
-    return StorageError(f"{path} exists already, and stays as it is; remove it, or name another directory")
+    return StorageError(f"{path} already exists and is left unchanged; remove it, or name another directory")
 
 
 def _created(path: Path) -> BinaryIO:
     try:
         return path.open("xb")
     except FileExistsError:
-        raise StorageError(f"{path} exists: another export writes it, or one was interrupted; remove it") from None
+        raise StorageError(
+            f"{path} exists: another export is writing it, or was interrupted; remove it when no export runs"
+        ) from None
 
 
 # --- Kafka's checkpoint -----------------------------------------------------------------------------------------------
 
 
 def _records(connection: sqlite3.Connection, left_out: Counter[str]) -> Iterator[tuple[Message, int]]:
-    """What Kafka has records for, metadata.version first: it says how the others are written."""
+    """The records that Kafka knows, metadata.version first, which decides how the others are written."""
     levels = {record.name: record for _, record in FEATURES.find(connection)}
     version = levels.pop(METADATA_VERSION, None)
     metadata_version = METADATA_VERSION_MIN if version is None else version.level

@@ -1,6 +1,5 @@
-"""Our metadata records as Kafka's, in the versions that a Kafka of that metadata.version writes.
-
-Those that are kept closed are Kafka's bytes, and become the record that they were.
+"""Our metadata records as Kafka's, in the versions that a Kafka of the metadata.version writes. Opaque records hold
+Kafka's bytes, and become the original record again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from statemachine.words.record_versions import in_version
 
 
 def to_kafka(record: MetadataRecord, metadata_version: int) -> tuple[Message, int] | None:
-    """The record of Kafka's, and its version; None for a kind or a config that Kafka lacks. `record` is changed."""
+    """The Kafka record, and its version; None for a kind or a config that Kafka lacks. `record` is changed."""
     kind = record.WhichOneof("record") or ""
     found = getattr(record, kind)
     if isinstance(found, ours.OpaqueRecord):

@@ -73,7 +73,7 @@ def test_a_level_that_holds_already_is_told_so(run: Run, monkeypatch: pytest.Mon
     monkeypatch.setattr(cluster_admin, "update_features", update)
     assert run("features", "upgrade", *AT, "--release-version", "4.1").lines() == [
         f"{METADATA_VERSION} was upgraded to 27 (4.1-IV1).",
-        f"{ELR} is at 1 already.",
+        f"{ELR} is already at 1.",
     ]
 
 
@@ -102,7 +102,7 @@ async def test_only_quotas_that_were_otherwise_are_told_as_altered(tmp_path: Pat
         (
             0,
             [
-                "producer_byte_rate of user 'alice' was 5 already; nothing was changed.",
+                "producer_byte_rate of user 'alice' was already 5; nothing was changed.",
                 "consumer_byte_rate of user 'alice' was not set; nothing was changed.",
             ],
         ),

@@ -164,17 +164,17 @@ def test_a_listing_without_options_is_of_everything() -> None:
         (["acls", "add", *AT, *ALICE, "--topic", "t", "--operation", "any"], "'any' is not an operation"),
         (["acls", "add", *AT, *ALICE, "--group", "g", "--operation", "Write"], "WRITE does not apply to a GROUP"),
         (["acls", "add", *AT, *ALICE, "--topic", "t", "--resource-pattern-type", "match"], "'match'"),
-        (["acls", "add", *AT, *ALICE, "--topic", "t", "--deny-host", "h"], "--deny-host goes with"),
-        (["acls", "add", *AT, "--deny-principal", "User:a", "--topic", "t", "--allow-host", "h"], "--allow-host goes"),
-        (["acls", "add", *AT, *ALICE, "--group", "g", "--producer"], "give --topic"),
-        (["acls", "add", *AT, *ALICE, "--topic", "t", "--consumer"], "give --group"),
+        (["acls", "add", *AT, *ALICE, "--topic", "t", "--deny-host", "h"], "--deny-host needs"),
+        (["acls", "add", *AT, "--deny-principal", "User:a", "--topic", "t", "--allow-host", "h"], "--allow-host needs"),
+        (["acls", "add", *AT, *ALICE, "--group", "g", "--producer"], "add --topic"),
+        (["acls", "add", *AT, *ALICE, "--topic", "t", "--consumer"], "add --group"),
         (["acls", "add", *AT, *ALICE, "--topic", "t", "--producer", "--operation", "Read"], "leave --operation"),
         (["acls", "add", *AT, *ALICE, "--topic", "t", "--producer", "--cluster"], "CLUSTER 'kafka-cluster'"),
-        (["acls", "add", *AT, *ALICE, "--topic", "t", "--idempotent"], "--idempotent goes with --producer"),
+        (["acls", "add", *AT, *ALICE, "--topic", "t", "--idempotent"], "--idempotent needs --producer"),
         (["acls", "list", *AT, "--principal", "alice"], "'alice' is not a principal"),
         (["acls", "remove", *AT, "--yes"], "no resource is named"),
-        (["acls", "remove", *AT, "--topic", "t", "--operation", "Read", "--yes"], "give --allow-principal"),
-        (["acls", "remove", *AT, "--topic", "t"], "not a terminal; give it to confirm"),
+        (["acls", "remove", *AT, "--topic", "t", "--operation", "Read", "--yes"], "add --allow-principal"),
+        (["acls", "remove", *AT, "--topic", "t"], "not a terminal; give --yes to confirm"),
         (["acls", "remove", *AT, "--topic", "t", "--output", "json"], "--output json cannot ask"),
         ([*CONFIGS], "give at least one of them"),
         ([*CONFIGS, "--append-config", "k"], "KEY=VALUE"),
@@ -322,7 +322,7 @@ async def test_lists_are_appended_to_and_defaults_have_sources(tmp_path: Path) -
         )
         described = await client.describe_sourced_configs(TOPIC, "t", include_defaults=False)
         assert described.configs == (SourcedConfig("cleanup.policy", "compact", "TOPIC"),)
-        with pytest.raises(ApiError, match=r"topic 't': .*retention\.ms is no list"):
+        with pytest.raises(ApiError, match=r"topic 't': .*retention\.ms is not a list"):
             await client.alter_configs([change("retention.ms", ConfigChangeKind.APPEND, "5")])
 
 

@@ -29,7 +29,7 @@ def test_several_configs_in_one_option_as_kafka_has_them_are_told_to_be_given_ap
 def test_nothing_is_altered_without_saying_whose_it_is(run: Run) -> None:
     said = run("configs", "alter", *AT_NOWHERE, "--entity-type", "brokers", "--add-config", "min.insync.replicas=2")
     assert (said.code, said.output) == (2, "")
-    assert "whose configs are meant" in said.errors
+    assert "to say whose configs are meant" in said.errors
 
 
 def test_where_configs_come_from_is_told_of_one_entity(run: Run) -> None:
@@ -42,9 +42,9 @@ def test_where_configs_come_from_is_told_of_one_entity(run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("brokers", "--entity-name", "1", "--entity-default"), "whose configs are meant"),
-        (("topics", "--entity-default"), "topics have no default of their own"),
-        (("topics", "--entity-name", ""), "topics have no default of their own"),
+        (("brokers", "--entity-name", "1", "--entity-default"), "to say whose configs are meant"),
+        (("topics", "--entity-default"), "topics have no default entity"),
+        (("topics", "--entity-name", ""), "topics have no default entity"),
     ],
 )
 def test_whose_configs_are_meant_is_said_in_one_way(

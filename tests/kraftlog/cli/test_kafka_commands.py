@@ -20,7 +20,7 @@ from tests.kraftlog.offline.kafka.test_image import append
 __all__ = ["controller", "kafka_data", "other_controller", "run"]
 
 HIDDEN = {"value": "(hidden)"}
-BEHIND = "note: offsets 676 to 779 lie behind the newest snapshot and may be uncommitted"
+BEHIND = "note: offsets 676 to 779 are after the newest snapshot and may be uncommitted"
 
 
 # --- dump -------------------------------------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_dump_of_a_range_and_of_types(controller: Path, run: Run) -> None:
 def test_dump_says_what_of_it_may_be_uncommitted(controller: Path, run: Run) -> None:
     dumped = run("kafka", "dump", controller, "--offsets", "678:680")
     assert [json.loads(line)["offset"] for line in dumped.output.splitlines()] == [678, 679]
-    assert dumped.errors.startswith("note: offsets 676 to 679 lie behind the newest snapshot")
+    assert dumped.errors.startswith("note: offsets 676 to 679 are after the newest snapshot")
 
 
 def test_dump_of_a_checkpoint_has_no_offsets(controller: Path, run: Run) -> None:
@@ -93,10 +93,10 @@ def test_a_torn_end_is_the_last_line(controller: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--offsets", "9:3"), "'9:3' is no range of offsets"),
-        (("--offsets", "x"), "'x' is no range of offsets"),
+        (("--offsets", "9:3"), "'9:3' is not a range of offsets"),
+        (("--offsets", "x"), "'x' is not a range of offsets"),
         (("--type", "scram"), "write for example REMOVE_USER_SCRAM_CREDENTIAL_RECORD or USER_SCRAM_CREDENTIAL_RECORD"),
-        (("--type", "TOPICS"), "'TOPICS' is no type of record; write for example TOPIC_RECORD"),
+        (("--type", "TOPICS"), "'TOPICS' is not a type of record; write for example TOPIC_RECORD"),
     ],
 )
 def test_dump_refuses_what_it_does_not_know(controller: Path, run: Run, options: tuple[str, ...], words: str) -> None:
@@ -292,7 +292,7 @@ def test_import_and_export_keep_all_that_both_have(controller: Path, tmp_path: P
     imported = run("kafka", "import", controller, "--to", taken, "--output", "json")
     assert imported.code == 0
     assert "left out" in imported.errors and "group.version=1" in imported.errors
-    assert "kept for a Kafka, and neither used nor shown by kraftlog: 1 scram_credentials" in imported.errors
+    assert "kept only for export to a Kafka, neither used nor shown by kraftlog: 1 scram_credentials" in imported.errors
     fields = json.loads(imported.output)
     assert (fields["EndOffset"], fields["FromClusterId"]) == (780, "kraftlogTestClusterAAA")
     assert run("snapshot", "verify", fields["Path"]).code == 0
@@ -300,7 +300,7 @@ def test_import_and_export_keep_all_that_both_have(controller: Path, tmp_path: P
     (credential,) = [json.loads(line) for line in shown.splitlines() if "SCRAM" in line]
     assert credential == {"type": "USER_SCRAM_CREDENTIAL_RECORD", "data": {"hidden": True}}
     again = run("kafka", "import", controller, "--to", fields["Path"])
-    assert again.code == 1 and "exists already, and stays as it is" in again.errors
+    assert again.code == 1 and "already exists and is left unchanged" in again.errors
     exported = run("kafka", "export", "--snapshot", fields["Path"], "--to", back, "--output", "json").json()
     lines = run("kafka", "dump", exported["Path"]).lines()
     assert (json.loads(lines[0])["type"], json.loads(lines[-1])["type"]) == (
@@ -371,5 +371,5 @@ def test_an_export_never_replaces_a_file(controller: Path, tmp_path: Path, run: 
     run("kafka", "import", controller, "--to", tmp_path / "taken")
     (snapshot,) = (tmp_path / "taken").iterdir()
     refused = run("kafka", "export", "--snapshot", snapshot, "--to", tmp_path / "taken")
-    assert refused.is_error(ErrorCode.KAFKA_STORAGE_ERROR, str(snapshot), "exists already, and stays as it is")
+    assert refused.is_error(ErrorCode.KAFKA_STORAGE_ERROR, str(snapshot), "already exists and is left unchanged")
     assert list((tmp_path / "taken").iterdir()) == [snapshot]

@@ -25,7 +25,7 @@ from tests.kraftlog.offline.kafka.test_image import LAST_SEGMENT, append
 
 __all__ = ["controller", "kafka_data", "other_controller", "run"]
 
-NOTE = "note: offsets 676 to 779 lie behind the newest snapshot and may be uncommitted"
+NOTE = "note: offsets 676 to 779 are after the newest snapshot and may be uncommitted"
 
 
 def rows_in(export: Path) -> list[dict[str, Any]]:
@@ -98,9 +98,9 @@ def test_a_tail_that_was_not_committed_is_found_when_the_export_goes_on(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--kafka", ".", "--bootstrap-server", "localhost:1"), "--kafka: it names another source"),
-        (("--with-tail", "--bootstrap-server", "localhost:1"), "only a Kafka's directory has one"),
-        ((), "name nodes with it, or a Kafka's directory with --kafka"),
+        (("--kafka", ".", "--bootstrap-server", "localhost:1"), "--kafka: both options name a source"),
+        (("--with-tail", "--bootstrap-server", "localhost:1"), "only a Kafka's directory has a tail"),
+        ((), "name nodes, or a Kafka's directory with --kafka"),
     ],
 )
 def test_one_source_is_named(tmp_path: Path, run: Run, options: tuple[str, ...], words: str) -> None:

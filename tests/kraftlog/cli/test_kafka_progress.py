@@ -72,7 +72,7 @@ def test_dump_has_a_bar_beside_the_records(controller: Path, at_terminal: AtTerm
     printed, drawn = at_terminal("kafka", "dump", controller)
     assert [json.loads(line)["offset"] for line in printed.splitlines()] == list(range(780))
     assert bar(drawn, "reading the log")
-    assert "note: offsets 676 to 779 lie behind the newest snapshot" in drawn
+    assert "note: offsets 676 to 779 are after the newest snapshot" in drawn
 
 
 def test_dump_of_one_file_has_a_bar(controller: Path, at_terminal: AtTerminal) -> None:

@@ -80,7 +80,9 @@ async def test_watching_ends_after_its_timeout_with_an_error(arguments: tuple[ob
 
     async with asyncio.timeout(60):
         said = await follow(SilentServicer(small_log()), *arguments, "--timeout", 1)
-    assert said.is_error(ErrorCode.REQUEST_TIMED_OUT, "not done within 1 s; what was known to be committed is printed")
+    assert said.is_error(
+        ErrorCode.REQUEST_TIMED_OUT, "not done within 1 s; all records known to be committed are printed"
+    )
 
 
 async def test_who_waits_for_an_offset_beyond_the_end_is_told_so() -> None:
@@ -89,7 +91,7 @@ async def test_who_waits_for_an_offset_beyond_the_end_is_told_so() -> None:
     at_the_end = await follow(FollowingServicer(log), "--from", end_offset, "--limit", 1)
     assert [json.loads(line)["offset"] for line in at_the_end.lines()] == [end_offset]
     beyond = await follow(FollowingServicer(small_log()), "--from", end_offset + 2, "--limit", 1)
-    assert beyond.errors.startswith(f"offset {end_offset + 2} is beyond the end of what is committed, {end_offset}: ")
+    assert beyond.errors.startswith(f"offset {end_offset + 2} is beyond the high watermark, {end_offset}: ")
     assert [json.loads(line)["offset"] for line in beyond.output.splitlines()] == [end_offset + 2]
 
 

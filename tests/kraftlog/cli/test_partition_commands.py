@@ -345,7 +345,7 @@ async def test_partitions_are_described_added_and_led_by_whom_an_election_finds(
         added = await ask("partitions", "add", "clicks", "--count", 3)
         assert added.lines() == ["Topic clicks has 3 partitions now."]
         again = await ask("partitions", "add", "clicks", "--count", 3)
-        assert again.is_error(ErrorCode.INVALID_PARTITIONS, "has 3 partitions, and 3 is no increase")
+        assert again.is_error(ErrorCode.INVALID_PARTITIONS, "has 3 partitions, and 3 is not an increase")
         rows = await ask.json("partitions", "describe")
         assert [(row["Topic"], row["Partition"]) for row in rows] == [
             *[("clicks", n) for n in range(3)],

@@ -67,14 +67,14 @@ async def test_a_reassignment_is_generated_executed_followed_cancelled_and_compl
         assert row["Result"] == "cancelled"
         assert any(await throttles(ask))
         (row,) = await ask.json("reassign", "cancel", "--file", file)
-        assert (row["Result"], row["Error"]) == ("not under way", None)
+        assert (row["Result"], row["Error"]) == ("not in progress", None)
         assert await throttles(ask) == ([], [])
         (row,) = await ask.json("reassign", "verify", "--file", file, code=1)
         assert (row["Status"], row["Replicas"]) == ("different", [1, 2])
 
         lines = (await ask("reassign", "execute", "--file", file, "--throttle", 1_000)).lines()
         assert json.loads(lines[1]) == reassignment_json(before)
-        assert lines[-1].startswith("What they copy is throttled until")
+        assert lines[-1].startswith("Their copying is throttled until")
         assert lines[-2].split() == ["clicks", "0", "accepted"]
         (described,) = (await client.describe_topics(["clicks"])).topics
         partition = described.partitions[0]

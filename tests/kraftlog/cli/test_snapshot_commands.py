@@ -256,11 +256,11 @@ def test_a_bad_target_is_refused_before_anybody_is_asked(run: Run, tmp_path: Pat
     before = sorted(tmp_path.iterdir())
     by_id = ("--end-offset", 5, "--epoch", 1)
     for target, options, words in (
-        (tmp_path / "backup", (), f"there is no directory {tmp_path / 'backup'}; make it"),
+        (tmp_path / "backup", (), f"directory {tmp_path / 'backup'} does not exist; create it"),
         (tmp_path / "backup.checkpoint", (), "is not named like a snapshot"),
-        (tmp_path / "nowhere" / snapshot_name(an_id(5, 1)), (), f"there is no directory {tmp_path / 'nowhere'}"),
-        (tmp_path / snapshot_name(an_id(5, 1)), (), "exists already"),
-        (tmp_path, by_id, "exists already"),
+        (tmp_path / "nowhere" / snapshot_name(an_id(5, 1)), (), f"directory {tmp_path / 'nowhere'} does not exist"),
+        (tmp_path / snapshot_name(an_id(5, 1)), (), "already exists"),
+        (tmp_path, by_id, "already exists"),
         (tmp_path / snapshot_name(an_id(6, 1)), by_id, "is not the name of the snapshot"),
     ):
         said = run("snapshot", "save", "--bootstrap-server", NOWHERE, "--to", target, *options)

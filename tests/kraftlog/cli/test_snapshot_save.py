@@ -146,7 +146,7 @@ async def test_one_that_was_saved_already_is_described_again_and_a_damaged_one_i
         copy = to / snapshot.name
         copy.write_bytes(copy.read_bytes()[:-1])
         for wanted in (None, an_id(30, 3)):
-            with pytest.raises(StorageError, match="exists already, is no whole snapshot"):
+            with pytest.raises(StorageError, match="already exists, is not a whole snapshot"):
                 await snapshots.save(nodes, to, wanted, nothing)
 
 
@@ -197,19 +197,19 @@ async def test_pieces_that_do_not_go_together_are_refused(to: Path, snapshot: Pa
     )
     too_long = cut(snapshot.read_bytes() + b"more", an_id(30, 3))[-1]
     for sent, words in (
-        ([], "it sent another snapshot"),
-        ([second], "does not continue at byte 0"),
-        ([first, first], "does not continue at byte 100"),
-        ([first, *rest], "does not continue at byte 100"),
-        ([first, other], "does not continue at byte 100"),
-        ([first, empty], "does not continue at byte 100"),
-        ([*pieces[:-1], too_long], "does not continue at byte"),
+        ([], "it sent a different snapshot"),
+        ([second], "do not continue at byte 0"),
+        ([first, first], "do not continue at byte 100"),
+        ([first, *rest], "do not continue at byte 100"),
+        ([first, other], "do not continue at byte 100"),
+        ([first, empty], "do not continue at byte 100"),
+        ([*pieces[:-1], too_long], "do not continue at byte"),
     ):
         error = await refused(ScriptedServicer(sent), to)
         assert error.code is ErrorCode.CORRUPT_MESSAGE
         assert words in str(error)
     error = await refused(ScriptedServicer(pieces), to, an_id(7, 1))
-    assert "it sent another snapshot than requested" in str(error)
+    assert "it sent a different snapshot from the one requested" in str(error)
 
 
 async def test_a_copy_that_is_not_whole_is_not_kept(to: Path, snapshot: Path) -> None:
@@ -228,7 +228,7 @@ async def test_a_file_that_comes_while_it_is_copied_stays(to: Path, snapshot: Pa
         rival.write_bytes(b"another's")
 
     async with serving(ScriptedServicer(pieces)) as nodes:
-        with pytest.raises(StorageError, match="exists already"):
+        with pytest.raises(StorageError, match="already exists"):
             await snapshots.save(nodes, to, None, come)
     assert [(path, path.read_bytes()) for path in to.iterdir()] == [(rival, b"another's")]
 

@@ -73,7 +73,7 @@ def test_statements_and_commands_are_read_from_standard_input(tmp_path: Path) ->
     assert printed[printed.index("one") + 1] == "1"
     assert printed[-1].endswith(";")
     refused = kraftlog("sql", "--directory", tmp_path, given=".foo\nSELECT 1;\n")
-    assert refused.is_error(ErrorCode.INVALID_REQUEST, "there is no command '.foo'; .help lists them")
+    assert refused.is_error(ErrorCode.INVALID_REQUEST, "command '.foo' does not exist; .help lists the commands")
 
 
 def test_a_command_may_stand_for_the_statement(run: Run, tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ async def test_apply_reads_standard_input_and_tells_of_what_it_leaves_alone(tmp_
         changes = json.loads(said.output)["Changes"]
         assert [(change["Topic"], change["Action"]) for change in changes] == [("new", "create"), ("pruned", "delete")]
         place = "standard input, document 1, item 2"
-        assert said.errors == f"Topic left is left alone: strimzi.io/managed is false ({place}).\n"
+        assert said.errors == f"Topic left is not changed: strimzi.io/managed is false ({place}).\n"
         assert await run.topics() == ["left", "new"]
 
 
@@ -143,27 +143,27 @@ async def test_what_a_config_was_already_is_told(tmp_path: Path) -> None:
         assert (await run(*alter, *hour)).lines() == ["Altered 1 config of topic t."]
         before = (await run.client.list_topics()).applied_end_offset
         assert (await run(*alter, *hour, "--delete-config", "segment.ms")).lines() == [
-            "retention.ms of topic t was 3600000 already; nothing was changed.",
+            "retention.ms of topic t was already 3600000; nothing was changed.",
             "segment.ms of topic t was not set; nothing was changed.",
         ]
         assert (await run("topics", "alter", "t", "--config", "retention.ms=3600000")).lines() == [
-            "retention.ms of topic t was 3600000 already; nothing was changed."
+            "retention.ms of topic t was already 3600000; nothing was changed."
         ]
         assert (await run.client.list_topics()).applied_end_offset == before
         assert (await run(*alter, *hour, "--append-config", "cleanup.policy=compact")).lines() == [
             "Altered 1 config of topic t.",
-            "retention.ms of topic t was 3600000 already; nothing was changed.",
+            "retention.ms of topic t was already 3600000; nothing was changed.",
         ]
         assert (await run(*alter, "--append-config", "cleanup.policy=compact")).lines() == [
-            "cleanup.policy of topic t was delete,compact already; nothing was changed."
+            "cleanup.policy of topic t was already delete,compact; nothing was changed."
         ]
         without = (*alter, "--subtract-config", "cleanup.policy=compact,delete")
         assert (await run(*without)).lines() == ["Altered 1 config of topic t."]
-        assert (await run(*without)).lines() == ["cleanup.policy of topic t was empty already; nothing was changed."]
+        assert (await run(*without)).lines() == ["cleanup.policy of topic t was already empty; nothing was changed."]
         same_and_more = ("--config", "retention.ms=3600000", "--config", "segment.ms=9", "--partitions", 3)
         assert (await run("topics", "alter", "t", *same_and_more)).lines() == [
             "Altered topic t: 1 config, it has 3 partitions now.",
-            "retention.ms of topic t was 3600000 already; nothing was changed.",
+            "retention.ms of topic t was already 3600000; nothing was changed.",
         ]
         gone = await run("configs", "alter", "--entity-type", "topics", "--entity-name", "nobody", *hour)
         assert gone.is_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nobody")
@@ -176,7 +176,7 @@ async def test_a_topic_can_be_validated_only(tmp_path: Path) -> None:
             "Topic new could be created with 2 partitions, replication factor 1."
         ]
         assert (await run(*create, "there")).is_error(ErrorCode.TOPIC_ALREADY_EXISTS, "'there'")
-        assert (await run(*create, "there", "--if-not-exists")).lines() == ["Topic there exists already."]
+        assert (await run(*create, "there", "--if-not-exists")).lines() == ["Topic there already exists."]
         refused = await run(*create, "new", "--replication-factor", 2)
         assert refused.is_error(ErrorCode.INVALID_REPLICATION_FACTOR)
         assert await run.topics() == ["there"]

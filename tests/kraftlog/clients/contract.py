@@ -241,7 +241,7 @@ class ClientsContract:
         produced = client.produce(topic, "k=1\nk=2\nnone\nk=3\n", "--key-separator", "=", *JSON)
         assert produced.code == 1
         assert json.loads(produced.output)["Records"] == 2
-        assert produced.errors.startswith("error: INVALID_RECORD: line 3 is no record: it has no '='")
+        assert produced.errors.startswith("error: INVALID_RECORD: line 3 is not a record: it has no '='")
         assert client.consume(topic) == ["1", "2"]
 
     def test_a_full_queue_is_waited_for(

@@ -134,4 +134,4 @@ def test_a_broker_that_does_not_answer_is_named_beside_the_others_and_the_exit_c
 
 def test_a_broker_that_is_not_registered_is_an_error(cluster: Cluster, run: Run) -> None:
     finished = run("brokers", "status", *AT, "--id", 7)
-    assert finished.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "there is no broker 7", "registered are: 1")
+    assert finished.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 7 is not registered; these are: 1")

@@ -102,7 +102,7 @@ def test_only_the_topics_that_are_asked_for(cluster: Cluster, run: Run) -> None:
 def test_a_broker_that_refuses_and_one_that_is_not_there(cluster: Cluster, run: Run) -> None:
     at = ("--bootstrap-server", cluster.address)
     unknown = run("log-dirs", *at, "--broker", 5)
-    assert unknown.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "no broker 5; alive are: 4, 9")
+    assert unknown.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 5 is not alive; these are: 4, 9")
     cluster.answer = DescribeLogDirsResponse(error_code=31)
     refused = run("log-dirs", *at, "--broker", BROKER)
     is_told = refused.output.splitlines()[-1].split() == ["4", "error", "31"]

@@ -178,7 +178,9 @@ def test_partitions_without_an_answer_show_what_the_metadata_says(cluster: Clust
         (1, False, None), (2, True, None), (3, True, None),
     ]  # fmt: skip
     silent, unknown = said.errors.splitlines()
-    assert silent.startswith("error: BROKER_NOT_AVAILABLE: broker 2 leads, and says nothing: the broker at 127.0.0.1:")
+    assert silent.startswith(
+        "error: BROKER_NOT_AVAILABLE: broker 2 leads, and does not report: the broker at 127.0.0.1:"
+    )
     assert unknown.startswith("error: BROKER_NOT_AVAILABLE: broker 9 is not registered")
 
 
@@ -186,7 +188,7 @@ def test_a_broker_that_has_no_such_api_is_told_apart(cluster: Cluster, run: Run)
     cluster.offered = OLD
     said = run("topics", "describe", *AT, "--replicas")
     assert said.code == 1
-    assert "error: UNSUPPORTED_VERSION: broker 1 leads, and says nothing: " in said.errors
+    assert "error: UNSUPPORTED_VERSION: broker 1 leads, and does not report: " in said.errors
     assert "does not answer DescribeReplicas" in said.errors
     assert not any(isinstance(asked, DescribeReplicasRequest) for asked in cluster.asked)
 
@@ -228,7 +230,7 @@ def test_a_leader_that_does_not_answer_is_told_of_beside_what_is_found(cluster: 
     assert said.code == 1
     first_row, second = json.loads(said.output)
     assert (first_row["error"], second["error"].split(":")[0]) == (None, "BROKER_NOT_AVAILABLE")
-    assert said.errors.startswith("error: BROKER_NOT_AVAILABLE: broker 2 leads, and says nothing: ")
+    assert said.errors.startswith("error: BROKER_NOT_AVAILABLE: broker 2 leads, and does not report: ")
 
 
 def test_nothing_can_be_changed_and_names_are_suggested(cluster: Cluster, run: Run) -> None:

@@ -87,7 +87,7 @@ class TestStockBroker(BrokerContract):
             try:
                 process.stdin.write("k=2\nno record\n")
                 process.stdin.flush()
-                assert process.stderr.readline().startswith("waiting for 1 records that are not acknowledged")
+                assert process.stderr.readline().startswith("waiting for 1 records that are not yet acknowledged")
                 process.send_signal(signal.SIGINT)
                 assert process.stdout is not None
                 printed = dict(line.split() for line in process.stdout)

@@ -91,7 +91,7 @@ def test_an_assignment_is_written_as_kafka_does_and_read_again(tmp_path: Path) -
         ({"partition": [], **an_entry()}, "'partition' is not a known key"),
         (
             {"throttle": 1000, **an_entry()},
-            "'throttle' asks for a throttle, which kraftlog does not have; leave it out",
+            "'throttle' asks for a throttle, which kraftlog does not have; leave the key out",
         ),
         (an_entry(**{"leader.replication.throttled.rate": 5}), "number 1 of the partitions.* asks for a throttle"),
         (an_entry(replica=[1]), "'replica' is not a known key; use"),
@@ -141,7 +141,7 @@ def test_a_bad_file_is_one_line_before_anybody_is_asked(run: Run, tmp_path: Path
     assert run(*elect, latin).is_error(ErrorCode.INVALID_CONFIG, str(latin), "not JSON")
     assert run(*elect, tmp_path / "none").is_error(
         ErrorCode.INVALID_CONFIG,
-        f"there is no file {tmp_path / 'none'}",
+        f"file {tmp_path / 'none'} does not exist",
         'give the path of a JSON file with "partitions"',
     )
     assert run(*elect, tmp_path).is_error(ErrorCode.INVALID_CONFIG, f"{tmp_path} cannot be read", "check the path")

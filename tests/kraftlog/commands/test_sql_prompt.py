@@ -74,7 +74,7 @@ def test_tables_are_listed_and_defined(session: Session) -> None:
     assert session.said == ["CREATE TABLE topics (name TEXT);"]
     session.prompt.take(".schema")
     assert len(session.said) == 3
-    assert session.refusal(".schema nothing") == "there is no table or view 'nothing'; .tables lists them"
+    assert session.refusal(".schema nothing") == "table or view 'nothing' does not exist; .tables lists them"
 
 
 def test_the_mode_is_of_what_follows(session: Session) -> None:
@@ -84,14 +84,14 @@ def test_the_mode_is_of_what_follows(session: Session) -> None:
     session.prompt.take("SELECT 2;")
     assert session.shown == [([(1,)], Mode.TABLE), ([(2,)], Mode.CSV)]
     assert session.said == ["csv"]
-    assert session.refusal(".mode box") == "'box' is no mode; take one of table, json, csv"
+    assert session.refusal(".mode box") == "'box' is not a mode; use one of table, json, csv"
 
 
 def test_every_command_is_in_the_help_and_another_one_is_refused(session: Session) -> None:
     session.prompt.take(".help")
     assert [line.split()[0] for line in session.said] == [".help", ".mode", ".quit", ".schema", ".tables"]
     assert len(session.said) == len(HELP)
-    assert session.refusal(".dump") == "there is no command '.dump'; .help lists them"
-    assert session.refusal(".tables all") == ".tables does not take 'all'; .help shows what it takes"
+    assert session.refusal(".dump") == "command '.dump' does not exist; .help lists the commands"
+    assert session.refusal(".tables all") == ".tables does not accept 'all'; .help shows its arguments"
     session.prompt.take(".quit")
     assert session.prompt.is_done

@@ -184,7 +184,7 @@ def test_aliases_are_counted_in_each_document_by_themselves() -> None:
         ("apiVersion: apps/v1\nkind: List\nitems: []", ["apiVersion", "'apps/v1' is not that of a List; write v1"]),
         ("apiVersion: v1\nkind: List\nitems: [7]", ["document 1, item 1", "7 is not a mapping"]),
         ("apiVersion: v1\nkind: List\nitems: [{kind: Secret}]", ["document 1, item 1, kind", "'Secret'"]),
-        (f"{listed(strimzi(), strimzi())}", ["item 2, topic 't'", "it is also in t.yaml, document 1, item 1"]),
+        (f"{listed(strimzi(), strimzi())}", ["item 2, topic 't'", "the topic is also in t.yaml, document 1, item 1"]),
         ("kind: [List]", ["document 1, kind", "a list is not KafkaTopic"]),
     ],
 )
@@ -232,7 +232,7 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"there is no file .*none\.yaml"):
+    with pytest.raises(ConfigurationError, match=r"file .*none\.yaml does not exist"):
         read_topic_file(tmp_path / "none.yaml")
     with pytest.raises(ConfigurationError, match="cannot be read"):
         read_topic_file(tmp_path)
@@ -390,9 +390,9 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
     at = ("--bootstrap-server", "127.0.0.1:1", "--dry-run")
     said = run("topics", "apply", *at, "-f", file)
     assert said.is_error(ErrorCode.INVALID_CONFIG, str(file), "document 1, topic 'a', partitions", "'six'")
-    assert run("topics", "apply", *at, "-f", tmp_path / "no").is_error(ErrorCode.INVALID_CONFIG, "there is no file")
+    assert run("topics", "apply", *at, "-f", tmp_path / "no").is_error(ErrorCode.INVALID_CONFIG, "does not exist")
     without_yes = run("topics", "apply", *at[:2], "-f", tmp_path / "no")
-    assert without_yes.is_error(ErrorCode.INVALID_CONFIG, "there is no file")
+    assert without_yes.is_error(ErrorCode.INVALID_CONFIG, "does not exist")
     for missing, words in (([], "'-f'"), (["-f", ""], "empty")):
         refused = run("topics", "apply", *at, *missing)
         assert refused.code == 2
@@ -402,7 +402,7 @@ def test_apply_names_a_file_that_is_wrong(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ([], "not a terminal; give it to confirm"),
+        ([], "not a terminal; give --yes to confirm"),
         (["--prune"], "not a terminal"),
         (["--output", "json"], "cannot ask for confirmation; give --yes"),
         (["-f", "-"], "--yes: standard input is the file"),

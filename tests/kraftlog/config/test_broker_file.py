@@ -106,7 +106,7 @@ def test_a_path_is_told_from_a_config(tmp_path: Path) -> None:
     path = tmp_path / "a=b.toml"
     path.write_text("broker.rack = 'a'")
     assert given_configs([str(path)]).rack == "a"
-    with pytest.raises(ConfigurationError, match="are two files; give one"):
+    with pytest.raises(ConfigurationError, match="are both files; give one"):
         given_configs([str(path), "b.toml"])
     with pytest.raises(ConfigurationError, match=r"b.toml: there is no such file; give the path of a broker's TOML"):
         given_configs(["b.toml"])

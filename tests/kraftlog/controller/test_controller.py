@@ -140,7 +140,7 @@ async def test_an_operation_that_is_not_committed_in_time_has_an_unknown_outcome
     await held.answered(results)
     assert results[0].error_code == ErrorCode.REQUEST_TIMED_OUT
     assert results[0].end_offset == held.log.log_end_offset - 2
-    assert "look before trying again" in results[0].error_message
+    assert "check before trying again" in results[0].error_message
     held.log.commit()
     await held.answered(results, 2)
     assert topics(held) == ["late", "patient"]

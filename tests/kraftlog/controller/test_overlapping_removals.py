@@ -143,7 +143,7 @@ async def test_a_broker_that_has_registered_anew_meanwhile_is_not_unregistered(
         await bench.submit(register(1, incarnation=77))
     await bench.answered(results)
     assert results[0].error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert "broker 1 has registered again meanwhile" in results[0].error_message
+    assert "broker 1 has registered again in the meantime" in results[0].error_message
     assert results[0].end_offset > 0  # it was fenced, and has left its partitions
     assert 1 in brokers(bench)
     # Nothing of it keeps the new incarnation from being unfenced.

@@ -276,7 +276,7 @@ def _damage_inventory(path: Path) -> str:
         (_lose_segment, FileStatus.DAMAGED, "is missing"),
         (_lose_last_segment, FileStatus.DAMAGED, "the last segment"),
         (_shorten_segment, FileStatus.DAMAGED, "bytes, and had"),
-        (_lose_directory, FileStatus.DAMAGED, "the inventory has it"),
+        (_lose_directory, FileStatus.DAMAGED, "the inventory lists it"),
         (_name_another_topic, FileStatus.MENDED, "and the inventory"),
         (_lose_topic_id, FileStatus.MENDED, ""),
         (_change_topic_id, FileStatus.MENDED, "topic id"),
@@ -365,11 +365,11 @@ def test_an_old_log_is_named_and_a_start_over_that_was_interrupted_is_what_a_sta
     old.write_bytes(b"")
     assert bad(tmp_path) == {}
     named = {report.file: report.found for report in verify_log_directory(tmp_path)}
-    assert "before it started over" in named["clicks-0/00000000000000000000-7.old"]
+    assert "before it was replaced" in named["clicks-0/00000000000000000000-7.old"]
     (tmp_path / "clicks-0/00000000000000009000-7.start-over").write_bytes(b"")
     (found,) = [report for report in verify_log_directory(tmp_path) if report.file.endswith(".start-over")]
     assert (found.status, found.found) == (FileStatus.MENDED, "unfinished")
-    assert "start over at offset 9000" in found.reason
+    assert "be replaced by one that starts at offset 9000" in found.reason
     assert is_sound(verify_directory(tmp_path))
 
 

@@ -208,7 +208,7 @@ def test_one_bad_copy_of_the_quorum_state_is_mended_and_two_are_the_end(run: Run
     flip(node / "quorum-state-1", 20)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"quorum-state-1": "damaged"})
-    assert rows["quorum-state-1"]["NextStart"] == "mends it from the other copy"
+    assert rows["quorum-state-1"]["NextStart"] == "repairs it from the other copy"
     (node / "quorum-state-0").unlink()
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"quorum-state-0": "damaged", "quorum-state-1": "damaged"})
@@ -280,7 +280,7 @@ def test_a_write_ahead_log_that_a_kill_left_is_read_and_stays_as_it_is(run: Run,
         (node / name).write_bytes(data)
     code, rows = verify(run, node)
     assert (code, rows["metadata.db"]["Found"]) == (1, "offsets below 29 are applied")
-    assert "the log yields" in rows["metadata.db"]["Reason"]
+    assert "the replayed log is at" in rows["metadata.db"]["Reason"]
     assert not (node / "metadata.db-shm").exists()
 
 
@@ -470,4 +470,4 @@ def test_rows_that_the_log_does_not_say_are_damage_though_they_add_up(run: Run, 
         seal(connection)
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {"metadata.db": "damaged"})
-    assert rows["metadata.db"]["Reason"] == "its rows differ from those that the log yields, in topics"
+    assert rows["metadata.db"]["Reason"] == "its rows differ from those of the replayed log, in topics"

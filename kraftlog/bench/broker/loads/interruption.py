@@ -58,7 +58,7 @@ class Interruption(Load):
 
 
 class Seen:
-    """What the client was told of its records."""
+    """The answers that the client got for its records."""
 
     def __init__(self, partitions: int) -> None:
         self.began_at = float("inf")

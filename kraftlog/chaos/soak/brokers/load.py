@@ -44,7 +44,7 @@ class SteadyClients(Clients):
         self._noise = random.randbytes(NOISE_BYTES)
         self._expected: dict[tuple[str, At], int] = {}
         self._left_behind: set[tuple[str, At]] = set()
-        """Readers that were told that their offset is out of range."""
+        """Readers that got an error that their offset is out of range."""
         self._readers.append(threading.Thread(target=self._guarded, args=(self._watch_log_starts,)))
 
     def producer_settings(self, number: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class SteadyClients(Clients):
         return self._noise[at : at + size // 2] + bytes(size - size // 2)
 
     def take(self, name: str, message: Message) -> bool:
-        """A reader whose records were deleted by retention goes on at the start of the log."""
+        """A reader whose records were deleted by retention continues at the start of the log."""
         error = message.error()
         if error is None:
             at, offset, _ = entry_of(message)

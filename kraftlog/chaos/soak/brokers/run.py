@@ -45,7 +45,7 @@ LARGE_REST_FIRST_SECONDS: Final = (0.1, 0.8)
 keeps as much as they take. What it keeps from then on is growth."""
 LARGE_REST_SECONDS: Final = (2.0, 6.0)
 PEACE_SECONDS: Final = 10.0
-"""How long the load goes on after the faults, while no broker may be fenced."""
+"""How long the load continues after the faults, while no broker may be fenced."""
 UNREAD_SECONDS: Final = 60.0
 READ_BACK_SECONDS: Final = 20.0
 """How often everything is read back, and how long that may take while there are faults."""

@@ -181,8 +181,8 @@ async def test_without_retry_a_leader_that_cannot_be_reached_is_certainly_not_se
                 await client.execute(create("a"), retry=False)
     assert failure.value.code is ErrorCode.LEADER_NOT_AVAILABLE
     assert failure.value.args[0] == (
-        f"the leader was at {nodes[0].leader}, where no node answers; for another a majority of the voters must run:"
-        " start those that do not"
+        f"the leader was at {nodes[0].leader}, where no node answers; a new leader needs a majority of the voters:"
+        " start the stopped ones"
     )
 
 
@@ -325,7 +325,7 @@ async def test_reads_ask_for_at_least_the_clients_own_changes(nodes: Sequence[Sc
 
 async def test_a_request_that_fits_no_message_is_not_sent(nodes: Sequence[ScriptedNode]) -> None:
     async with client_of(*nodes) as client:
-        with pytest.raises(ApiError, match=r"the request has 70[0-9]* bytes, at most .*: ask for less") as refused:
+        with pytest.raises(ApiError, match=r"the request has 70[0-9]* bytes, at most .*: request less") as refused:
             await client.describe_topics(["x" * 70_000])
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
 
@@ -344,7 +344,9 @@ async def test_no_other_node_is_asked_for_what_fits_no_message(
     for node in nodes:
         node.listing = answer
     async with client_of(*nodes) as client:
-        with pytest.raises(ApiError, match=r"the node's own words|fits no message \(.* larger than max") as refused:
+        with pytest.raises(
+            ApiError, match=r"the node's own words|is too large for one message \(.* larger than max"
+        ) as refused:
             await client.list_topics()
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert [node.reads for node in nodes] == [1, 0, 0]

@@ -18,7 +18,7 @@ from tests.raft.nodes import free_port
 async def test_a_node_that_stops_while_it_is_asked_is_not_available() -> None:
     async with scripted_nodes() as (node,):
         node.cancels_reads = True
-        with pytest.raises(ApiError, match="stopped while it was asked; try again") as failure:
+        with pytest.raises(ApiError, match="stopped during the call; try again") as failure:
             async with connect(node.endpoint) as channel:
                 await admin_pb2_grpc.AdminServiceStub(channel).ListTopics(admin_pb2.ListTopicsRequest())
     assert failure.value.code is ErrorCode.BROKER_NOT_AVAILABLE

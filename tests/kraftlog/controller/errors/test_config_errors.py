@@ -103,7 +103,12 @@ CASES = [
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.io.threads", "0", on="1", of=BROKER), "broker 1", "'0'"),
     Case(C + "bad value", E.INVALID_CONFIG, altering(SET, "num.partitions", "0", on="", of=BROKER), "default", "'0'"),
     Case(C + "unknown topic", E.UNKNOWN_TOPIC_OR_PARTITION, altering(SET, "retention.ms", "5", on="none"), "'none'"),
-    Case(C + "topic without a name", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", on=""), "none is given"),
+    Case(
+        C + "topic without a name",
+        E.INVALID_REQUEST,
+        altering(SET, "retention.ms", "5", on=""),
+        "the topic has no name",
+    ),
     Case(C + "topic name illegal", E.INVALID_TOPIC_EXCEPTION, altering(SET, "retention.ms", "5", on="a b"), "'a b'"),
     Case(
         C + "unknown broker",
@@ -114,7 +119,7 @@ CASES = [
     Case(C + "no broker", E.INVALID_REQUEST, altering(SET, "num.io.threads", "1", on="01", of=BROKER), "'01'"),
     Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", of=3), "type 3"),
     Case(C + "resource type", E.INVALID_REQUEST, altering(SET, "x", "5", of=16), "client metrics", "type 16"),
-    Case(C + "kind", E.INVALID_REQUEST, altering(9, "retention.ms", "5"), CLICKS, "9 is no kind"),
+    Case(C + "kind", E.INVALID_REQUEST, altering(9, "retention.ms", "5"), CLICKS, "9 is not a kind"),
     Case(C + "repeated", E.INVALID_REQUEST, altering(SET, "retention.ms", "5", repeated=2), CLICKS, "'retention.ms'"),
 ]
 

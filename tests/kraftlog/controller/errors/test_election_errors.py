@@ -76,7 +76,7 @@ E = ErrorCode
         Case("ElectLeaders: unknown topic", E.UNKNOWN_TOPIC_OR_PARTITION, electing("none"), "no topic 'none'"),
         Case("ElectLeaders: unknown partition", E.UNKNOWN_TOPIC_OR_PARTITION, electing("fine", 9), "'fine'", "9"),
         Case("ElectLeaders: repeated", E.INVALID_REQUEST, electing("fine", repeated=2), "'fine'", "more than once"),
-        Case("ElectLeaders: kind", E.INVALID_REQUEST, electing("fine", kind=7), "7 is no type"),
+        Case("ElectLeaders: kind", E.INVALID_REQUEST, electing("fine", kind=7), "7 is not a type"),
     ]
 )
 async def test_an_election_that_cannot_be_is_refused(world: World, case: Case) -> None:

@@ -64,7 +64,7 @@ CASES = [
             ("downgrade without the flag", version(19), "metadata.version=19", "below the present 20"),
             ("no downgrade", version(21, SAFE), "metadata.version=21", "above the present 20"),
             ("unsafe downgrade", version(19, UNSAFE), "metadata.version to 19", "disabled"),
-            ("unknown type", version(21, 9), "9 is no type"),
+            ("unknown type", version(21, 9), "9 is not a type"),
             ("loses metadata", version(14, SAFE), "metadata.version=14", "controllers are registered"),
             ("loses metadata", version(16, SAFE), "metadata.version=16", "brokers have log directories"),
             ("not supported by a broker", version(26), "metadata.version=26", "broker 1", "7 to 25"),

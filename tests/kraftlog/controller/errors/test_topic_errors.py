@@ -208,9 +208,9 @@ GROWTH = [
     *[
         Case("CreatePartitions: count", ErrorCode.INVALID_PARTITIONS, growing("there_is", count), "'there_is'", *words)
         for count, *words in (
-            (1, "1 partitions", "1 is no increase"),
-            (0, "0 is no increase"),
-            (-1, "-1 is no increase"),
+            (1, "1 partitions", "1 is not an increase"),
+            (0, "0 is not an increase"),
+            (-1, "-1 is not an increase"),
             (10_000, "10000", "9999"),
         )
     ],
@@ -223,8 +223,8 @@ GROWTH = [
             *words,
         )
         for what, given, *words in (
-            ("length", [[1]], "2 new partitions", "1 are assigned"),
-            ("length", [[1], [2], [3]], "2 new partitions", "3 are assigned"),
+            ("length", [[1]], "2 partitions are added", "1 are assigned"),
+            ("length", [[1], [2], [3]], "2 partitions are added", "3 are assigned"),
             ("replication factor", [[1], [1, 2]], "partition 2", "2 replicas", "factor of 1"),
             ("brokers", [[1], [9]], "partition 2", "broker 9"),
             ("brokers", [[1], [1, 1]], "partition 2", "broker 1"),

@@ -318,7 +318,7 @@ def test_ct60_a_brokers_list_is_written_even_if_nothing_changes() -> None:
 def test_ct60_only_lists_have_elements(kind: admin_pb2.ConfigAlteration.Kind.ValueType, word: str) -> None:
     code, message = refused(metadata(topic("t", 1)), changed(kind, "retention.ms", "5"))
     assert code is ErrorCode.INVALID_CONFIG
-    assert "topic config retention.ms is no list" in message and f"'5' cannot be {word}" in message
+    assert "topic config retention.ms is not a list" in message and f"'5' cannot be {word}" in message
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_list_must_go_with_the_other_configs_of_its_topic() -> None:
 def test_a_kind_of_alteration_that_is_none_is_an_invalid_request() -> None:
     code, message = refused(metadata(topic("t", 1)), changed(9, "retention.ms", "5"))  # type: ignore[arg-type]
     assert code is ErrorCode.INVALID_REQUEST
-    assert "9 is no kind of alteration" in message and "3 (SUBTRACT)" in message
+    assert "9 is not a kind of alteration" in message and "3 (SUBTRACT)" in message
 
 
 def test_a_config_is_altered_once_by_whatever_kinds() -> None:

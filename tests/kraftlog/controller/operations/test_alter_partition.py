@@ -113,7 +113,7 @@ def test_step9_a_recovering_leader_is_alone(state: Metadata) -> None:
     altered = asked([1, 2], recovery_state=RECOVERING)
     refused(recovering, altered, ErrorCode.INVALID_REQUEST, "only the leader")
     refused(state, asked([1], recovery_state=RECOVERING), ErrorCode.INVALID_REQUEST, "it cannot be recovering again")
-    refused(state, asked([1], recovery_state=2), ErrorCode.INVALID_REQUEST, "2 is no leader recovery state")
+    refused(state, asked([1], recovery_state=2), ErrorCode.INVALID_REQUEST, "2 is not a leader recovery state")
 
 
 @pytest.mark.parametrize(

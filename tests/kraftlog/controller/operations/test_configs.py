@@ -148,7 +148,7 @@ def test_ct56_the_one_that_it_has_may_go_and_the_default_of_all_may_change() -> 
 @pytest.mark.parametrize(
     ("name", "error", "words"),
     [
-        ("", ErrorCode.INVALID_REQUEST, "none is given"),
+        ("", ErrorCode.INVALID_REQUEST, "the topic has no name"),
         (".", ErrorCode.INVALID_TOPIC_EXCEPTION, "'.'"),
         ("no spaces", ErrorCode.INVALID_TOPIC_EXCEPTION, "'no spaces' is illegal"),
         ("x" * 250, ErrorCode.INVALID_TOPIC_EXCEPTION, "250 characters"),

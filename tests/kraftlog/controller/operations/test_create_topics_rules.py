@@ -195,7 +195,7 @@ def test_the_state_is_left_as_it_is() -> None:
         (creatable("no spaces"), ErrorCode.INVALID_TOPIC_EXCEPTION, "'no spaces' is illegal; use only"),
         (creatable("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION, "250 characters; at most 249"),
         (creatable("there.is"), ErrorCode.INVALID_TOPIC_EXCEPTION, "'there.is' collides with 'there_is'"),
-        (creatable("there_is"), ErrorCode.TOPIC_ALREADY_EXISTS, "'there_is' exists already"),
+        (creatable("there_is"), ErrorCode.TOPIC_ALREADY_EXISTS, "'there_is' already exists"),
         (creatable("t", 0), ErrorCode.INVALID_PARTITIONS, "number of partitions is 0; it must be at least 1, or -1"),
         (creatable("t", -2), ErrorCode.INVALID_PARTITIONS, "number of partitions is -2"),
         (creatable("t", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR, "replication factor is 0"),

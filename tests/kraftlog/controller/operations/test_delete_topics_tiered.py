@@ -102,8 +102,8 @@ def test_a_topic_without_remote_data_is_one_record_by_name_or_id() -> None:
         (an_id(77), ErrorCode.UNKNOWN_TOPIC_ID, "no topic with the id AAAAAA"),
         (admin_pb2.TopicReference(), ErrorCode.INVALID_REQUEST, "name or its id, not both"),
         (admin_pb2.TopicReference(name="clicks", topic_id=an_id(1)), ErrorCode.INVALID_REQUEST, "not both"),
-        (b"short", ErrorCode.INVALID_REQUEST, "73686f7274 is no topic's id"),
-        (bytes(16), ErrorCode.INVALID_REQUEST, "is no topic's id"),
+        (b"short", ErrorCode.INVALID_REQUEST, "73686f7274 is not a topic id"),
+        (bytes(16), ErrorCode.INVALID_REQUEST, "is not a topic id"),
     ],
 )
 def test_each_row_of_errors_says_why_and_makes_no_record(

@@ -187,7 +187,7 @@ def test_ct27_reserved_directories_have_kafkas_ids() -> None:
     "directory", [b"", b"short", UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY, (5).to_bytes(16, "big")]
 )
 def test_what_is_no_directory(state: Metadata, directory: bytes) -> None:
-    refused(state, asked(directory), ErrorCode.INVALID_REQUEST, "is no log directory's id for partition 0")
+    refused(state, asked(directory), ErrorCode.INVALID_REQUEST, "is not the id of a log directory for partition 0")
 
 
 def test_assignments_are_answered_one_by_one_and_twice_the_same_is_refused() -> None:

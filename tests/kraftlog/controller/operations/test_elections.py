@@ -159,10 +159,10 @@ def test_twice_the_same_is_refused_and_the_others_are_done() -> None:
 
 def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     state = a_cluster(a_partition())
-    with pytest.raises(ApiError, match="7 is no type of election") as raised:
+    with pytest.raises(ApiError, match="7 is not a type of election") as raised:
         elect_leaders(state, ElectLeadersRequest(election_type=7))  # type: ignore[arg-type]
     assert raised.value.code is ErrorCode.INVALID_REQUEST
-    with pytest.raises(ApiError, match="7 is no type of election"):
+    with pytest.raises(ApiError, match="7 is not a type of election"):
         ElectionPages(state, ElectLeadersRequest(election_type=7), ElectLeadersResponse())  # type: ignore[arg-type]
     with pytest.raises(ApiError, match="at most 1000 are taken"):
         run(state, PREFERRED, ("x" * (NAME_LENGTH_TAKEN_MAX + 1), 0))

@@ -227,13 +227,13 @@ def test_ct61_a_downgrade_that_is_not_asked_for_as_one_is_refused() -> None:
 
 def test_ct61_a_downgrade_that_is_none_is_refused() -> None:
     message = refusal(metadata(version=25), update(METADATA_VERSION, 26, SAFE))
-    assert "is above the present 25" in message and "ask for an upgrade" in message
+    assert "is above the present 25" in message and "request an upgrade" in message
 
 
 @pytest.mark.parametrize("number", [24, 25, 26])
 def test_ct61_unsafe_downgrades_are_disabled(number: int) -> None:
     message = refusal(metadata(version=25), update(METADATA_VERSION, number, UNSAFE))
-    assert "disabled" in message and "ask for a safe one" in message
+    assert "disabled" in message and "request a safe one" in message
 
 
 def test_ct61_an_unsafe_downgrade_of_another_feature_goes_by_its_range_and_may_lose_what_a_safe_one_keeps() -> None:
@@ -243,7 +243,7 @@ def test_ct61_an_unsafe_downgrade_of_another_feature_goes_by_its_range_and_may_l
     assert written(state, off) == [(ELIGIBLE_LEADER_REPLICAS, 0)]
     assert "cannot be 2" in refusal(state, update(ELIGIBLE_LEADER_REPLICAS, 2, UNSAFE))
     message = refusal(metadata(version=25), update(ELIGIBLE_LEADER_REPLICAS, 1, UNSAFE))
-    assert "is above the present 0" in message and "ask for an upgrade" in message
+    assert "is above the present 0" in message and "request an upgrade" in message
 
 
 @pytest.mark.parametrize("number", [19, 21])
@@ -267,7 +267,7 @@ def test_ct61_no_voter_is_waited_for_below_the_version_from_which_they_register(
 @pytest.mark.parametrize("kind", [FeatureUpdate.UNKNOWN, 4])
 def test_a_type_of_upgrade_that_is_none_is_refused(kind: FeatureUpdate.UpgradeType.ValueType) -> None:
     message = refusal(metadata(version=25), update(METADATA_VERSION, 26, kind))
-    assert f"{kind} is no type of upgrade" in message
+    assert f"{kind} is not a type of upgrade" in message
 
 
 @pytest.mark.parametrize(

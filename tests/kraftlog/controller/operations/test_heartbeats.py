@@ -232,7 +232,7 @@ def test_a_broker_lives_from_its_registration_to_its_end() -> None:
         (
             heartbeat(1, EPOCH, 42, log_dir_space=[LogDirSpace()] * 1_001),
             ErrorCode.INVALID_REQUEST,
-            "tells the room in 1001 log directories",
+            "reports the room in 1001 log directories",
         ),
     ],
 )

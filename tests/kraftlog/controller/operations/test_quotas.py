@@ -163,9 +163,9 @@ def test_an_entity_is_altered_whole_or_not_at_all() -> None:
     ("parts", "words"),
     [
         ((), "the entity is empty"),
-        ((("group", "g"),), "'group' is no type of entity"),
+        ((("group", "g"),), "'group' is not a type of entity"),
         ((("User", "g"),), "use user, client-id, ip"),
-        ((("", "g"),), "'' is no type of entity"),
+        ((("", "g"),), "'' is not a type of entity"),
         ((("user", ""),), "the user has an empty name"),
         ((("user", "alice"), ("client-id", "")), "the client-id has an empty name"),
         ((("ip", ""),), "the ip has an empty name"),
@@ -181,8 +181,8 @@ def test_an_entity_is_altered_whole_or_not_at_all() -> None:
             "the entity client-id <default> and ip <default> has an ip and another type",
         ),
         ((("user", "alice"), ("client-id", "app"), ("ip", "192.0.2.1")), "an ip stands alone"),
-        ((("ip", "localhost"),), "'localhost' is no ip"),
-        ((("ip", "192.0.2.256"),), "'192.0.2.256' is no ip"),
+        ((("ip", "localhost"),), "'localhost' is not an ip"),
+        ((("ip", "192.0.2.256"),), "'192.0.2.256' is not an ip"),
     ],
 )
 @pytest.mark.parametrize("value", [5, None])

@@ -158,7 +158,7 @@ def with_level(name: str, level: int) -> MetadataRecord:
 @pytest.mark.parametrize(
     ("features", "words"),
     [
-        pytest.param([], "does not say which levels of metadata.version", id="no metadata.version"),
+        pytest.param([], "does not give the levels of metadata.version", id="no metadata.version"),
         pytest.param([feature(METADATA_VERSION, 7, 19)], "'metadata.version' at level 20", id="too old"),
         pytest.param([feature(METADATA_VERSION, 21, 29)], "supports levels 21 to 29", id="too new"),
         pytest.param([feature(METADATA_VERSION, 7, 29)], "supports none of it", id="another feature missing"),
@@ -292,7 +292,7 @@ INVALID_REQUEST, INVALID_REGISTRATION = ErrorCode.INVALID_REQUEST, ErrorCode.INV
         (clear("log_dirs"), INVALID_REGISTRATION, "broker 1 has 0 log directories"),
         (add("log_dirs", *[b""] * 1_000), INVALID_REGISTRATION, "has 1001 log directories"),
         (add("log_dirs", bytes(16)), INVALID_REGISTRATION, bytes(16).hex()),
-        (add("log_dirs", (99).to_bytes(16, "big")), INVALID_REGISTRATION, "is no log directory's id"),
+        (add("log_dirs", (99).to_bytes(16, "big")), INVALID_REGISTRATION, "is not the id of a log directory"),
         (add("log_dirs", b"short"), INVALID_REGISTRATION, b"short".hex()),
         (add("log_dirs", an_id(901)), INVALID_REGISTRATION, "more than once"),
         (add("log_dirs", an_id(902)), INVALID_REGISTRATION, "which is broker 2's"),

@@ -95,7 +95,7 @@ def set_to(field: str, value: object) -> Callable[[RegisterControllerRequest], N
             ErrorCode.INVALID_REGISTRATION,
             "controller 1 gives feature 'metadata.version' more than once",
         ),
-        (set_features(), ErrorCode.UNSUPPORTED_VERSION, "controller 1 does not say which levels of metadata.version"),
+        (set_features(), ErrorCode.UNSUPPORTED_VERSION, "controller 1 does not give the levels of metadata.version"),
         (
             set_features(feature(METADATA_VERSION, 7, 19)),
             ErrorCode.UNSUPPORTED_VERSION,

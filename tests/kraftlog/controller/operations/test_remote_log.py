@@ -63,7 +63,7 @@ def test_a_segment_is_added_once_and_is_there_then() -> None:
 
 @pytest.mark.parametrize("other", [segment(1, 0, 8), segment(1, 0, 9, {1: 0}), segment(1, 0, 9, custom_metadata=b"")])
 def test_another_segment_under_its_id_is_refused(other: RemoteLogSegmentMetadataRecord) -> None:
-    with pytest.raises(ApiError, match="exists already, from 0 to 9 by broker 1") as refused:
+    with pytest.raises(ApiError, match="already exists, from 0 to 9 by broker 1") as refused:
         add_segment(tiered(added(segment(1, 0, 9))), other)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
@@ -120,7 +120,7 @@ def test_what_else_cannot_be_is_refused() -> None:
     negative.segment_size_bytes = -1
     short.segment_id = b"short"
     for request, words in (
-        (unreferenced, "only snapshots say that"),
+        (unreferenced, "which only snapshots may have"),
         (twice, "both go up"),
         (negative, "has -1 bytes"),
         (short, "the segment id '73686f7274' has 5 bytes"),

@@ -147,7 +147,7 @@ def test_ct39_producer_ids_that_were_given_since_are_not_given_again(
 @pytest.mark.parametrize(
     ("reports", "words"),
     [
-        ([*REPORTS, report(1)], "two reports of broker 1"),
+        ([*REPORTS, report(1)], "broker 1 has two reports"),
         ([report(1, cluster_id="MkU3OEVBNTcwNTJENDM2Qg")], "is of cluster MkU3"),
     ],
 )

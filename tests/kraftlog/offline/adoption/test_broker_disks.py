@@ -136,6 +136,6 @@ def test_a_broker_that_runs_is_not_read(tmp_path: Path) -> None:
 
 def test_a_directory_that_is_not_the_brokers_is_refused(tmp_path: Path) -> None:
     path, other = make_broker(tmp_path / "b", {}), make_broker(tmp_path / "c", {}, broker_id=2)
-    for wrong, words in ((other / "partitions", "is of broker 2"), (tmp_path, "no log directory")):
+    for wrong, words in ((other / "partitions", "is of broker 2"), (tmp_path, "not a log directory")):
         with pytest.raises(DirectoryError, match=words), stopped_broker(FILES, str(path), [str(wrong)]):
             pass

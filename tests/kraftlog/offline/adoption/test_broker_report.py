@@ -24,10 +24,10 @@ def test_a_report_reads_back() -> None:
     [
         (encode_report(REPORT).replace(b'"metadataEndOffset": 77', b'"metadataEndOffset": 78'), "was changed"),
         (encode_report(REPORT).replace(b'"version": 1', b'"version": 2'), "of version 2"),
-        (encode_report(REPORT)[:-9], "is no broker's report"),
-        (b"[]", "is no broker's report"),
-        (b"[" * 100_000, "is no broker's report"),
-        (b"", "is no broker's report"),
+        (encode_report(REPORT)[:-9], "is not a broker's report"),
+        (b"[]", "is not a broker's report"),
+        (b"[" * 100_000, "is not a broker's report"),
+        (b"", "is not a broker's report"),
     ],
 )
 def test_another_file_is_refused(data: bytes, words: str) -> None:

@@ -95,7 +95,7 @@ def test_ct39_a_cluster_that_does_not_know_the_disks_takes_no_broker(operator: O
         before = contents(operator.broker)
         said = operator.adopt(restored, "--execute")
         assert said.code == 1, said
-        assert "was restored without what broker 1 has now" in said.errors
+        assert "was restored without the present state of broker 1" in said.errors
         assert {name: of[0] for name, of in contents(operator.broker).items()} == {
             name: of[0] for name, of in before.items()
         }
@@ -213,7 +213,7 @@ def test_what_is_given_up_is_shown_before_anything_is_made(operator: Operator) -
     assert (shown["Adopted"], shown["LeftOut"]) == ([1], [])
     (row,) = shown["Partitions"]
     assert (row["InSync"], row["LogEndOffset"], row["NotAdopted"]) == ([1], 20, [2])
-    assert row["Condition"] == "gives up what only 2 has"
+    assert row["Condition"] == "loses the records that only 2 has"
     assert [of["Topic"] for of in shown["Strays"]] == ["late"]
     assert "stay on their brokers' disks" in operator.run(*given).output
     said = operator.run("restore", "--snapshot", operator.snapshot, "--dry-run")
@@ -259,7 +259,7 @@ def test_ct39_a_broker_is_moved_to_a_cluster_that_has_kept_its_id(with_voters: O
     assert "already" in operator.adopt(restored, "--execute").output
     MetadataStore.open(operator.broker / (METADATA_DATABASE_NAME + OLD_DATABASE_SUFFIX), CLUSTER_ID).close()
     said = operator.adopt(operator.restore(name="without", extra=KEEPING), "--execute")
-    assert "was restored without what broker 1 has now" in said.errors
+    assert "was restored without the present state of broker 1" in said.errors
 
 
 @pytest.mark.parametrize(

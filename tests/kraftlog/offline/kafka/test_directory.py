@@ -134,14 +134,16 @@ def test_damage_with_batches_after_it_is_an_error(controller: Path) -> None:
     data = bytearray(path.read_bytes())
     data[LENGTH_END + 60] ^= 1
     path.write_bytes(data)
-    with pytest.raises(StorageError, match=r"from 0 on, are no batch .* and others follow; copy the directory again"):
+    with pytest.raises(
+        StorageError, match=r"from 0 on, are not a batch .* and others follow; copy the directory again"
+    ):
         ends(open_directory(controller))
 
 
 def test_a_torn_segment_that_is_not_the_last_is_an_error(controller: Path) -> None:
     path = controller / "__cluster_metadata-0" / "00000000000000000184.log"
     os.truncate(path, path.stat().st_size - 1)
-    with pytest.raises(StorageError, match="and the log goes on in another segment"):
+    with pytest.raises(StorageError, match="and the log continues in another segment"):
         ends(open_directory(controller))
 
 
@@ -193,10 +195,10 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda at: (at / "quorum-state").write_text(json.dumps({"data_version": 2})),
         "quorum-state has data_version 2",
     ),
-    "no quorum state": (lambda at: (at / "quorum-state").write_bytes(b"\xff"), "quorum-state is no text"),
+    "no quorum state": (lambda at: (at / "quorum-state").write_bytes(b"\xff"), "quorum-state is not text"),
     "quorum state without a leader": (
         lambda at: (at / "quorum-state").write_text('{"data_version":1,"leaderEpoch":2,"votedId":-1}'),
-        "quorum-state has leaderId None, which is no number",
+        "quorum-state has leaderId None, which is not a number",
     ),
     "another topic": (
         lambda at: (at / "partition.metadata").write_text("version: 0\ntopic_id: 7xqoSuojRFWfafe-i-FuAA\n"),
@@ -204,7 +206,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no footer": (_without_footer, "has no footer: it is not whole"),
     "no header": (_without_header, "does not begin with a snapshot's header"),
-    "an empty checkpoint": (lambda at: (at / NEWEST).write_bytes(b""), "is empty: it is not whole"),
+    "an empty checkpoint": (lambda at: (at / NEWEST).write_bytes(b""), "is empty; copy it again"),
     "a checkpoint cut short": (lambda at: os.truncate(at / NEWEST, 1_000), "the file ends within it"),
     "old batches": (_old_magic, "has magic 1, and Kafka 4 writes 2"),
 }
@@ -224,8 +226,8 @@ def test_what_cannot_be_read_is_refused_by_name(controller: Path, name: str) -> 
     [
         ("1\n0\n", "has version '1'"),
         ("0\n2\n1 0\n", "has 1 epochs"),
-        ("0\n1\nx\n", "is no list"),
-        ("0\n", "is no list"),
+        ("0\n1\nx\n", "is not a list"),
+        ("0\n", "is not a list"),
     ],
 )
 def test_epochs_that_cannot_be_read(tmp_path: Path, text: str, reason: str) -> None:

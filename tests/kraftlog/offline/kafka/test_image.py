@@ -95,7 +95,7 @@ def test_what_is_behind_the_newest_snapshot_may_be_uncommitted(kafka_data: Path)
     image = load_image(directory, directory.newest_checkpoint)
     image.connection.close()
     (warning,) = image.warnings()
-    assert warning.startswith("offsets 676 to 779 lie behind the newest snapshot and may be uncommitted")
+    assert warning.startswith("offsets 676 to 779 are after the newest snapshot and may be uncommitted")
     image = load_image(directory, directory.newest_checkpoint, end_offset=676)
     image.connection.close()
     assert image.warnings() == []
@@ -105,7 +105,7 @@ def test_without_its_beginning_a_log_needs_a_snapshot(controller: Path) -> None:
     partition = controller / "__cluster_metadata-0"
     (partition / "00000000000000000000.log").unlink()
     directory = open_directory(controller)
-    with pytest.raises(StorageError, match="begins at offset 184 and has no snapshot of what was before"):
+    with pytest.raises(StorageError, match="begins at offset 184 and has no snapshot of the earlier records"):
         load_image(directory, None)
     directory.checkpoints[0].path.unlink()  # the one at 163 does not reach to 184
     directory = open_directory(controller)

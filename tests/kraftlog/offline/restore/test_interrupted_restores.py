@@ -80,7 +80,7 @@ def _begun_again(files: MemoryFileSystem, identity: DirectoryIdentity, source: S
     try:
         restore_directory(files, "data/node-1", source, identity)
     except DirectoryError as error:
-        assert "what an interrupted restore left may be removed" in str(error)
+        assert "the remains of an interrupted restore may be removed" in str(error)
     else:
         DataDirectory.open(files, "data/node-1").close()
         return "nothing"
