@@ -30,8 +30,8 @@ class BrokerEnd:
     answer_room_bytes: Final = 2**63 - 1
 
     def __init__(
-        self, process: BrokerProcess, context: RequestContext, offered: Mapping[int, Versions], handler: Handler, random: Random,
-        send: Callable[[bytes], None], on_closed: Callable[[], None],
+        self, process: BrokerProcess, context: RequestContext, offered: Mapping[int, Versions], handler: Handler,
+        random: Random, send: Callable[[bytes], None], on_closed: Callable[[], None],
     ) -> None:  # fmt: skip
         """`send` takes bytes for the client; `on_closed` is called once, when there will be none any more."""
         self.is_closed = False
