@@ -12,7 +12,7 @@ from tests.paths import ROOT
 
 PAGE: Final = (ROOT / "README.md").read_text()
 FIGURES: Final = (ROOT / "docs" / "figures.md").read_text()
-FAULTS: Final = (ROOT / "docs" / "faults.md").read_text()
+FAULTS: Final = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in ("faults", "faults/known-bugs"))
 TESTS: Final = (ROOT / "docs" / "internals" / "simulator-and-tests.md").read_text()
 LINES_MAX: Final = 120
 SENTENCES: Final = 2

@@ -1,4 +1,4 @@
-"""What must hold of a broker's log, with the numbers under which docs/faults.md has it."""
+"""What must hold of a broker's log, with the numbers under which docs/faults/invariants.md has it."""
 
 from __future__ import annotations
 

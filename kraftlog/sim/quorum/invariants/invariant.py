@@ -16,7 +16,7 @@ class Invariant:
     """
 
     number: ClassVar[int]
-    """The number under which the list of invariants in docs/faults.md has it."""
+    """The number under which the list of invariants in docs/faults/invariants.md has it."""
     title: ClassVar[str]
     source: ClassVar[str]
     """Where the rule is from: a paper, another system's checker, a bug."""

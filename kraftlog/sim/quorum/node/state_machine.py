@@ -168,7 +168,7 @@ class StateMachine:
         """Of what the tables hold now, while commits continue (SN-30)."""
         process = self._process
         if process.machine.view.has_diverged and not process.machine.view.has_rotted:
-            # The divergence would spread with its snapshots (docs/faults.md).
+            # The divergence would spread with its snapshots (docs/faults/not-covered.md).
             self._runtime.call_soon(lambda: on_taken(None, StorageError("this run takes none of what has diverged")))
             return _NothingToCancel()
         image = self._store.tables.connection.serialize()

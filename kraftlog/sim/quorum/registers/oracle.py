@@ -1,7 +1,7 @@
 """The offset oracle: compares the answers to clients with the committed log, in linear time.
 
 Every answer names an offset of the log, so there is nothing to search: the log shows what each operation must have
-seen. The rules, by their numbers in docs/faults.md:
+seen. The rules, by their numbers in docs/faults/invariants.md:
 
 33. No value that no client wrote; each operation at one offset at most, one operation at each offset; what was refused
 is

@@ -1,4 +1,4 @@
-"""What must hold of replication, with the numbers under which docs/faults.md has it.
+"""What must hold of replication, with the numbers under which docs/faults/invariants.md has it.
 
 The first four are the guarantees of KAFKA-4485, in its order.
 """
