@@ -168,7 +168,7 @@ class Database:
         return None
 
     def damage(self) -> None:
-        """Enough bits in the file rot to be detected; one in the middle of a value would not be (docs/faults/not-covered.md)."""
+        """Enough bits rot to be detected; one in the middle of a value would not be (docs/faults/not-covered.md)."""
         if not self._images:
             return
         image = bytearray(self._images.pop())
