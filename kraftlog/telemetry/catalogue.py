@@ -129,7 +129,7 @@ UNSENT_BYTES = Metric(KRAFTLOG, "UnsentResponseBytes", GAUGE, "bytes of answers 
 PAUSED = Metric(
     KRAFTLOG, "PausedConnectionCount", GAUGE, "connections that are not read, as they are throttled or at a limit"
 )
-SLICES = Metric(KRAFTLOG, "RequestSlices", COUNTER, "how often a request was interrupted so that others go on")
+SLICES = Metric(KRAFTLOG, "RequestSlices", COUNTER, "how often a request was interrupted so that others continue")
 UNWANTED = Metric(KRAFTLOG, "UnwantedResponses", COUNTER, "answers whose connection had been closed")
 
 CATALOGUE: Final[tuple[Metric, ...]] = tuple(value for value in list(globals().values()) if isinstance(value, Metric))

@@ -110,5 +110,5 @@ class BrokerContract(ClientsContract):
 
     def test_log_directories_of_what_is_not_there(self, client: Client, broker: KafkaBroker) -> None:
         unknown = client.run("log-dirs", "--broker", 4711)
-        assert unknown.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "no broker 4711")
+        assert unknown.is_error(ErrorCode.BROKER_ID_NOT_REGISTERED, "broker 4711 is not alive")
         assert client.run("log-dirs", "--topic", "nowhere").is_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "nowhere")

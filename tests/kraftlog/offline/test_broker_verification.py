@@ -110,7 +110,7 @@ def test_a_tail_that_was_not_flushed_is_mended_and_one_that_was_is_damage(tmp_pa
     with (tmp_path / name).open("ab") as file:
         file.write(batch(1)[:30])
     torn = bad(tmp_path)[name]
-    assert (torn.status, torn.next_start.split()[:3]) == (FileStatus.MENDED, ["cuts", "30", "bytes"])
+    assert (torn.status, torn.next_start.split()[:3]) == (FileStatus.MENDED, ["truncates", "30", "bytes"])
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-40])
     assert bad(tmp_path)[name].status is FileStatus.DAMAGED
 

@@ -89,7 +89,7 @@ def test_verify_says_of_each_file_whether_it_is_whole_and_where_not(run: Run, no
     assert (said.code, json.loads(said.output)["IsSound"]) == (1, False)
     assert [row["Status"] for row in rows] == ["sound", "damaged", "damaged"]
     assert "the batch at byte 0 has offset 0 and epoch 3, not 0 and 1" in rows[1]["Reason"]
-    assert "from byte " in rows[2]["Reason"]
+    assert "at byte " in rows[2]["Reason"]
     table = look(run, node, "snapshot", "verify", snapshot, bad, cut)
     assert (table.code, table.errors) == (1, "")
     assert f"{cut}: {rows[2]['Reason']}" in table.output.splitlines()
@@ -123,7 +123,7 @@ def test_a_damaged_snapshot_is_not_looked_into(run: Run, node: Path, snapshot: P
     flip(snapshot, 200)
     for options in ((), ("--records",), ("--output", "json")):
         said = look(run, node, "snapshot", "inspect", snapshot, *options)
-        assert said.is_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{snapshot} is damaged", "from byte ")
+        assert said.is_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{snapshot} is damaged", "at byte ")
     rows = look(run, node, "snapshot", "list", node, "--output", "json").json()
     assert "Problem" not in rows[0]  # only its header was read
     flip(snapshot, 30)

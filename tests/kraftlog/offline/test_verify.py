@@ -109,7 +109,7 @@ def test_a_torn_tail_is_sound_and_is_cut_at_the_next_start(run: Run, node: Path)
         file.write(b"torn" + MAGIC + b"half a frame" + bytes(500))
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (0, {name_of(last): "mended"})
-    assert rows[name_of(last)]["NextStart"] == f"cuts 20 bytes at byte {size}"
+    assert rows[name_of(last)]["NextStart"] == f"truncates 20 bytes at byte {size}"
 
 
 def test_a_lost_sector_of_what_was_flushed_is_damage(run: Run, node: Path) -> None:
@@ -323,7 +323,7 @@ def test_a_damaged_snapshot_stays_where_it_is_while_nobody_needs_it(run: Run, no
     code, rows = verify(run, node)
     assert (code, not_sound(rows)) == (1, {name_of_snapshot(snapshot): "damaged"})
     row = rows[name_of_snapshot(snapshot)]
-    assert "from byte " in row["Reason"]
+    assert "at byte " in row["Reason"]
     assert row["NextStart"].startswith("leaves it, unless the database must be rebuilt: then it deletes this one")
 
 

@@ -96,7 +96,7 @@ async def test_requests_are_answered_in_their_order_and_may_be_asked_before_it_i
         connection = connect(served.ports[PLAINTEXT])
         first, second = ask(connection), ask(connection, ListOffsetsRequest(replica_id=1))
         (request, reply), (_, later_reply) = await asked.next(), await asked.next()
-        assert (request.version, request.client_id) == (FETCH_VERSION, "a follower")
+        assert (request.version, request.context.client_id) == (FETCH_VERSION, "a follower")
         later_reply(ListOffsetsResponse())
         reply(FetchResponse(session_id=5))
         answer = await first

@@ -164,7 +164,7 @@ def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     assert raised.value.code is ErrorCode.INVALID_REQUEST
     with pytest.raises(ApiError, match="7 is not a type of election"):
         ElectionPages(state, ElectLeadersRequest(election_type=7), ElectLeadersResponse())  # type: ignore[arg-type]
-    with pytest.raises(ApiError, match="at most 1000 are taken"):
+    with pytest.raises(ApiError, match="at most 1000 are accepted"):
         run(state, PREFERRED, ("x" * (NAME_LENGTH_TAKEN_MAX + 1), 0))
     with pytest.raises(ApiError, match="divide it") as raised:
         run(state, PREFERRED, *[(TOPIC, 0)] * 10_001)

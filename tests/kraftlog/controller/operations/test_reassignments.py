@@ -307,7 +307,7 @@ def test_partitions_are_answered_one_by_one_and_twice_the_same_is_refused() -> N
 
 def test_a_request_that_cannot_be_is_refused_as_a_whole() -> None:
     state = a_cluster(a_partition())
-    with pytest.raises(ApiError, match="at most 1000 are taken"):
+    with pytest.raises(ApiError, match="at most 1000 are accepted"):
         run(state, to([1], name="x" * (NAME_LENGTH_TAKEN_MAX + 1)))
     with pytest.raises(ApiError, match="divide it") as raised:
         run(state, *[to([1])] * 10_001)
