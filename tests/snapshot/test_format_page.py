@@ -112,7 +112,7 @@ def test_the_fields_of_the_applied_state_are_documented() -> None:
 
 def test_the_numbers_on_the_page_are_the_codes() -> None:
     assert f"{BATCH_BYTES_MAX:,} bytes ({BATCH_BYTES_MAX // 2**20} MiB)" in PAGE
-    assert set(re.findall(r"(\d+) MiB", section("What is refused"))) == {str(BATCH_BYTES_MAX // 2**20)}
+    assert set(re.findall(r"(\d+)\s+MiB", section("What is refused"))) == {str(BATCH_BYTES_MAX // 2**20)}
     assert f"whenever {FLUSH_BYTES // 2**20} MiB more are written" in PAGE
     assert f"most {RECORDS_PER_BATCH_MAX:,} records" in PAGE
     assert f"Of the others at most {SNAPSHOTS_KEPT_MAX} stay" in PAGE
@@ -137,8 +137,8 @@ def test_sn02_the_names_on_the_page_are_the_codes() -> None:
 
 
 OPERATIONS = {
+    "make it read-only": "make_read_only",
     "make": "create",
-    "take away the right": "make_read_only",
     "write": "write_at",
     "`fsync` the file": "fsync",
     "rename": "rename",

@@ -34,7 +34,7 @@ def test_only_one_flush_is_under_way(files: FileSystem) -> None:
         log.start_flush()
     pending.run()
     log.finish_flush(pending)
-    with pytest.raises(InvariantViolation, match="under way"):
+    with pytest.raises(InvariantViolation, match="in progress"):
         log.finish_flush(pending)
 
 
