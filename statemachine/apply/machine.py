@@ -233,7 +233,7 @@ class MetadataMachine:
         if isinstance(error, TimeoutError):
             error = ApiError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"this node has applied offsets below {self._applied_end_offset}, in {timeout_ms:g} ms not"
+                f"after {timeout_ms:g} ms the applied end offset of this node is {self._applied_end_offset}, below"
                 f" {end_offset}; wait longer or ask another node",
             )
         on_done(error)

@@ -354,7 +354,7 @@ async def test_who_waits_for_an_offset_is_told_when_it_is_applied(store: Metadat
 async def test_who_waits_too_long_is_told_how_far_it_is(store: MetadataStore) -> None:
     async with running(store) as machine:
         await deliver(machine, batch(0, [no_op()]))
-        with pytest.raises(ApiError, match="applied offsets below 1") as refusal:
+        with pytest.raises(ApiError, match="applied end offset of this node is 1, below 2") as refusal:
             await wait_applied(machine, Offset(2), 1)
         assert refusal.value.code is ErrorCode.REQUEST_TIMED_OUT
         await deliver(machine, batch(1, [no_op()]))  # no waiter is left to be notified
