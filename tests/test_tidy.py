@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -120,6 +121,19 @@ def test_the_words_are_kafkas() -> None:
     """An epoch is no term, an observer no learner, and nobody appends entries."""
     pattern = r"\b(append_entries|AppendEntries|learner|current_term|last_log_index)\b"
     assert matches(pattern, [*SOURCES, *TEXTS]) == []
+
+
+EDITED: Final = re.compile(
+    r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|chaos|cli|clients|commands|config|"
+    r"controller|demo|kafka|local|offline|process)/"
+)
+"""Where the words below have been replaced."""
+
+
+def test_the_words_of_docs_hacking_are_kept() -> None:
+    """A program receives an error, and is not told of it (docs/HACKING.md, Plain English)."""
+    pattern = r"\b(?i:anew|any more|nobody|whoever|(?:is|are|was|be) told|errands?)\b"
+    assert matches(pattern, [path for path in SOURCES if EDITED.match(relative(path))]) == []
 
 
 def test_the_core_never_iterates_a_set() -> None:

@@ -325,7 +325,7 @@ class Arena:
         if node_id in self.truth.full or self.elapsed_seconds < self._full_until.get(node_id, 0.0):
             self.counts["ended on a full disk"] += 1
         else:
-            self.deaths.append(f"at {self.elapsed_seconds:.1f} s nobody ended node {node_id}, but {story}")
+            self.deaths.append(f"at {self.elapsed_seconds:.1f} s node {node_id} ended without a fault: {story}")
 
     def _last_lines(self, node_id: NodeId) -> list[str]:
         text = self.cluster.log_path(node_id).read_text(encoding="utf-8", errors="replace")

@@ -32,7 +32,7 @@ from kraftlog.local.cluster_directory import ClusterDirectory
 NETWORK: Final = "198.18"
 PORT: Final = 9090
 INTERFACE: Final = "eth0"
-NOBODY: Final = "02:00:00:00:00:fe"
+NO_INTERFACE: Final = "02:00:00:00:00:fe"
 """A hardware address that no interface has."""
 REFUSER: Final = "02:00:00:00:00:fd"
 REFUSER_HOST: Final = 253
@@ -128,7 +128,7 @@ class Namespaces:
     async def cut(self, source: NodeId, target: NodeId) -> None:
         """Lose what `source` sends to `target`."""
         await self._in_namespace(
-            source, "neigh", "replace", *self._neighbour(target), "lladdr", NOBODY, "nud", "permanent"
+            source, "neigh", "replace", *self._neighbour(target), "lladdr", NO_INTERFACE, "nud", "permanent"
         )
 
     async def mend(self, source: NodeId, target: NodeId) -> None:

@@ -35,8 +35,8 @@ def explained(
 ) -> list[Difference]:
     """The same differences, with the rule of those that are meant.
 
-    `before` are the partitions before the step, `with_former` those of which Kafka has replicas on the list of eligible
-    ones that are none any more.
+    `before` are the partitions before the step, `with_former` those for which Kafka's list of eligible replicas has
+    brokers that are no longer replicas.
     """
     found = []
     for difference in differences:
@@ -158,7 +158,7 @@ def _clears_all(difference: Difference, step: Step, before: Partitions) -> bool:
 
 
 def _forgets_gone(difference: Difference, step: Step, before: Partitions) -> bool:
-    """CT-56: Kafka takes replicas off its list of eligible ones that are none any more: only the epoch shows it."""
+    """CT-56: Kafka removes former replicas from its list of eligible ones: only the epoch shows it."""
     if difference.of == "records":
         return (difference.kafka, difference.own) == ("PartitionChange()", NOTHING)
     texts = [_EPOCH.sub("", text) for text in (difference.kafka, difference.own)]

@@ -62,7 +62,7 @@ class Image:
     features: dict[str, int] = field(default_factory=dict)
     next_producer_id: int = 0
     former_eligible: dict[tuple[str, int], frozenset[int]] = field(default_factory=dict)
-    """The eligible replicas of each partition that are no replicas any more: only Kafka has some."""
+    """The eligible replicas of each partition that are no longer replicas: only Kafka has some."""
     has_forgotten_eligible: bool = False
     """Whether a ClearElr took eligible replicas away."""
     _entities: dict[str, tuple[tuple[str, str | None], ...]] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Image:
             raise WrongRecord(f"{record} is about {missing}, which does not exist") from None
 
     def settled(self, record: Record) -> Record:
-        """The record with its eligible replicas ascending, without those that are not replicas any more (CT-56).
+        """The record with its eligible replicas ascending, without those that are no longer replicas (CT-56).
 
         Kafka keeps these in the list, and elects none of them before they are replicas again: `former_eligible`.
         """

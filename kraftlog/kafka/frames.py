@@ -8,8 +8,8 @@ A FrameReader never reads a socket. It says where the next bytes may be put, and
 
 Small frames are handed out as bytes. A large one gets memory of its own, into which its rest is read, and is handed out
 as a view of that. Its length alone reserves little: the memory doubles as the bytes come. A reader that `keeps_memory`
-has the next large frame in the same memory, if nobody looks at the frame before any more: it takes twice as long to get
-a megabyte from the system, all zeros, as to read it from a socket.
+reuses that memory for the next large frame, once no view of the frame before is left: to get a megabyte of zeros from
+the system takes twice as long as to read a megabyte from a socket.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ The tables have what Kafka's JSON files have (FM-23). The order of the fields is
 
 Names are Kafka's in snake case: `clusterId` is `cluster_id`. `name=` has Kafka's where the rule does not give it.
 Null and empty differ: None and "" or (). A value has one more attribute, `unknown_tags`: the tagged fields that the
-table does not have, as (tag, bytes), which are written again. Values are not frozen, for speed; nobody changes one that
-others hold.
+table does not have, as (tag, bytes), which are written again. Values are not frozen, for speed; no code changes a value
+that others hold.
 
 `kraftlog/kafka/codec.py` reads and writes them.
 """

@@ -25,7 +25,7 @@ from kraftpb.v1 import log_pb2
 REFRESH_SECONDS: Final = 1.0
 USUAL_REPLICAS: Final = 3
 STOPPING: Final = "Stopping; the data stays, the same command resumes."
-NONE_LEFT: Final = "no node runs any more, so everything is stopped; the same command starts all of it again"
+NONE_LEFT: Final = "no node is running, so everything is stopped; the same command starts it again"
 
 Descriptions = Mapping[NodeId, log_pb2.DescribeNodeResponse | None]
 

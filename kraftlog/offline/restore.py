@@ -25,7 +25,7 @@ from kraftbase.uuids import random_uuid
 from kraftlog.config.config import NodeConfig
 from kraftlog.config.formatting import check_voters, own_directory_id
 from kraftlog.local.cluster_directory import CLUSTER_FILE, open_or_create
-from kraftlog.offline.adoption.adopted_snapshot import NOBODY, Adopting, Adoption, adopted_snapshot
+from kraftlog.offline.adoption.adopted_snapshot import NO_ADOPTION, Adopting, Adoption, adopted_snapshot
 from kraftlog.offline.snapshot_files import open_snapshot
 from raft.core.election_state import ElectionState
 from raft.core.epoch_allowance import EPOCHS_AT_ONCE_MAX
@@ -89,7 +89,7 @@ def restore_node(
     config: NodeConfig,
     cluster_id: str | None,
     initial_controllers: VoterSet | None = None,
-    adopting: Adopting = NOBODY,
+    adopting: Adopting = NO_ADOPTION,
 ) -> RestoredCluster:
     """Make the data directory that `config` names from the snapshot at `snapshot`, for the new cluster `cluster_id`.
 
@@ -127,7 +127,7 @@ def restore_cluster(
     *,
     voters: int | None = None,
     observers: int | None = None,
-    adopting: Adopting = NOBODY,
+    adopting: Adopting = NO_ADOPTION,
 ) -> RestoredCluster:
     """Make the directory of a local cluster, as `open_or_create` does, whose nodes all start from the snapshot.
 

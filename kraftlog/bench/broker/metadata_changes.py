@@ -4,8 +4,7 @@ Two brokers, of which the first is watched, and the second one, too, when it bec
 1,000 are created on the first broker, then 1,000 more; the first broker is killed, so that 300 leaderships move to the
 second, and starts; the 300 move back; the 2,000 are deleted. Each of the 300 gets a record after each move.
 
-The syncs are counted at a broker of its own in strace, so that the turns above are those of a broker that nobody
-traces.
+The syncs are counted at another broker, in strace, so that the turns above are those of a broker that is not traced.
 """
 
 from __future__ import annotations

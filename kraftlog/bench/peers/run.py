@@ -149,7 +149,7 @@ async def measure(
     errors: list[str],
     show: Callable[[str], None],
 ) -> list[Round]:
-    """Each system in each round; failed operations are added to `errors`. `show` is told what is measured now.
+    """Each system in each round; failed operations are added to `errors`. `show` is called with what is measured now.
 
     Raises ApiError if a system does not start, or all of its operations fail.
     """

@@ -1,6 +1,6 @@
 """Three brokers of ours and of a stock Kafka in alternated pairs, with three replicas of each partition.
 
-Both are four processes: a controller, which is one voter at ours, and three brokers. Whoever kills a broker kills no
+Both are four processes: a controller, which is one voter at ours, and three brokers, so that killing a broker kills no
 controller. The processor time is that of the three brokers. Figures that need other configs of brokers than the
 defaults are measured at brokers of their own, which start when the others have ended.
 """

@@ -149,7 +149,7 @@ class Clients:
     def _read(self, name: str) -> None:
         """Follow all partitions from their beginnings, with another consumer whenever one must go on elsewhere.
 
-        A consumer that was told of an error in a partition refuses to seek there.
+        A consumer that got an error in a partition refuses to seek there.
         """
         while not self._may_end.is_set():
             with closing(consumer_of(self._bootstrap_servers, self.next_offsets[name])) as consumer:

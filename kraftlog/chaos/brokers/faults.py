@@ -96,7 +96,7 @@ class ShutDownBroker(GracefulRestart):
 
 
 class PauseBroker(PauseOne):
-    """A broker is paused: a follower that others wait for, or a leader that does not know that it is none any more."""
+    """A broker is paused: a follower that others wait for, or a leader that does not know that it has been replaced."""
 
     name = "pause a broker"
 

@@ -1,6 +1,6 @@
 """A client that sends the largest requests that a broker takes, and leaves in the middle of some of them.
 
-It checks nothing: what the other clients are told must hold beside it, and no broker may be fenced because of it.
+It checks nothing: the answers to other clients must be right beside it, and no broker may be fenced because of it.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ class Ledger:
         self._lock = threading.Lock()
 
     def acknowledge(self, at: At, offset: int, value: str) -> None:
-        """A producer was told that its record is committed there."""
+        """A producer got an acknowledgment for its record there."""
         with self._lock:
             self.counts["acknowledged"] += 1
             now = time.monotonic()
@@ -72,7 +72,7 @@ class Ledger:
             self._compare(self._acknowledged[at], at, offset, value, "acknowledged was", "then read")
 
     def see_high_watermark(self, at: At, leader_epoch: int, high_watermark: int) -> None:
-        """A client that asks one thing after the other was told how far the partition is committed.
+        """A client that sends one request after the other got this high watermark of the partition.
 
         That is never less than what the same leader has told, nor less than what leaders of earlier epochs have: a new
         one does not tell it before it knows (KIP-207). One that is deposed, and does not know, may tell less.
@@ -97,7 +97,7 @@ class Ledger:
                 self.notes.append(story)
 
     def told_of_cut(self, at: At, story: str) -> int:
-        """A reader was told that what it has read is not there any more; returns the offset after all that was read.
+        """A reader got an error: records that it has read are gone. Returns the offset after all that was read.
 
         A deposed leader may say so: no violation by itself, as `compare` finds what is missing.
         """

@@ -39,7 +39,7 @@ CONFIGS: Final = {
     CHECKPOINT_INTERVAL: "300",
     HIGH_WATERMARK_CHECKPOINT_INTERVAL: "300",
 }
-"""Of every broker: what is awaited comes soon. Sessions are long, so that nobody is fenced on a busy machine."""
+"""Of every broker: what is awaited comes soon. Sessions are long, so that no broker is fenced on a busy machine."""
 START_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.03
 

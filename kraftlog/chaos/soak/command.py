@@ -76,7 +76,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
         help=f"target operations a second, {OPERATIONS_PER_SECOND:g} by default; with --brokers records a second,"
         f" {RECORDS_PER_SECOND:g} by default",
     )
-    parser.add_argument("--without-faults", action="store_true", help="steady load only: then nobody may be elected")
+    parser.add_argument("--without-faults", action="store_true", help="steady load only: then no election may happen")
     parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="plot what is used over time to this file")
     arguments = parser.parse_args(words)
     if arguments.minutes <= 0 or (arguments.rate is not None and arguments.rate <= 0):

@@ -43,7 +43,7 @@ FULL_FREE_BYTES: Final = 2 * MEBIBYTE
 WORTH_KEEPING: Final = (FileKind.LOG, FileKind.DATABASE, FileKind.SNAPSHOTS)
 WORTH_KEEPING_SHARE_MIN: Final = 0.75
 """Of the bytes on a full disk. Consider a voter whose disk gets full during a long read, say to take a snapshot: its
-write-ahead log has what that reader kept, some 20 MB, and new rows in it find no room in the database any more."""
+write-ahead log has what that reader kept, some 20 MB, and the database no longer has room for new rows in it."""
 GO_ON_SECONDS_MAX: Final = 30.0
 """How soon the cluster continues after there is room: what waits for room tries again at least every few seconds."""
 GO_ON_ACKNOWLEDGED: Final = 20
@@ -141,7 +141,7 @@ class FullDisks:
                 watching.cancel()
                 await asyncio.gather(working, watching, return_exceptions=True)
             working.result()
-            self.stage = "no load any more"
+            self.stage = "load ended"
             await checks.until_level(arena.cluster)
             self.violations += checks.databases_agree(arena.cluster)
 

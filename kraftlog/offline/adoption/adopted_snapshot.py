@@ -120,7 +120,7 @@ class Adopting:
         return bool(self.reports) or self.keeps_cluster_id
 
 
-NOBODY: Final = Adopting()
+NO_ADOPTION: Final = Adopting()
 
 
 @contextmanager

@@ -178,7 +178,7 @@ async def test_a_node_that_ends_by_itself_is_told_of_and_started_again(parts: Pa
             await asyncio.sleep(0.01)
     watching.cancel()
     (story,) = parts.arena.deaths
-    assert "nobody ended node 1" in story
+    assert "node 1 ended without a fault" in story
     assert "its last words" in story
 
 

@@ -167,7 +167,7 @@ async def test_a_read_waits_for_what_was_acknowledged_here_and_not_while_it_cann
             with pytest.raises(ApiError, match=r"has acknowledged: .*locked.*ask another node") as refused:
                 await wait_applied(machine, Offset(0), 20_000)
             assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-            with pytest.raises(ApiError, match="after 2 ms .* below 9"):
+            with pytest.raises(ApiError, match=r"after 2 ms .* below 9"):
                 await wait_applied(machine, Offset(9), 2)
             waiting = asyncio.create_task(wait_applied(machine, Offset(1), 20_000))
             await asyncio.sleep(0)

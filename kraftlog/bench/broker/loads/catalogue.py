@@ -1,4 +1,4 @@
-"""All loads by their names, which is how a client's process is told what to do."""
+"""All loads by their names, by which a client's process chooses what to do."""
 
 from __future__ import annotations
 
