@@ -64,7 +64,9 @@ FAILED_PARTITIONS = Metric(
     _FETCHERS, "FailedPartitionsCount", GAUGE, "replicas here that are not fetched until the metadata changes"
 )
 
-ISR_SHRINKS = Metric(_REPLICAS, "IsrShrinksPerSec", COUNTER, "changes by which replicas left an ISR of this leader")
+ISR_SHRINKS = Metric(
+    _REPLICAS, "IsrShrinksPerSec", COUNTER, "changes by which replicas left an ISR, that this leader asked for"
+)
 ISR_EXPANDS = Metric(_REPLICAS, "IsrExpandsPerSec", COUNTER, "changes by which replicas joined an ISR of this leader")
 FAILED_ISR_UPDATES = Metric(
     _REPLICAS, "FailedIsrUpdatesPerSec", COUNTER, "changes of an ISR that the controller has not made"
