@@ -41,7 +41,7 @@ demo: $(INSTALLED)  ## the whole main job in one go
 	$(BIN)/kraftlog demo
 
 test: $(COMPILED)  ## every test, on all processors
-	$(BIN)/pytest -q --numprocesses 4 --dist loadfile
+	$(BIN)/pytest -q --numprocesses 3 --dist loadfile
 
 slow: $(COMPILED)  ## the cases that `make test` leaves out, all others in reverse order, and the simulator's bugs
 	$(BIN)/pytest -q -m slow --numprocesses auto

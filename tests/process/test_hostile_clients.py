@@ -49,6 +49,11 @@ FETCH: Final = b"\x00\x01"
 RECORDS: Final = [b"kept-%d" % number for number in range(200)]
 LOG_LINES_MAX: Final = 60
 LOG_BYTES_MAX: Final = 64 * 1024
+NO_LEADER: Final = (
+    confluent_kafka.KafkaError._UNKNOWN_PARTITION,
+    confluent_kafka.KafkaError.LEADER_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.NOT_LEADER_FOR_PARTITION,
+)
 names = itertools.count()
 
 
@@ -100,7 +105,7 @@ def consume(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
     )
     try:
         partition = confluent_kafka.TopicPartition(topic, 0, 0)
-        assert consumer.get_watermark_offsets(partition, WAIT_SECONDS) == (0, count)
+        assert watermarks(consumer, partition) == (0, count)
         consumer.assign([partition])
         found: list[bytes] = []
         while len(found) < count:
@@ -110,6 +115,22 @@ def consume(broker: BrokerProcess, topic: str, count: int) -> list[bytes]:
         return found
     finally:
         consumer.close()
+
+
+def watermarks(consumer: confluent_kafka.Consumer, partition: confluent_kafka.TopicPartition) -> tuple[int, int]:
+    """Those of the leader. Sessions are short here: on a busy machine a partition has no leader for a moment."""
+    found: list[tuple[int, int]] = []
+
+    def has_leader() -> bool:
+        try:
+            found.append(consumer.get_watermark_offsets(partition, WAIT_SECONDS))
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() not in NO_LEADER:
+                raise
+        return bool(found)
+
+    until(has_leader)
+    return found[0]
 
 
 def until(holds: Callable[[], bool]) -> None:
