@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -25,10 +26,17 @@ class Limit(NamedTuple):
 
 
 class TimeLimits:
-    """A plugin that keeps the limits of the method "thread" in place of pytest-timeout, which ends the process."""
+    """A plugin that keeps the limits of the method "thread" in place of pytest-timeout.
 
-    def __init__(self, look_seconds: float = LOOK_SECONDS) -> None:
+    When a test exceeds its limit, `end` is called with the test and the settings of pytest-timeout. The one of
+    pytest-timeout prints the stacks of all threads and ends the process.
+    """
+
+    def __init__(
+        self, look_seconds: float = LOOK_SECONDS, end: Callable[[pytest.Item, Any], None] = timeout_timer
+    ) -> None:
         self._look_seconds = look_seconds
+        self._end = end
         self._running: Limit | None = None
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,4 +68,4 @@ class TimeLimits:
         while not self._closed.wait(self._look_seconds):
             limit = self._running
             if limit is not None and time.monotonic() >= limit.end:
-                timeout_timer(limit.item, limit.settings)
+                self._end(limit.item, limit.settings)
