@@ -17,7 +17,7 @@ from kraftbase.files.memory import MemoryFileSystem
 from kraftbase.partition import TopicPartition
 from kraftlog.kafka.errors import MalformedBytes
 from kraftlog.sim.broker_log.judges.batches import Batch
-from kraftlog.sim.broker_log.judges.log_files import read_log
+from kraftlog.sim.broker_log.judges.log_files import read_log, read_segments
 from kraftlog.sim.broker_log.judges.rules import AS_IT_WAS
 from kraftlog.sim.engine.violation import Violation
 from kraftlog.storage.formats.checkpoints import decode_offsets, decode_partition_metadata, encode_partition_metadata
@@ -164,7 +164,7 @@ class FilesToDamage:
             self.files.open_to_read(join(path, name)).fsync()
         self.files.fsync_directory(path)
         flushed = [
-            batch for batch in read_log(self.files, path, self.rotten_indexes)
+            batch for _, batches in read_segments(self.files, path) for batch in batches
             if batch.last_offset < entry.recovery_point
         ]  # fmt: skip
         left = [base for base in bases if changes.get(join(path, file_name(base, LOG_SUFFIX)), b"") is not None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from kraftbase.files.files import FileSystem, join, read_whole
@@ -28,33 +28,46 @@ class Aborted(NamedTuple):
 
 
 def read_log(files: FileSystem, directory: str, rotten_indexes: Collection[str] = ()) -> list[Batch]:
-    """Every batch of a partition, in order, while its broker stands still or is between two steps.
+    """Read every batch of a partition, in order, while its broker is stopped or is between two steps.
 
-    What the rotten indexes say is not looked at.
-    Raises Violation if segments overlap, or an index names what is not there.
+    The entries of the rotten indexes are not checked.
+    Raises Violation if segments overlap, or if an index disagrees with the log.
     """
     found: list[Batch] = []
-    names = files.list_directory(directory)
-    for name in [name for name in names if name.endswith(".log") and len(name) == _DIGITS + len(".log")]:
-        base_offset = int(name[:_DIGITS])
-        if found and base_offset <= found[-1].last_offset:
-            raise Violation(f"{OFFSETS}: {join(directory, name)} begins before offset {found[-1].last_offset + 1}")
-        batches = whole_batches(read_whole(files, join(directory, name)))
-        _check_order(join(directory, name), base_offset, batches)
-        stem = name.removesuffix(".log")
+    names = set(files.list_directory(directory))
+    for stem, batches in read_segments(files, directory):
         if f"{stem}.index" in names:
             path = join(directory, f"{stem}.index")
             if path not in rotten_indexes:
-                _check_offset_index(path, read_whole(files, path), base_offset, batches)
+                _check_offset_index(path, read_whole(files, path), int(stem), batches)
         if f"{stem}.timeindex" in names:
             path = join(directory, f"{stem}.timeindex")
             if path not in rotten_indexes:
-                _check_time_index(path, read_whole(files, path), base_offset, batches)
+                _check_time_index(path, read_whole(files, path), int(stem), batches)
         found += batches
         if f"{stem}.txnindex" in names:
             path = join(directory, f"{stem}.txnindex")
             _check_transaction_index(path, read_whole(files, path), batches, aborted_transactions(found))
     return found
+
+
+def read_segments(files: FileSystem, directory: str) -> Iterator[tuple[str, list[Batch]]]:
+    """Read the whole batches of each segment of a partition, in order, with the stem of its files' names.
+
+    After a power cut, indexes may disagree with the log from the recovery point on.
+    Raises Violation if segments overlap.
+    """
+    last_offset = -1
+    for name in files.list_directory(directory):
+        stem = name.removesuffix(".log")
+        if name == stem or len(stem) != _DIGITS:
+            continue
+        if int(stem) <= last_offset:
+            raise Violation(f"{OFFSETS}: {join(directory, name)} begins before offset {last_offset + 1}")
+        batches = whole_batches(read_whole(files, join(directory, name)))
+        _check_order(join(directory, name), int(stem), batches)
+        last_offset = batches[-1].last_offset if batches else last_offset
+        yield stem, batches
 
 
 def aborted_transactions(batches: Sequence[Batch]) -> list[Aborted]:

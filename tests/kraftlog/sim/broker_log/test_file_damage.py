@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
 
 import pytest
 
-from kraftbase.files.files import join, read_whole
+from kraftbase.files.files import join, read_whole, write_new_file
 from kraftbase.files.memory import MemoryFileSystem
 from kraftlog.sim.broker_log.file_damage import (
     CHECKPOINT_OLDER,
@@ -69,6 +70,24 @@ def damaged(kind: str, files: MemoryFileSystem, *, is_clean: bool) -> FileDamage
     found = disk.damage(kind, path, partition, entry, Random(3))
     assert found is not None
     return found
+
+
+def test_an_index_may_disagree_behind_the_recovery_point_when_a_log_is_damaged() -> None:
+    """Seed 111 of the replication world: the power failed while the broker was closing its logs."""
+    files = MemoryFileSystem()
+    directory = open_directory(files, config=CONFIG)
+    log = log_in(directory, CONFIG)
+    append(log, batch(1))
+    log.flush()
+    run_at_once(directory.checkpoint())
+    append(log, batch(1))
+    files.end_process()
+    write_new_file(files, "data/clicks-0/00000000000000000001.index", struct.pack(">ii", 7, 233))
+    disk = FilesToDamage(files, ["data"])
+    [(path, partition, entry)] = disk.logs()
+    found = disk.damage(SEGMENT_DELETED, path, partition, entry, Random(3))
+    assert found is not None
+    assert [one.base_offset for one in found.batches] == [0]
 
 
 def content(files: MemoryFileSystem) -> dict[str, bytes]:
