@@ -187,7 +187,8 @@ class Partition:
     def lead(self) -> None:
         """This broker leads in the epoch that the metadata says; nothing is begun if it has that one, or no log.
 
-        The epoch begins before its first record (DB-68): it is where the log of every earlier one ends.
+        The epoch begins before its first record (DB-68): it is where the log of every earlier one ends. The caller
+        raises the high watermark when the listeners have heard of the leadership: that acknowledges records.
         """
         if self.log is None or not self.is_leader:
             if self.is_leader:
@@ -202,7 +203,6 @@ class Partition:
             )  # fmt: skip
             self._decided(LeadershipBegun(self.name, self.leader_epoch, self.leading.epoch_start_offset))
         self._count_in_sync()
-        self.raise_high_watermark()
 
     def stop_leading(self) -> None:
         """Another broker leads, or none: nothing is known of followers any more."""

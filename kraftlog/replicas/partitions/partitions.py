@@ -290,6 +290,7 @@ class Partitions:
         else:
             partition.lead()
         self._leaderships.look_at(partition)
+        partition.raise_high_watermark()
         partition.notify_all()
 
     def _take_role(self, partition: Partition) -> None:
@@ -451,6 +452,7 @@ class Partitions:
                     if partition.log is not None:
                         self._take_role(partition)
                         self._leaderships.look_at(partition)
+                        partition.raise_high_watermark()
                 continue
             try:
                 self._logs.log_of(partition.name)

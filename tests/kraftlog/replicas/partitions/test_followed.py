@@ -197,6 +197,20 @@ def test_db21_a_new_leader_shows_no_end_before_it_has_committed_its_own_epoch(tm
     assert world.high_watermark() == 2
 
 
+def test_listeners_hear_of_an_epoch_before_the_records_of_an_earlier_one_are_acknowledged_in_it(tmp_path: Path) -> None:
+    """Seed 157 of the replication world: an epoch that begins without a follower commits what waited for it."""
+    world = LeaderWorld(tmp_path, flushes=False)
+    for follower in (2, 3):
+        world.follow(follower, 0)
+    world.send((0, batch(1)))
+    world.follow(2, 1)
+    heard: list[tuple[int, int]] = []
+    world.leads = lambda _, epoch: heard.append((epoch, world.high_watermark()))  # type: ignore[method-assign]
+    world.commit(replicas(on=[1, 2], epoch=1))
+    assert heard == [(1, 0)]
+    assert world.high_watermark() == 1
+
+
 def test_a_broker_that_leads_no_more_forgets_its_followers_and_answers_those_that_wait(world: LeaderWorld) -> None:
     world.follow(2, 0)
     world.commit(replicas(on=[1, 2, 3], leader=3, epoch=1))
