@@ -1,4 +1,4 @@
-"""A broker in a process that is told to stop before it serves."""
+"""A broker as a process has it: its end, and an end before it serves."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ from statemachine.query.descriptions import BrokerListener
 from tests.kraftlog.admin.admin_nodes import admin_cluster
 
 
+def settings_in(directory: Path) -> BrokerSettings:
+    listeners = (BrokerListener("PLAINTEXT", "127.0.0.1", 0),)
+    return BrokerSettings(broker_id=1, directory=directory / "broker", listeners=listeners, configs={})
+
+
+async def test_the_end_of_the_block_is_a_clean_shutdown_that_the_controller_knows(tmp_path: Path) -> None:
+    async with admin_cluster(tmp_path / "nodes") as cluster:
+        endpoints = list(cluster.endpoints.values())
+        async with running(settings_in(tmp_path), endpoints):
+            pass
+        async with AdminClient(endpoints) as client:
+            (registered,) = (await client.list_brokers()).brokers
+    assert registered.fenced
+    assert take_clean_epoch(PosixFileSystem(), str(tmp_path / "broker")) == registered.broker_epoch
+
+
 async def test_a_start_that_is_cancelled_once_the_broker_is_registered_is_a_clean_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -27,14 +43,11 @@ async def test_a_start_that_is_cancelled_once_the_broker_is_registered_is_a_clea
         waits.set()
 
     monkeypatch.setattr(FollowedMetadata, "wait_applied", never_applied)
-    settings = BrokerSettings(
-        broker_id=1, directory=tmp_path / "broker", listeners=(BrokerListener("PLAINTEXT", "127.0.0.1", 0),), configs={}
-    )
     async with admin_cluster(tmp_path / "nodes") as cluster:
         endpoints = list(cluster.endpoints.values())
 
         async def run() -> None:
-            async with running(settings, endpoints):
+            async with running(settings_in(tmp_path), endpoints):
                 pytest.fail("it has not taken its partitions over")
 
         starting = asyncio.create_task(run())

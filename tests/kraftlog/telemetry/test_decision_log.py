@@ -127,9 +127,16 @@ def test_why_a_replica_stays_out_is_said_when_it_has_changed(monkeypatch: pytest
     assert len(log.lines(ReplicaStaysOut(PARTITION, 3, ("lagging",)), lagging)) == 2
 
 
-def test_registrations_that_are_tried_for_long_are_logged_a_few_times_in_a_minute() -> None:
-    lines = Log().lines(*[RegistrationRefused(UUID(int=1), "E", "why", False)] * (LINES_MAX + 5))
-    assert len(lines) == LINES_MAX
+@pytest.mark.parametrize(
+    "decision",
+    [
+        RegistrationAsked(UUID(int=1), 7),
+        RegistrationRefused(UUID(int=1), "E", "why", False),
+        RegistrationLost(7, "E"),
+    ],
+)
+def test_registrations_that_are_tried_for_long_are_logged_a_few_times_in_a_minute(decision: Decision) -> None:
+    assert len(Log().lines(*[decision] * (LINES_MAX + 5))) == LINES_MAX
 
 
 def test_fetches_are_logged_with_their_reasons_and_a_few_in_a_minute() -> None:
