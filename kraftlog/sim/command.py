@@ -19,7 +19,7 @@ from kraftlog.sim.zoo.report import show_hunt
 
 WORLD_NAMES: Final = "|".join(WORLDS)
 
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 console = Console()
 
 
@@ -27,6 +27,16 @@ def _known_world(name: str | None) -> str | None:
     if name is not None and name not in WORLDS:
         raise typer.BadParameter(f"there is no world {name!r}, only {', '.join(WORLDS)}")
     return name
+
+
+def _refuse_many_seeds(context: typer.Context) -> None:
+    """Raise BadParameter if an option for several seeds was given as well."""
+    given = [
+        f"--{name.replace('_', '-')}" for name in ("seeds", "first", "minutes", "at_least")
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    ]  # fmt: skip
+    if given:
+        raise typer.BadParameter(f"--seed and --shrink run one seed: leave {' and '.join(given)} out, or them")
 
 
 @app.callback(invoke_without_command=True)
@@ -46,7 +56,9 @@ def main(
     voters: Annotated[int | None, typer.Option(help="how many voters")] = None,
     observers: Annotated[int | None, typer.Option(help="how many observers")] = None,
     brokers: Annotated[int | None, typer.Option(help="how many brokers")] = None,
-    without: Annotated[list[str] | None, typer.Option(help="without this kind of fault")] = None,
+    without: Annotated[
+        list[str] | None, typer.Option(help="without this kind of fault; `kraftlog sim faults` lists them")
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="write the outcome to this file")] = None,
     world: Annotated[str, typer.Option(metavar=WORLD_NAMES, callback=_known_world, help="what is simulated")] = DEFAULT,
 ) -> None:
@@ -57,6 +69,8 @@ def main(
     silence_logging()
     if context.invoked_subcommand is not None:
         return
+    if seed is not None or shrink_seed is not None:
+        _refuse_many_seeds(context)
     sizes = {"voters": voters, "observers": observers, "brokers": brokers}
     chosen = {name: count for name, count in sizes.items() if count is not None}
     command = Command(
@@ -69,6 +83,15 @@ def main(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     raise typer.Exit(0 if command.run(console) else 1)
+
+
+@app.command()
+def faults(
+    world: Annotated[str, typer.Option(metavar=WORLD_NAMES, callback=_known_world, help="which world")] = DEFAULT,
+) -> None:
+    """List the kinds of faults of a world, as --without takes them."""
+    for kind in WORLDS[world].fault_kinds:
+        typer.echo(kind)
 
 
 @app.command()

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from kraftlog.cli.main import main
 from kraftlog.sim.command import app
 from kraftlog.sim.engine.mutation import MUTATIONS
 from kraftlog.sim.engine.shrink import shrink
 from kraftlog.sim.quorum.definition import CLUSTERS
+from kraftlog.sim.worlds import WORLDS
 
 RUNNER = CliRunner()
 BUG = "less than a majority commits"
@@ -111,6 +113,26 @@ def test_the_zoo_hunts_what_it_is_told_and_says_what_caught_it(tmp_path: Path) -
     result = RUNNER.invoke(app, ["zoo", BUG, "--seeds", "3", "--json", str(file)])
     assert result.exit_code == 0, result.output
     assert json.loads(file.read_text())[0]["seeds"] <= 3
+
+
+@pytest.mark.parametrize("one", ["--seed", "--shrink"])
+def test_one_seed_and_several_are_refused_together(one: str) -> None:
+    result = RUNNER.invoke(app, [one, "3", "--seeds", "2", "--at-least", "1"])
+    assert result.exit_code == 2
+    assert "leave --seeds and --at-least out" in result.output
+
+
+def test_a_wrong_option_is_one_line_and_not_the_whole_help(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["sim", "--seed", "3", "--seeds", "2"]) == 2
+    out, error = capfd.readouterr()
+    assert out == ""
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_faults_of_a_world_are_listed(world: str) -> None:
+    result = RUNNER.invoke(app, ["faults", "--world", world])
+    assert tuple(result.output.splitlines()) == WORLDS[world].fault_kinds
 
 
 def test_an_unknown_bug_is_refused_by_name() -> None:
