@@ -90,5 +90,34 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
 
 
+ENDING = """
+import atexit, sys, threading
+from tests.forking import end_at_once
+
+class Freed:
+    def __del__(self):
+        sys.__stderr__.write("freed")
+
+freed = Freed()
+atexit.register(print, "the functions for the end")
+may_end = threading.Event()
+threading.Thread(target=lambda: (may_end.wait(), print("the other thread"))).start()
+threading.Timer(0, may_end.set).start()
+end_at_once(int(sys.argv[1]))
+sys.exit(120)
+"""
+
+
+def test_it_ends_after_its_threads_and_what_is_registered_for_the_end_and_has_written_all() -> None:
+    line, buffering = [sys.executable, "-c", ENDING, "7"], environment(PYTHONUNBUFFERED="")
+    ended = subprocess.run(line, env=buffering, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (7, "")
+    assert ended.stdout.splitlines() == ["the other thread", "the functions for the end"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ended = subprocess.run(line, env=buffering, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 120
+    assert "No space left on device" in ended.stderr
+
+
 def test_the_packages_are_those_of_this_tree() -> None:
     assert environment()["PYTHONPATH"] == str(ROOT)
