@@ -102,7 +102,7 @@ freed = Freed()
 atexit.register(print, "the functions for the end")
 may_end = threading.Event()
 threading.Thread(target=lambda: (may_end.wait(), print("the other thread"))).start()
-threading.Timer(0, may_end.set).start()
+threading._register_atexit(may_end.set)
 end_at_once(int(sys.argv[1]))
 sys.exit(120)
 """
