@@ -7,6 +7,7 @@ process id. What is forked has the parent of this process as its own parent, whi
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -26,6 +27,8 @@ from kraftlog.process.quick_start import import_structlog
 from tests import forked_starts
 
 REQUEST_BYTES_MAX: Final = 1 << 20
+NAMESPACES: Final = Path("/run/netns")
+CLONE_NEWNET: Final = 0x40000000
 
 
 def main() -> None:
@@ -77,6 +80,8 @@ def fork_orphan() -> int:
 
 def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     """Be the process that was asked for."""
+    if request["namespace"] is not None:
+        enter_namespace(request["namespace"])
     if request["has_session"]:
         os.setsid()
     for target, file in enumerate(files):
@@ -101,6 +106,13 @@ def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
         if isinstance(end.code, int | None):
             end_at_once(end.code or 0)
         raise
+
+
+def enter_namespace(name: str) -> None:
+    """Use a network namespace that `ip netns add` has made from now on. Raises OSError if it cannot be entered."""
+    with (NAMESPACES / name).open("rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
 
 
 def end_at_once(code: int) -> None:

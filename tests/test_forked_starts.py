@@ -34,10 +34,39 @@ def test_what_is_asked_for_is_what_popen_wants() -> None:
     assert request["environment"] == environment(**{CONFIGURED: "localhost:1"})
 
 
+def test_a_command_in_a_network_namespace_is_asked_for_there() -> None:
+    request = request_of(call("ip", "netns", "exec", "there", *command("start", "--config", "1.toml")))
+    assert request is not None
+    assert (request["namespace"], request["arguments"]) == ("there", ["start", "--config", "1.toml"])
+
+
+def test_it_is_in_its_network_namespace(tmp_path: Path) -> None:
+    name = f"kraftlog-test-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
+    try:
+        config = tmp_path / "node.toml"
+        os.mkfifo(config)
+        line = ["ip", "netns", "exec", name, *command("start", "--config", config)]
+        with (
+            subprocess.Popen(line, env=environment(), stdin=subprocess.DEVNULL) as process,
+            config.open("w"),  # it has begun to read it
+        ):
+            there, here = (Path(path).stat() for path in (f"/proc/{process.pid}/ns/net", f"/run/netns/{name}"))
+            assert Path(f"/proc/{process.pid}/comm").read_text() == "kraftlog start\n"  # not `ip`
+            assert (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+            process.kill()
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         call("/bin/true"),
+        call("ip", "netns", "exec", "there"),
+        call("ip", "netns", "exec", "there", "/bin/true"),
         call(sys.executable, "-c", "0"),
         call(*command("topics"), kept=(8, 9)),
         call(*command("topics"), PYTHONHASHSEED="1"),
@@ -72,6 +101,7 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
     request = {
         "module": "kraftlog",
         "arguments": ["start", "--config", config.name],
+        "namespace": None,
         "directory": str(tmp_path),
         "environment": environment(),
         "has_session": True,
