@@ -9,6 +9,9 @@ from xdist.scheduler import LoadScopeScheduling
 SPARK: Final = ("tests/kraftlog/analytics/test_spark.py", "tests/kraftlog/cli/test_kafka_export.py")
 """Files that start Java within the process of the tests, where it stays until the end."""
 
+SHARED: Final = ("tests/process/shared_cluster/", "tests/process/shared_voter/")
+"""Packages whose tests share running nodes: in each other process they would start, and idle, once more."""
+
 INTERACTOR: Final = "WorkerInteractor"
 """The plugin of pytest-xdist in such a process."""
 
@@ -17,8 +20,17 @@ class ByFile(LoadScopeScheduling):
     """A process takes file after file, so what the tests of a file share is made once; Java is started once in all."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return "Spark" if path in SPARK else path
+        return scope_of(nodeid.partition("::")[0])
+
+
+def scope_of(path: str) -> str:
+    """What one process runs from beginning to end: a file, given by its path from the root, or all that it shares with.
+
+    The order of the tests keeps a scope together.
+    """
+    if path in SPARK:
+        return "Spark"
+    return next((package for package in SHARED if path.startswith(package)), path)
 
 
 def say_less(config: Any) -> None:

@@ -11,7 +11,6 @@ import os
 import signal
 from collections.abc import Generator, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final
 
 import hypothesis
@@ -23,7 +22,7 @@ from kraftlog.kafka import record_reader
 from kraftlog.kafka.record_reader import INTERPRETED, Loop, compiled_loop
 from kraftlog.local.cluster_directory import LISTENING_PORT_MIN, PORTS_VARIABLE
 from tests import forked_starts
-from tests.by_file import ByFile, say_less
+from tests.by_file import ByFile, say_less, scope_of
 from tests.effort import all_cases, examples
 from tests.java import why_no_java
 from tests.statemachine.states import close_databases
@@ -177,17 +176,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Each process of tests begins with a part of this order. In that of the names one would have nearly all that wait,
     and all of them would wait at the end.
     """
-    files: dict[Path, list[pytest.Item]] = {}
+    scopes: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
-    waiting = {path for path, found in files.items() if any(item.get_closest_marker("process") for item in found)}
-    place: dict[Path, float] = {}
-    for kind in (waiting, files.keys() - waiting):
-        count, all_count = 0, sum(len(files[path]) for path in kind)
-        for path in (path for path in files if path in kind):
-            place[path] = (count + len(files[path]) / 2) / all_count
-            count += len(files[path])
-    items[:] = [item for path in sorted(files, key=place.__getitem__) for item in files[path]]
+        scopes.setdefault(scope_of(item.nodeid.partition("::")[0]), []).append(item)
+    waiting = {scope for scope, found in scopes.items() if any(item.get_closest_marker("process") for item in found)}
+    place: dict[str, float] = {}
+    for kind in (waiting, scopes.keys() - waiting):
+        count, all_count = 0, sum(len(scopes[scope]) for scope in kind)
+        for scope in (scope for scope in scopes if scope in kind):
+            place[scope] = (count + len(scopes[scope]) / 2) / all_count
+            count += len(scopes[scope])
+    items[:] = [item for scope in sorted(scopes, key=place.__getitem__) for item in scopes[scope]]
     if config.getoption("reverse"):
         items.reverse()
 

@@ -25,8 +25,10 @@ from tests.paths import ROOT
 
 SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER: orphans among the descendants become children of this process."""
-MODULES: Final = ("kraftlog", "statemachine.store.scrub", "statemachine.store.snapshot_worker")
+MODULES: Final = ("kraftlog", "kraftlog.bench.probe", "statemachine.store.scrub", "statemachine.store.snapshot_worker")
 """What is started by fork. The process for queries is not: it has bounds of memory."""
+IN_NAMESPACE: Final = ["ip", "netns", "exec"]
+"""Begins a command that runs another one in a network namespace, whose name comes next."""
 STARTS_OTHERS: Final = (["start"], ["up"], ["demo"], ["bench"], ["chaos"])
 """Commands that start processes of their own, and wait for the ends of those."""
 PYTHON: Final = sys.executable
@@ -111,7 +113,9 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
         return None
     words, _, _, kept, directory, variables = arguments[:6]
     errors_pipe, _, has_session, group, *others = arguments[13:22]
-    command = [os.fsdecode(word) for word in words]
+    command, namespace = [os.fsdecode(word) for word in words], None
+    if command[:3] == IN_NAMESPACE and len(command) > 4:
+        namespace, command = command[3], command[4:]
     if command[1:2] == ["-P"]:
         del command[1]
     environment = dict(os.environ)
@@ -130,6 +134,7 @@ def request_of(arguments: Sequence[Any]) -> dict[str, Any] | None:
     return {
         "module": command[2],
         "arguments": command[3:],
+        "namespace": namespace,
         "directory": str(Path(os.fsdecode(directory or ".")).resolve()),
         "environment": environment,
         "has_session": bool(has_session),

@@ -6,6 +6,8 @@ process id. What is forked has the parent of this process as its own parent, whi
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import gc
 import importlib
 import json
@@ -13,7 +15,9 @@ import os
 import runpy
 import socket
 import sys
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +27,8 @@ from kraftlog.process.quick_start import import_structlog
 from tests import forked_starts
 
 REQUEST_BYTES_MAX: Final = 1 << 20
+NAMESPACES: Final = Path("/run/netns")
+CLONE_NEWNET: Final = 0x40000000
 
 
 def main() -> None:
@@ -74,6 +80,8 @@ def fork_orphan() -> int:
 
 def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     """Be the process that was asked for."""
+    if request["namespace"] is not None:
+        enter_namespace(request["namespace"])
     if request["has_session"]:
         os.setsid()
     for target, file in enumerate(files):
@@ -92,7 +100,32 @@ def become(request: Mapping[str, Any], files: Sequence[int]) -> None:
     Path("/proc/self/comm").write_text(" ".join(sys.argv[:2]))  # what `ps` and tests see: the command line is not ours
     if request["module"] != "kraftlog":
         sys.modules.pop(request["module"], None)  # or Python warns that it is there already
-    runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(request["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if isinstance(end.code, int | None):
+            end_at_once(end.code or 0)
+        raise
+
+
+def enter_namespace(name: str) -> None:
+    """Use a network namespace that `ip netns add` has made from now on. Raises OSError if it cannot be entered."""
+    with (NAMESPACES / name).open("rb") as namespace:
+        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+
+
+def end_at_once(code: int) -> None:
+    """End as Python does, but free no modules: that would copy most of the memory shared with the parent, in 0.05 s.
+
+    Returns if standard output or error cannot be written: Python has an exit code for it.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def fork_server() -> socket.socket:

@@ -34,10 +34,39 @@ def test_what_is_asked_for_is_what_popen_wants() -> None:
     assert request["environment"] == environment(**{CONFIGURED: "localhost:1"})
 
 
+def test_a_command_in_a_network_namespace_is_asked_for_there() -> None:
+    request = request_of(call("ip", "netns", "exec", "there", *command("start", "--config", "1.toml")))
+    assert request is not None
+    assert (request["namespace"], request["arguments"]) == ("there", ["start", "--config", "1.toml"])
+
+
+def test_it_is_in_its_network_namespace(tmp_path: Path) -> None:
+    name = f"kraftlog-test-{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        pytest.skip(f"no network namespaces here: {made.stderr.strip()}")
+    try:
+        config = tmp_path / "node.toml"
+        os.mkfifo(config)
+        line = ["ip", "netns", "exec", name, *command("start", "--config", config)]
+        with (
+            subprocess.Popen(line, env=environment(), stdin=subprocess.DEVNULL) as process,
+            config.open("w"),  # it has begun to read it
+        ):
+            there, here = (Path(path).stat() for path in (f"/proc/{process.pid}/ns/net", f"/run/netns/{name}"))
+            assert Path(f"/proc/{process.pid}/comm").read_text() == "kraftlog start\n"  # not `ip`
+            assert (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+            process.kill()
+    finally:
+        subprocess.run(["ip", "netns", "del", name], check=True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         call("/bin/true"),
+        call("ip", "netns", "exec", "there"),
+        call("ip", "netns", "exec", "there", "/bin/true"),
         call(sys.executable, "-c", "0"),
         call(*command("topics"), kept=(8, 9)),
         call(*command("topics"), PYTHONHASHSEED="1"),
@@ -72,6 +101,7 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
     request = {
         "module": "kraftlog",
         "arguments": ["start", "--config", config.name],
+        "namespace": None,
         "directory": str(tmp_path),
         "environment": environment(),
         "has_session": True,
@@ -88,6 +118,35 @@ def test_it_has_descriptors_a_directory_and_a_session_of_its_own_and_is_waited_f
         assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1] == str(os.getpid())
         os.kill(pid, signal.SIGKILL)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+
+
+ENDING = """
+import atexit, sys, threading
+from tests.forking import end_at_once
+
+class Freed:
+    def __del__(self):
+        sys.__stderr__.write("freed")
+
+freed = Freed()
+atexit.register(print, "the functions for the end")
+may_end = threading.Event()
+threading.Thread(target=lambda: (may_end.wait(), print("the other thread"))).start()
+threading._register_atexit(may_end.set)
+end_at_once(int(sys.argv[1]))
+sys.exit(120)
+"""
+
+
+def test_it_ends_after_its_threads_and_what_is_registered_for_the_end_and_has_written_all() -> None:
+    line, buffering = [sys.executable, "-c", ENDING, "7"], environment(PYTHONUNBUFFERED="")
+    ended = subprocess.run(line, env=buffering, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (7, "")
+    assert ended.stdout.splitlines() == ["the other thread", "the functions for the end"]
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        ended = subprocess.run(line, env=buffering, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == 120
+    assert "No space left on device" in ended.stderr
 
 
 def test_the_packages_are_those_of_this_tree() -> None:

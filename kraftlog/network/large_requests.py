@@ -23,7 +23,7 @@ from kraftlog.network.turns import SLICE_SECONDS, SliceEnd, Turns, go_through
 
 HELD_BYTES_PER_ELEMENT: Final = 800
 """What is made of an array element of a request, with its part of the answer and of that one's bytes: the most of any
-API, where its elements are smallest (tests/process/test_large_requests.py)."""
+API, where its elements are smallest (tests/process/shared_voter/test_large_requests.py)."""
 
 HELD_BYTES_PER_BYTE: Final = 3
 """Names: as they came, as strings, and in the answer."""

@@ -9,10 +9,9 @@ import pytest
 
 from kraftbase.types import NodeId
 from kraftlog.admin.client.client import AdminClient, Alteration
-from kraftlog.local.cluster import LocalCluster
+from kraftlog.local.cluster import LocalCluster, start_command
 from kraftlog.local.consistency_check import node_counts
 from tests.kraftlog.command_line import Run, run
-from tests.paths import ROOT
 from tests.statemachine.builders import TOPIC
 from tests.statemachine.waiting import until
 from tests.upgrade.old_version import NODE_IDS, OLD_TOPICS, old_code, old_directory, start_command_of
@@ -53,9 +52,9 @@ async def test_a_quorum_is_upgraded_node_by_node(tmp_path: Path, hand_overs: int
     With one, the leader hands over at every other step.
     """
     directory = old_directory(tmp_path)
-    old, new = (start_command_of(code) for code in (old_code(tmp_path / "old-code"), ROOT))
+    old = start_command_of(old_code(tmp_path / "old-code"))
     are_new: set[str] = set()
-    cluster = LocalCluster(directory, lambda path: [*(new if path.name in are_new else old), str(path)])
+    cluster = LocalCluster(directory, lambda path: start_command(path) if path.name in are_new else [*old, str(path)])
     retention_ms = 0
     async with cluster.running():
         for step, node_id in enumerate(cluster.node_ids):

@@ -13,7 +13,7 @@ from kraftlog.local.cluster import LocalCluster
 from tests.kraftlog.command_line import Run
 from tests.process.broker_process import BrokerProcess
 from tests.process.conftest import addresses
-from tests.process.test_broker_crashes import Load, check
+from tests.process.shared_voter.test_broker_crashes import Load, check
 
 pytestmark = [
     pytest.mark.process,

@@ -21,7 +21,7 @@ from tests.kraftlog.command_line import Run
 from tests.kraftlog.storage.builders import batch
 from tests.process.broker_process import WAIT_SECONDS, BrokerProcess
 from tests.process.conftest import addresses
-from tests.process.test_large_requests import most_resident_bytes
+from tests.process.shared_voter.test_large_requests import most_resident_bytes
 
 MIB: Final = 1024 * 1024
 ALL_BYTES_MAX: Final = 256 * MIB
