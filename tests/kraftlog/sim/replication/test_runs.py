@@ -16,7 +16,7 @@ from kraftlog.sim.engine.report import replay_command
 from kraftlog.sim.engine.shrink import shrink
 from kraftlog.sim.replication.definition import REPLICATION
 
-FEW: Final = (7, 13, 14, 26, 29)
+FEW: Final = (7, 13, 14, 29)
 """In these much happens, and they are short."""
 MANY: Final = range(REPLICATION.covering_seeds)
 """In these everything happens that must."""

@@ -53,6 +53,9 @@ FIRST_SEEDS = {
     "a log ends where its index does": 3,
     "a fenced broker may come into an ISR": 3,
     "publishers are told of an aborted transaction": 1,
+    "a record is not applied on one node": 2,
+    "a log starts over before its snapshot is durable": 1,
+    "a loaded snapshot's digest is forgotten": 1,
 }
 """What these bugs were not caught by, when it was noted, is left out."""
 
