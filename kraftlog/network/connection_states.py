@@ -171,7 +171,7 @@ class Pause(Enum):
     ANSWERS = auto()
     """The client has not taken its answers."""
     ALL_ANSWERS = auto()
-    """All clients together have not taken too many bytes of answers."""
+    """Too many bytes of answers, of all clients together, are not taken yet."""
     QUEUE = auto()
     """The queued requests of this connection, or of all connections, have too many bytes."""
     AT_END = auto()
