@@ -135,8 +135,8 @@ def test_the_words_are_kafkas() -> None:
 
 
 EDITED: Final = re.compile(
-    r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|chaos|cli|clients|commands|config|"
-    r"controller|demo|kafka|local|offline|process)/"
+    r"(raft|snapshot|statemachine|kraftbase|proto)/|kraftlog/(admin|analytics|bench|broker|chaos|cli|clients|commands|"
+    r"config|controller|demo|kafka|local|network|offline|process)/"
 )
 """Where the words below have been replaced."""
 

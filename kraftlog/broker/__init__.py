@@ -1,1 +1,1 @@
-"""Data brokers: they follow the committed metadata."""
+"""Data brokers: they follow the committed metadata, keep partitions, and serve Kafka's clients."""

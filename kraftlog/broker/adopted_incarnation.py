@@ -1,9 +1,9 @@
-"""As which incarnation a broker registers that was adopted by a restored cluster: a file in its directory (CT-39).
+"""The incarnation as which a broker registers after a restored cluster has adopted it: a file in its directory (CT-39).
 
     DIR/adopted-as      lines of key=value, as in docs/formats/directory.md
 
-It shows the controller that the cluster was restored with what is on this broker's disks. It goes when the broker has
-registered, and its log directories say so.
+The incarnation shows the controller that the cluster was restored with the metadata of what is on this broker's disks.
+The file is deleted when the broker has registered and its log directories have noted the registration.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _INCARNATION_KEY: Final = "incarnation.id"
 
 
 def adopted_incarnation(files: FileSystem, directory: str) -> UUID | None:
-    """The incarnation; None if the broker was not adopted, or has registered since. Raises StorageError.
+    """Return the incarnation; None if the broker was not adopted, or has registered since. Raises StorageError.
 
-    A damaged file is none: the controller then refuses the broker, which can be adopted again.
+    A damaged file counts as none: the controller then refuses the broker, which can be adopted again.
     """
     path = join(directory, FILE_NAME)
     if not files.exists(path):
@@ -38,13 +38,13 @@ def adopted_incarnation(files: FileSystem, directory: str) -> UUID | None:
 
 
 def leave_adopted_incarnation(files: FileSystem, directory: str, incarnation_id: UUID) -> None:
-    """Leave it for the broker's next start, durably. Raises StorageError, FlushFailed."""
+    """Write the incarnation for the broker's next start, durably. Raises StorageError, FlushFailed."""
     lines = f"version={VERSION}\n{_INCARNATION_KEY}={uuid_to_text(incarnation_id)}\n"
     write_new_file(files, join(directory, FILE_NAME), encode_properties(lines))
 
 
 def forget_adopted_incarnation(files: FileSystem, directory: str) -> None:
-    """The broker has registered. Raises StorageError, FlushFailed."""
+    """Delete the file, durably: the broker has registered. Raises StorageError, FlushFailed."""
     path = join(directory, FILE_NAME)
     if files.exists(path):
         files.remove(path)

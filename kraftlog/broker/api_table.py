@@ -1,6 +1,6 @@
-"""The table of a broker's APIs: which class handles which. An API that is not in it is not offered.
+"""The table of a broker's APIs and the classes that handle them. An API that is not in it is not offered.
 
-ApiVersions, which tells of the others, is answered by `kraftlog.broker.dispatch`.
+ApiVersions, which lists the others, is handled by `kraftlog.broker.dispatch`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from kraftlog.network.requests import ClientRequest, Handler, Reply
 
 
 class Handles(Protocol):
-    """A handler's class, once it is made."""
+    """An instance of a handler's class."""
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Handle a request (`kraftlog.network.requests.Handler`)."""
@@ -48,7 +48,7 @@ RECORD_APIS: Final[Mapping[str, Callable[[RecordServices], Handles]]] = {
     "DeleteRecords": DeleteRecordsApi,
     "OffsetForLeaderEpoch": OffsetForLeaderEpochApi,
 }
-"""Those that read and write records: the simulator's brokers have them, too."""
+"""The APIs that read and write records; simulated brokers have them, too."""
 
 ADMINISTRATION: Final[Mapping[str, Callable[[BrokerServices], Handles]]] = {
     "CreateTopics": CreateTopicsApi,
@@ -69,7 +69,7 @@ ADMINISTRATION: Final[Mapping[str, Callable[[BrokerServices], Handles]]] = {
     "UnregisterBroker": UnregisterBrokerApi,
     "DescribeQuorum": DescribeQuorumApi,
 }
-"""Those that administrate a cluster. Changes are the controller's; what is read is what this broker has applied."""
+"""The APIs that administrate a cluster: the controller makes changes, and this broker's applied metadata is read."""
 
 APIS: Final[Mapping[str, Callable[[BrokerServices], Handles]]] = {
     **RECORD_APIS,
@@ -85,11 +85,11 @@ APIS: Final[Mapping[str, Callable[[BrokerServices], Handles]]] = {
     "DescribeReplicas": DescribeReplicasApi,
     "DescribeMetrics": DescribeMetricsApi,
 }
-"""All of a broker's."""
+"""All APIs of a broker."""
 
 Services = TypeVar("Services", bound=RecordServices)
 
 
 def handlers(apis: Mapping[str, Callable[[Services], Handles]], services: Services) -> Mapping[str, Handler]:
-    """The handlers of some APIs, by the same names."""
+    """Make the handlers of some APIs; return them by the same names."""
     return {name: api(services).handle for name, api in apis.items()}

@@ -1,4 +1,4 @@
-"""Coroutines whose outcomes are handed to callbacks: the asyncio side of the broker shell's ports."""
+"""Passes the outcomes of coroutines to callbacks: the asyncio side of the broker shell's ports."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from kraftlog.broker.shell.ports import Answer, OnAnswer
 
 
 class AwaitedAnswers:
-    """For one event loop. Close it."""
+    """Awaited answers on one event loop. Close it."""
 
     def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
-        """`on_fatal` is called for what is no ApiError, or is raised by a callback: a bug."""
+        """`on_fatal` is called with an error that is no ApiError, or that a callback raises: a bug."""
         self._on_fatal = on_fatal
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
-        """Give up what is not done, and call nobody back."""
+        """Cancel everything that is not done, without calling back."""
         tasks, self._tasks = self._tasks, set()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def begin(self, asking: Coroutine[Any, Any, Answer], on_answer: OnAnswer[Answer]) -> None:
-        """Await an answer, then call back with it, or with the ApiError that was raised."""
+        """Await an answer, then call `on_answer` with the answer or with the ApiError that was raised."""
         task = asyncio.create_task(asking)
         self._tasks.add(task)
         task.add_done_callback(partial(self._done, on_answer))
@@ -49,7 +49,7 @@ class AwaitedAnswers:
 
 
 def call_back(work: Coroutine[Any, Any, None], on_done: OnDone) -> None:
-    """Call back when it is done, with what it raises."""
+    """Run `work` in a task, and call `on_done` with what it raised, or with None."""
 
     def done(task: asyncio.Task[None]) -> None:
         on_done(asyncio.CancelledError() if task.cancelled() else task.exception())

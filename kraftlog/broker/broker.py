@@ -1,4 +1,4 @@
-"""A data broker in a process: its shell on an event loop, and whoever waits for what becomes of it."""
+"""A data broker in a process: its shell on an event loop, and coroutines that wait for its changes of state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from statemachine.apply.machine import MetadataMachine
 
 
 class Broker:
-    """A broker that serves, for one event loop; it is the host of its shell. Use `running`."""
+    """A running broker on one event loop; it is the host of its shell. Use `running`."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Broker:
         tell: Callable[[str], None],
         is_debugged: bool,
     ) -> None:
-        """`client` is for what the broker asks the nodes at `endpoints` by itself, `client_of_clients` for what its
-        clients ask: both stay the caller's. `following` feeds `machine` with the metadata of the cluster.
-        `is_debugged`: what the broker decides is logged at level debug."""
+        """`client` is for the broker's own requests, `client_of_clients` for requests of its clients; both go to the
+        nodes at `endpoints`, and the caller closes them. `following` feeds `machine` with the metadata of the cluster.
+        `is_debugged`: the broker's decisions are logged at level debug."""
         self.settings = settings
         self.machine = machine
         cluster_id = shell_settings.logs.cluster_id
@@ -96,7 +96,7 @@ class Broker:
         self._shell = BrokerShell(
             shell_settings, ports, self, directory=directory, cluster=self.cluster, configs=self._configs
         )
-        # At once, since the controller may wonder whether this process has ended (CT-65).
+        # At once, because the controller may suspect that this process has ended (CT-65).
         client.when_disconnected(self._shell.tell_now)
 
     def _apis(self, controller: ControllerChannel) -> ClientApis:
@@ -113,45 +113,45 @@ class Broker:
 
     @property
     def parts(self) -> Parts:
-        """What it consists of, once its logs are open."""
+        """The parts of the broker. Raises LookupError while its logs are not open."""
         if self._parts is None:
             raise LookupError("the broker's logs are not open")
         return self._parts
 
     @property
     def logs(self) -> LogManager:
-        """Its logs."""
+        """The broker's logs."""
         return self.parts.logs
 
     @property
     def ports(self) -> Mapping[str, int]:
-        """By listener, the port that it is bound to."""
+        """The bound port, by listener."""
         return self._network.ports
 
     @property
     def epoch(self) -> int:
-        """The epoch of its last registration, -1 before the first."""
+        """The epoch of the last registration, -1 before the first."""
         return self._shell.broker_epoch
 
-    # --- its life -----------------------------------------------------------------------------------------------------
+    # --- start and end ------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin."""
+        """Start the shell."""
         self._shell.start()
 
     async def unfenced(self) -> None:
-        """Wait until the controller has unfenced it; raises why it has ended before."""
+        """Wait until the controller has unfenced the broker. Raises the error that ended it before."""
         await self.unless_ended(asyncio.create_task(self._wait_unfenced()))
 
     async def _wait_unfenced(self) -> None:
         await self._is_unfenced.wait()
 
     async def ended(self) -> None:
-        """Wait until it has ended; raises why, unless it was asked to."""
+        """Wait until the broker has ended. Raises the error that ended it, if any."""
         await asyncio.shield(self._closed)
 
     async def unless_ended(self, work: asyncio.Task[None]) -> None:
-        """Wait for `work`, or until the broker has ended; raises what ends it before."""
+        """Wait for `work`, or until the broker has ended. Raises what ends either of them."""
         try:
             await asyncio.wait((work, self._closed), return_when=asyncio.FIRST_COMPLETED)
             if work.done():
@@ -163,41 +163,41 @@ class Broker:
             await asyncio.gather(work, return_exceptions=True)
 
     async def shut_down(self) -> None:
-        """Have its partitions led by others, and end. Raises what it could not do, StorageError for example."""
+        """Do a controlled shutdown. Raises what went wrong at the end, such as StorageError."""
         self._shell.shut_down()
         await self.ended()
 
     async def close(self) -> None:
-        """End, if it has not ended yet, without handing anything over."""
+        """End without a controlled shutdown, unless the broker has ended already."""
         self._shell.close()
         await asyncio.wait((self._closed,))
         await self._link.close()
 
-    # --- what its shell tells it (`ShellHost`) ------------------------------------------------------------------------
+    # --- called by the shell (`ShellHost`) ----------------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return a new id for a registration."""
         return random_uuid()
 
     def tell(self, message: str) -> None:
-        """It has to wait for longer than a moment, or the wait has ended."""
+        """Pass on a message about a long wait, or its end."""
         self._tell(message)
 
     def opened(self, parts: Parts) -> None:
-        """Its logs are open."""
+        """The logs are open."""
         self._parts = parts
 
     def serving(self) -> None:
-        """It answers clients."""
+        """The broker answers clients."""
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
         """The controller has answered a heartbeat."""
         (self._is_unfenced.clear if is_fenced else self._is_unfenced.set)()
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """It has ended."""
+        """The broker has ended."""
         if error is None:
             self._closed.set_result(None)
         else:
             self._closed.set_exception(error)
-            self._closed.exception()  # no error that nobody has looked at, even if nobody waits
+            self._closed.exception()  # so that asyncio does not log an exception that was never retrieved

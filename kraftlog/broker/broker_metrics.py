@@ -1,6 +1,6 @@
-"""What a broker's parts show in its registry: replicas, logs, fetch sessions and quotas.
+"""Metrics of a broker's parts: replicas, logs, fetch sessions and quotas.
 
-What takes a look at all replicas is counted when somebody asks, in slices.
+Gauges that need a pass over all replicas are counted only when a client asks for the metrics, in slices.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _OF_FOLLOWED = (catalogue.MAX_LAG, catalogue.FAILED_PARTITIONS)
 
 
 class ReplicaMetrics:
-    """Counts replicas when it is asked to."""
+    """Counts replicas on request."""
 
     def __init__(self, partitions: Partitions, fetchers: Iterable[FollowedPartition], logs: LogManager) -> None:
-        """`fetchers` gives what is followed now, each time."""
+        """`fetchers` yields the partitions that are followed now, on each iteration."""
         self.partitions = partitions
         self.logs = logs
         self._fetchers = fetchers
         self.counts: dict[Metric, int] = dict.fromkeys((*_OF_PARTITIONS, *_OF_FOLLOWED), 0)
-        """As they were when `count` was run last."""
+        """The counts of the last `count`."""
         self.log_bytes: dict[str, int] = {directory.path: 0 for directory in logs.directories}
-        """The same, by log directory."""
+        """The bytes of the logs in each log directory, as of the last `count`."""
 
     def count(self) -> Steps:
-        """Look at all replicas and logs. What changes while others have their turn may be counted or not."""
+        """Count all replicas and logs. Changes between two slices may or may not be counted."""
         counts = dict.fromkeys(self.counts, 0)
         for some in slices(list(self.partitions), SLICE_LINES):
             for partition in some:
@@ -64,7 +64,7 @@ class ReplicaMetrics:
 
 
 def _what_counts(partition: Partition) -> list[Metric]:
-    """As what it counts: Kafka's rules of `Partition`."""
+    """The gauges that count a partition, by the rules of Kafka's `Partition`."""
     record = partition.record
     found = []
     if partition.log is None:
@@ -86,7 +86,7 @@ def _what_counts(partition: Partition) -> list[Metric]:
 
 
 def show_broker(registry: Registry, replicas: ReplicaMetrics, sessions: FetchSessionCache, usage: QuotaUsage) -> None:
-    """Have a registry show them."""
+    """Add these metrics to a registry."""
     registry.read(catalogue.PARTITION_COUNT, lambda: len(replicas.partitions))
     for metric in replicas.counts:
         registry.read(metric, partial(_count_of, replicas, metric))

@@ -1,4 +1,4 @@
-"""What clients and other brokers reach a broker by, on an event loop (`NetworkPort`)."""
+"""How clients and other brokers reach a broker, on an event loop (`NetworkPort`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from statemachine.words.config_definitions import CONNECTIONS_MAX, MAX_CONNECTIO
 
 
 class BrokerNetwork:
-    """Of one broker."""
+    """The network of one broker."""
 
     def __init__(
         self,
@@ -38,9 +38,9 @@ class BrokerNetwork:
         registry: Registry,
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`apis` makes the handlers, once the broker's logs are open. `clients_channel` is for what clients have the
-        controller do, `own_channel` for the broker's own requests. `registry` shows what is counted. `on_failed` is
-        called with what ends the broker."""
+        """`apis` makes the handlers, once the broker's logs are open. `clients_channel` is for clients' requests to the
+        controller, `own_channel` for the broker's own. `registry` shows the network's counts. `on_failed` is called
+        with an error that must end the broker."""
         self._settings = settings
         self._apis = apis
         self._clients_channel, self._own_channel = clients_channel, own_channel
@@ -49,10 +49,10 @@ class BrokerNetwork:
         self._listening = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
         self.ports: dict[str, int] = {}
-        """By listener, the port that it is bound to."""
+        """The bound port, by listener."""
 
     def listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
-        """Bind the listeners."""
+        """Bind the listeners, then call back with their ports."""
         self._run(self._listen(on_listening))
 
     async def _listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
@@ -73,7 +73,7 @@ class BrokerNetwork:
         on_listening(self.ports)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have the broker end if this fails."""
+        """Run `work` in a task; if it fails, the broker ends."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
@@ -87,7 +87,7 @@ class BrokerNetwork:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def answer_pending(self, on_done: OnDone) -> None:
-        """Give up what clients have the controller do, and tell them."""
+        """Answer clients' pending requests to the controller with an error, and send no more of them."""
         self._clients_channel.close(on_done)
 
     def close(self, on_closed: OnDone) -> None:
@@ -102,7 +102,7 @@ class BrokerNetwork:
         await self._listening.aclose()
 
     def close_controller(self, on_closed: OnDone) -> None:
-        """Give up what the broker itself asks the controller for."""
+        """Drop the broker's own pending requests to the controller."""
         self._own_channel.close(on_closed)
 
 
@@ -117,7 +117,7 @@ def _limits(settings: BrokerSettings) -> Limits:
 
 
 async def watch_loop(longest_request: Callable[[], str | None], report_interval_ms: int = 0) -> None:
-    """Look for ever. With an interval, log a report so often."""
+    """Check again and again that the event loop turns. With an interval above 0, also log a report that often."""
     look_seconds = REPORTED_LOOK_SECONDS if report_interval_ms else LOOK_SECONDS
     watch = LoopWatch(time.monotonic, longest_request, look_seconds)
     report = LoopReport(report_interval_ms / 1_000, time.monotonic) if report_interval_ms else None
@@ -125,7 +125,7 @@ async def watch_loop(longest_request: Callable[[], str | None], report_interval_
     timer: asyncio.TimerHandle | None = None
 
     def look() -> None:
-        """By a timer, not after a sleep: a task that has slept goes on behind the work of another turn."""
+        """Use a timer, because a task that has slept continues only behind the work of other tasks."""
         nonlocal timer
         timer = loop.call_later(look_seconds, look)
         watch.look()

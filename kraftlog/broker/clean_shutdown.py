@@ -1,10 +1,10 @@
-"""What shows a starting broker that its last shutdown was clean: a file with its broker epoch (KIP-966).
+"""The file that shows a starting broker that its last shutdown was clean; it has the broker epoch (KIP-966).
 
     DIR/clean-shutdown      lines of key=value, as in docs/formats/directory.md
 
-The file is deleted as soon as it was read, before the broker registers, so a file found at a start is from the run just
-before. A crash leaves none. Then the broker names no epoch, and the controller assumes that it may have lost records.
-Damage has the same effect: no epoch is better than a wrong one.
+The file is deleted as soon as it is read, before the broker registers, so that it can only be from the run just before.
+A crash leaves no file. Then the broker names no epoch when it registers, and the controller assumes that it may have
+lost records. A damaged file counts as none: no epoch is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _EPOCH_KEY: Final = "broker.epoch"
 
 
 def take_clean_epoch(files: FileSystem, directory: str) -> int | None:
-    """The epoch that the broker had at its clean shutdown; None if it had none, or never ran.
+    """Return the broker's epoch at its last clean shutdown; None if the last shutdown was not clean, or it never ran.
 
-    Makes the directory, and deletes the file, durably. Raises StorageError, also if it is no directory.
+    Makes the directory if it does not exist, and deletes the file, durably. Raises StorageError, also if `directory` is
+    not a directory.
     """
     files.make_directories(directory)
     if FILE_NAME not in files.list_directory(directory):
@@ -38,6 +39,6 @@ def take_clean_epoch(files: FileSystem, directory: str) -> int | None:
 
 
 def leave_clean_epoch(files: FileSystem, directory: str, broker_epoch: int) -> None:
-    """Leave the epoch for the next start: the whole file or none. Raises StorageError."""
+    """Write the epoch for the next start, atomically. Raises StorageError."""
     lines = f"version={VERSION}\n{_EPOCH_KEY}={broker_epoch}\n"
     write_new_file(files, join(directory, FILE_NAME), encode_properties(lines))

@@ -1,4 +1,4 @@
-"""What a broker answers to Kafka's clients: every API's handler, over its partitions and its view of the cluster."""
+"""How a broker answers Kafka's clients: the handlers of all APIs, over its partitions and its view of the cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kraftlog.telemetry.registry import Registry
 
 
 class ClientApis:
-    """The handlers of one broker. For one thread."""
+    """The handlers of one broker. Not thread-safe."""
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class ClientApis:
         is_serving: Callable[[], bool],
         registry: Registry,
     ) -> None:
-        """`controller` is for what clients have the controller do. `is_serving` tells whether the broker serves.
-        `registry` shows what is counted here."""
+        """`controller` is for clients' requests to the controller. `is_serving` returns whether the broker serves
+        clients. `registry` shows what is counted here."""
         self._settings, self._parts, self._is_serving = settings, parts, is_serving
         usage, sessions = QuotaUsage(parts.quotas), FetchSessionCache(_session_id)
         metrics = ReplicaMetrics(parts.partitions, parts.fetchers, parts.logs)
@@ -75,23 +75,23 @@ class ClientApis:
 
     @property
     def offered(self) -> Mapping[int, Versions]:
-        """The versions of each API that are answered, by the API's key."""
+        """The offered versions of each API, by the API's key."""
         return self._dispatch.offered
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Have a request answered. A broker that does not serve yet closes the connection: the client tries again."""
+        """Answer a request. Raises ConnectionRefused while the broker does not serve yet: the client retries."""
         if not self._is_serving():
             raise ConnectionRefused("the broker is starting")
         self._handle(request, reply)
 
 
 def _session_id() -> int:
-    """An id that nobody can guess: who knows it can change what its reader gets."""
+    """An unpredictable id: a client that knows another one's session id could change what that one gets."""
     return 1 + secrets.randbelow(2**31 - 1)
 
 
 def disk_space(path: str) -> DiskSpace:
-    """The size of the disk that a directory is on."""
+    """Return the size and the free space of a directory's file system; -1 each if they cannot be read."""
     try:
         usage = shutil.disk_usage(path)
     except OSError:

@@ -1,8 +1,8 @@
-"""The broker's way to the controller: operations of clients and of the broker itself, while others go on.
+"""The broker's way to the controller for operations of its clients, or of the broker itself, many at a time.
 
-At most `IN_FLIGHT_MAX` are with the controller at a time, and `WAITING_MAX` wait for their turn. Each has a deadline,
-the wait included. Who leads, and that the leader changes, is the channel's business: clients of Kafka's protocol see
-REQUEST_TIMED_OUT when the controller has not answered in time, as in Kafka, whose brokers pass requests on the same way
+At most `IN_FLIGHT_MAX` operations are with the controller at a time, and `WAITING_MAX` more wait in a queue. Each has a
+deadline that includes the wait. The channel finds the controller, and finds it again when it changes. If the controller
+has not answered in time, clients get REQUEST_TIMED_OUT, as from Kafka's brokers, which forward such requests, too
 (KIP-590).
 """
 
@@ -25,10 +25,10 @@ IN_FLIGHT_MAX: Final = 100
 WAITING_MAX: Final = 1_000
 
 TIMEOUT_MS_DEFAULT: Final = 30_000
-"""Kafka's `request.timeout.ms`: for requests that name no time."""
+"""Kafka's `request.timeout.ms`: for requests without a timeout of their own."""
 
 TIMEOUT_MS_MAX: Final = 60_000
-"""As long as a Kafka broker tries to pass a request on."""
+"""The longest time for which a Kafka broker tries to forward a request."""
 
 _NO_LEADER: Final = (
     ErrorCode.BROKER_NOT_AVAILABLE,
@@ -36,16 +36,16 @@ _NO_LEADER: Final = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
 )
-"""What is no business of clients: the controller was not found in time."""
+"""Errors that clients get as REQUEST_TIMED_OUT: the controller was not found in time."""
 
 Send = Callable[[int, OnAnswer[Any]], None]
-"""Sends a request, with the milliseconds that it may take, and what is called with the answer."""
+"""Sends a request: takes the milliseconds that it may take, and the callback for the answer."""
 
 logger = structlog.get_logger(__name__)
 
 
 class ChannelPort(Protocol):
-    """What a channel sends by. What is asked is answered once, within its time, but never within the call."""
+    """What a channel sends with. Each request gets one answer, within its time, but never before the call returns."""
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
         """Have the controller carry out an operation."""
@@ -56,12 +56,12 @@ class ChannelPort(Protocol):
         ...
 
     def close(self, on_closed: OnDone) -> None:
-        """Give up what is asked, and answer none of it."""
+        """Drop all requests; none of them is answered."""
         ...
 
 
 class _Request:
-    """One that is not answered yet."""
+    """A request that is not answered yet."""
 
     def __init__(
         self, send: Callable[[int, OnAnswer[Any]], None], on_answer: OnAnswer[Any], deadline_ms: float
@@ -70,11 +70,11 @@ class _Request:
         self.on_answer = on_answer
         self.deadline_ms = deadline_ms
         self.timer: Timer | None = None
-        """While it waits for its turn."""
+        """The timer while the request is in the queue."""
 
 
 class ControllerChannel:
-    """Of one broker, or of its clients. Close it."""
+    """The channel of one broker, or of all its clients. Close it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ControllerChannel:
         in_flight_max: int = IN_FLIGHT_MAX,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """`port` is closed with it."""
+        """The channel closes `port`."""
         self._port = port
         self._runtime = runtime
         self._in_flight_max = in_flight_max
@@ -94,11 +94,11 @@ class ControllerChannel:
         self._is_closed = False
 
     def __len__(self) -> int:
-        """How many are not answered."""
+        """The number of unanswered requests."""
         return len(self._in_flight) + len(self._waiting)
 
     def close(self, on_closed: OnDone) -> None:
-        """Answer what is pending with REQUEST_TIMED_OUT, and give it up. What comes later is answered the same way."""
+        """Answer all pending and later requests with REQUEST_TIMED_OUT, and close the port."""
         self._is_closed = True
         pending = [*self._in_flight, *self._waiting]
         self._in_flight.clear()
@@ -110,11 +110,12 @@ class ControllerChannel:
     def submit(
         self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
     ) -> None:
-        """Have the controller carry out an operation; its result is without an error as a whole.
+        """Have the controller carry out an operation. `on_result` gets a result without an error as a whole, or an
+        ApiError.
 
-        `on_result` may be called at once. `retry_unknown` is for operations that do no harm when done twice. The errors
-        are the controller's, and REQUEST_TIMED_OUT: the time is up, too many are pending, or the connection broke when
-        the operation may or may not have been carried out.
+        `on_result` may be called before this returns. `retry_unknown` is for operations that may safely be done twice.
+        The errors are the controller's, and REQUEST_TIMED_OUT: the time is up, too many requests are pending, or the
+        connection broke and the operation may or may not have been carried out.
         """
 
         def send(remaining_ms: int, on_answer: OnResult) -> None:
@@ -131,7 +132,7 @@ class ControllerChannel:
             on_answer(_stopping())
             return
         if timeout_ms <= 0:
-            on_answer(_timed_out(f"the request gives the controller {timeout_ms} ms; nothing was sent"))
+            on_answer(_timed_out(f"the request's timeout is {timeout_ms} ms; nothing was sent"))
             return
         if len(self._waiting) >= self._waiting_max:
             on_answer(_timed_out(f"{len(self)} requests to the controller are pending; nothing was sent"))
@@ -174,21 +175,21 @@ def _answer(request: _Request, answer: Any) -> None:
         request.timer.cancel()
     try:
         request.on_answer(answer)
-    except Exception as error:  # without an answer its client would wait for ever
+    except Exception as error:  # without an answer the client would wait for ever
         request.on_answer(failed(error))
 
 
 def _for_clients(error: ApiError) -> ApiError:
-    """The error as clients of Kafka's protocol are to see it."""
+    """Return the error that clients of Kafka's protocol get."""
     if isinstance(error, NotSent | OutcomeUnknown) or error.code in _NO_LEADER:
         return _timed_out(error.args[0])
-    if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:  # to clients that is about batches that they produce
+    if error.code is ErrorCode.RECORD_LIST_TOO_LARGE:  # clients take that for an error of a batch that they produced
         return ApiError(ErrorCode.POLICY_VIOLATION, error.args[0])
     return error
 
 
 def failed(error: Exception) -> ApiError:
-    """A mistake of ours, which ends one request and not the broker."""
+    """Log a bug, and return the error that ends one request instead of the broker."""
     logger.error("a request to the controller failed", exc_info=error)
     return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed; its log says why")
 
@@ -198,4 +199,4 @@ def _timed_out(reason: str) -> ApiError:
 
 
 def _stopping() -> ApiError:
-    return _timed_out("the broker stops; ask another one whether it was carried out")
+    return _timed_out("the broker is stopping; ask another one whether the operation was carried out")

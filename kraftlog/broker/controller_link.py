@@ -1,4 +1,4 @@
-"""The ways from a broker to the controller, on an event loop: one is the broker's own, the other is for a channel."""
+"""The connections from a broker to the controller, on an event loop: one for the broker itself, one for a channel."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from raft.rpc import codec
 
 
 class ControllerLink:
-    """`ControllerPort` over an admin client, which stays its owner's. Close it."""
+    """`ControllerPort` over an admin client, which its owner closes. Close the link."""
 
     def __init__(self, client: AdminClient, on_fatal: Callable[[BaseException], None]) -> None:
-        """`on_fatal` is told of a bug in the client."""
+        """`on_fatal` is called with a bug in the client."""
         self._client = client
         self._answers = AwaitedAnswers(on_fatal)
 
     async def close(self) -> None:
-        """Give up what is not answered, and call nobody back."""
+        """Drop all unanswered requests, without calling back."""
         await self._answers.close()
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
-        """Have the controller carry out an operation. It may take the client's timeout if that is less."""
+        """Have the controller carry out an operation. The client's timeout applies if it is less than `timeout_ms`."""
         timeout_ms = min(timeout_ms, self._client.timeout_ms)
         self._answers.begin(_carried_out(self._client, operation, timeout_ms, retry_unknown), on_result)
 
@@ -42,12 +42,12 @@ class ControllerLink:
 
 
 class ChannelLink:
-    """`ChannelPort` over an admin client, which stays its owner's. A bug ends one request, and not the broker."""
+    """`ChannelPort` over an admin client, which its owner closes. A bug ends one request, not the broker."""
 
     def __init__(
         self, client: AdminClient, endpoints: Sequence[Endpoint], on_fatal: Callable[[BaseException], None]
     ) -> None:
-        """`endpoints` are nodes of the cluster; `on_fatal` is told of a bug in a callback."""
+        """`endpoints` are nodes of the cluster; `on_fatal` is called with a bug in a callback."""
         self._client = client
         self._endpoints = endpoints
         self._answers = AwaitedAnswers(on_fatal)
@@ -69,7 +69,7 @@ class ChannelLink:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, said) from None
 
     def close(self, on_closed: OnDone) -> None:
-        """Give up what is not answered."""
+        """Drop all unanswered requests."""
         call_back(self._answers.close(), on_closed)
 
 
@@ -83,7 +83,7 @@ async def _carried_out(
 
 
 async def _or_failed(asking: Coroutine[Any, Any, Answer]) -> Answer:
-    """The answer; UNKNOWN_SERVER_ERROR for a bug."""
+    """Return the answer. Raises ApiError; for any other error, UNKNOWN_SERVER_ERROR."""
     try:
         return await asking
     except ApiError:

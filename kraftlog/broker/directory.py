@@ -1,14 +1,14 @@
-"""A broker's own directory: which broker owns it, that no other process uses it, and how the broker was shut down.
+"""A broker's own directory: which broker owns it, which process uses it, and how the broker was shut down.
 
     DIR/.lock              held while a broker uses the directory
     DIR/meta.properties    cluster, broker and directory id, as in a node's directory (raft.storage.directory)
-    DIR/clean-shutdown     the epoch of the last registration, while the broker is down after a clean shutdown
-    DIR/adopted-as         the incarnation as which it registers first in a cluster that has adopted it
-    DIR/has-log-directories    there from the broker's first start on, when its log directories were made
+    DIR/clean-shutdown     the epoch of the last registration, if the broker is down after a clean shutdown
+    DIR/adopted-as         the incarnation as which it first registers in a cluster that has adopted it
+    DIR/has-log-directories    made at the broker's first start, when it has made its log directories
 
-A broker that starts for the first time knows no cluster: the directory becomes its own when it has found one, and from
-then on no other cluster's controller accepts the broker (INCONSISTENT_CLUSTER_ID). `kraftlog brokers adopt` moves it to
-a cluster that was restored.
+A broker that starts for the first time knows no cluster. Once it has found one, it claims the directory for that
+cluster, and from then on the controller of any other cluster refuses the broker (INCONSISTENT_CLUSTER_ID). `kraftlog
+brokers adopt` moves the directory to a cluster that was restored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HAS_LOG_DIRECTORIES_NAME: Final = "has-log-directories"
 
 
 class BrokerDirectory:
-    """The directory of one running broker; locked from `open` if some broker owns it by then, else from `claim`."""
+    """The directory of one running broker; locked from `open` if a broker owns it already, else from `claim`."""
 
     def __init__(self, files: FileSystem, path: str, broker_id: int) -> None:
         """Use `open`."""
@@ -36,15 +36,16 @@ class BrokerDirectory:
         self._broker_id = NodeId(broker_id)
         self._data: DataDirectory | None = None
         self.clean_epoch: int | None = None
-        """The epoch that the broker had at its clean shutdown; None if it had none, or never ran."""
+        """The broker's epoch at its last clean shutdown; None if the last shutdown was not clean, or it never ran."""
         self.adopted_incarnation: UUID | None = None
-        """As which the broker registers; None if the cluster has not adopted it, or it has registered there since."""
+        """The incarnation as which an adopted broker registers; None if it is not adopted, or has registered since."""
 
     @classmethod
     def open(cls, files: FileSystem, path: str, broker_id: int) -> BrokerDirectory:
-        """Make it if it does not exist, and read what the broker left in it.
+        """Make the directory if it does not exist, and read what the broker left in it.
 
-        Raises DirectoryError if another broker owns it or a process uses it; StorageError, also if it is no directory.
+        Raises DirectoryError if another broker owns it or a process uses it; StorageError, also if it is not a
+        directory.
         """
         directory = cls(files, path, broker_id)
         if files.exists(join(path, META_NAME)):
@@ -59,24 +60,24 @@ class BrokerDirectory:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster of the broker that owns it, None if none does."""
+        """The cluster of the broker that owns the directory; None if no broker does."""
         return None if self._data is None else self._data.identity.cluster_id
 
     @property
     def directory_id(self) -> DirectoryId | None:
-        """The id that the directory was claimed with; None if no broker owns it."""
+        """The id with which the directory was claimed; None if no broker owns it."""
         return None if self._data is None else self._data.identity.directory_id
 
     @property
     def is_open(self) -> bool:
-        """Whether it is in use by this broker, from `claim` to `close`."""
+        """Whether this broker uses the directory: it is claimed and not closed."""
         return self._data is not None
 
     def claim(self, cluster_id: str, directory_id: DirectoryId) -> None:
-        """Make it the directory of that cluster's broker, for ever; one that a cluster's broker owns stays as it is.
+        """Make this the directory of a broker of the cluster, for ever; nothing changes if a broker owns it already.
 
-        Raises DirectoryError if it is not empty or another process came first; StorageError; ConfigurationError if an
-        id is not valid.
+        Raises DirectoryError if the directory is not empty or another process came first; StorageError;
+        ConfigurationError if an id is invalid. id is not valid.
         """
         if self._data is None:
             DataDirectory.format(
@@ -90,32 +91,33 @@ class BrokerDirectory:
             self._data = DataDirectory.open(self._files, self._path, cluster_id=cluster_id, node_id=self._broker_id)
 
     def forget_adoption(self) -> None:
-        """The broker has registered, and its log directories say so. Raises StorageError."""
+        """Delete the adoption: the broker has registered, and its log directories know it. Raises StorageError."""
         if self.adopted_incarnation is not None:
             forget_adopted_incarnation(self._files, self._path)
             self.adopted_incarnation = None
 
     @property
     def has_log_directories(self) -> bool:
-        """Whether the broker has had log directories: then one that is empty now has lost what it had."""
+        """Whether the broker has had log directories: if so, one that is empty now has lost its content."""
         return self._files.exists(join(self._path, HAS_LOG_DIRECTORIES_NAME))
 
     def note_log_directories(self) -> None:
-        """Note, durably, that the broker has log directories from now on. Raises StorageError."""
+        """Record, durably, that the broker has log directories from now on. Raises StorageError."""
         if not self.has_log_directories:
             write_new_file(self._files, join(self._path, HAS_LOG_DIRECTORIES_NAME), encode_properties("version=1\n"))
 
     def trust_clean_epoch_of_logs(self, clean_epoch: int | None) -> None:
-        """The broker was shut down cleanly only if its log directories say so, too: all, with the same epoch (KIP-966).
+        """Forget the clean epoch unless all log directories have the same one, `clean_epoch` (KIP-966).
 
         Consider a broker that was shut down cleanly, and then gets an empty disk for its logs. By its own directory it
-        has lost nothing; so it would stay eligible, be elected, and others would cut what was acknowledged.
+        has lost nothing; so it would stay eligible, could be elected, and other replicas would truncate acknowledged
+        records.
         """
         if self.clean_epoch != clean_epoch:
             self.clean_epoch = None
 
     def close(self, clean_epoch: int | None = None) -> None:
-        """Leave the epoch for the next start, if it is given, and unlock it. Raises StorageError."""
+        """Unlock the directory. If `clean_epoch` is given, write it for the next start first. Raises StorageError."""
         try:
             if clean_epoch is not None:
                 leave_clean_epoch(self._files, self._path, clean_epoch)

@@ -1,4 +1,4 @@
-"""Which handler a request goes to, and so what this broker offers: an API without a handler is not offered."""
+"""Which handler gets a request, and what this broker offers: an API without a handler is not offered."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ KEYS: Final[Mapping[str, int]] = {name: key for key, name in (NAMES | OWN_NAMES)
 
 
 class Dispatch:
-    """Hands each request to its handler. For one thread."""
+    """Passes each request to its handler. Not thread-safe."""
 
     def __init__(self, handlers: Mapping[str, Handler], cluster: ClusterView) -> None:
-        """`handlers` by the API's name. ApiVersions is answered here, as it tells of the others."""
+        """`handlers` are by the API's name. ApiVersions is handled here, because its answer lists the other APIs."""
         self._handlers = {KEYS[name]: handler for name, handler in handlers.items()}
         offered = {key: _stable_versions(key) for key in (*self._handlers, API_VERSIONS)}
         self.offered: Mapping[int, Versions] = offered
-        """The versions of each API that are answered, by the API's key."""
+        """The offered versions of each API, by the API's key."""
         self._handlers[API_VERSIONS] = ApiVersionsApi(offered, cluster).handle
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Have a request answered."""
+        """Pass a request to its handler."""
         self._handlers[request.api.key](request, reply)
 
 
 def _stable_versions(key: int) -> Versions:
-    """Those that Kafka offers by default: without the newest ones that may still change."""
+    """Return the versions that Kafka offers by default: without the newest ones that may still change."""
     request = api_of(key).request
     newest = max(version for version in request.VERSIONS if version not in request.UNSTABLE)
     return Versions(request.VERSIONS.lowest, newest)

@@ -1,4 +1,4 @@
-"""A broker's start waits for nodes: whoever starts both at once need not know which of them comes up first."""
+"""A broker's start waits for nodes, so that broker and nodes can be started at the same time in any order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Client(Protocol):
 
 
 async def cluster_id_when_known(client: _Client, tell: Callable[[str], None]) -> str:
-    """The id of the cluster, as soon as a node knows a leader. `tell` is called if that takes longer than a moment."""
+    """Return the cluster's id as soon as a node knows a leader. `tell` is called if that takes longer than a moment."""
     is_told = False
     while True:
         try:

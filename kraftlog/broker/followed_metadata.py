@@ -1,4 +1,4 @@
-"""A broker's copy of the metadata on an event loop: fed by whichever node sends it (`raft.observe`)."""
+"""A broker's copy of the metadata on an event loop, fed by any node that sends it (`raft.observe`)."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class FollowedMetadata:
 
     @property
     def applied_end_offset(self) -> int:
-        """Everything below is applied."""
+        """All records below this offset are applied."""
         return self._machine.applied_end_offset
 
     def follow(self) -> None:
-        """Have the machine fed from now on."""
+        """Begin to feed the machine."""
         self._task = asyncio.create_task(self._following())
         self._task.add_done_callback(self._ended)
 
@@ -43,15 +43,15 @@ class FollowedMetadata:
             self._on_failed(error)
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> object:
-        """Call back when everything below `end_offset` is applied."""
+        """Call back when all records below `end_offset` are applied."""
         return self._machine.wait_applied(end_offset, timeout_ms, on_done)
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Show it the state, and every change."""
+        """Call `publisher` with the state, and then with every change."""
         self._machine.install_publisher(publisher)
 
     def stop(self, on_stopped: OnDone) -> None:
-        """Feed the machine no more."""
+        """Stop feeding the machine, then call back."""
         if self._task is None or self._task.done():
             asyncio.get_running_loop().call_soon(on_stopped, None)
         else:

@@ -1,10 +1,10 @@
-"""A broker's life with the controller: it registers (CT-33), sends heartbeats, is fenced, unfenced, shut down (CT-35).
+"""A broker's life with the controller: registration (CT-33), heartbeats, fencing, controlled shutdown (CT-35).
 
     async with BrokerLifecycle(client, broker_id=1, listeners=[("PLAINTEXT", "localhost", 9092)]) as life:
         await life.unfenced()
 
-It is `kraftlog.broker.shell.membership` on an event loop. On leaving the context it does a controlled shutdown: its
-partitions get other leaders before it stops, as far as there are any.
+It runs `kraftlog.broker.shell.membership` on an event loop. When the context is left, the broker does a controlled
+shutdown: its partitions get other leaders before it stops, where other replicas can lead.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from statemachine.query.descriptions import BrokerListener
 
 OFFSET_READ_TIMEOUT_MS: Final = 1_000
 OFFSET_TIMEOUT_MS: Final = 1_500
-"""How long a heartbeat waits to learn what the broker has applied: from a node, and from the broker itself. After that
-it reports the last known offset: a heartbeat in time matters more than an exact one."""
+"""How long a heartbeat waits for the applied offset: for the answer of a node, and in all. After that the broker
+reports the last known offset: a heartbeat in time matters more than an exact offset."""
 
 PORT_BASE: Final = 9_092
-"""Where `living_brokers` report that they listen: one port each, above this one."""
+"""`living_brokers` register one port each, above this one."""
 
 _NAMESPACE: Final = uuid.UUID("6b7261d0-6c6f-5067-8469-726563746f72")
 """Namespace for the ids of the log directories of brokers that keep no data."""
@@ -59,7 +59,7 @@ logger = structlog.get_logger(__name__)
 
 
 class BrokerLifecycle:
-    """One broker, for one event loop."""
+    """One broker, on one event loop."""
 
     def __init__(
         self,
@@ -78,15 +78,14 @@ class BrokerLifecycle:
         tell: Callable[[str], None] | None = None,
         epochs: RegisteredEpochs | None = None,
     ) -> None:
-        """`metadata_offset` returns the end offset of the metadata that the broker has applied; without one, the broker
-        reports that of the node that answers the client's reads. `log_dirs` are the ids of its log directories; without
-        them it has one, whose id is the same at every start of a broker with that id: its partitions are assigned to
-        that directory, and under another it could not lead them. In `data_dir` it keeps its cluster and how it was shut
-        down; without one each start counts as one after a crash. `directory` is the same, opened and claimed by the
-        caller. `offline_log_dirs` returns the ids of the log directories that have failed, `log_dir_space` the room in
-        the others. `tell` is called with a message when the broker has to wait for longer than a moment, and when the
-        wait has ended. `epochs` has the epoch of its last registration in each of `log_dirs` (CT-38). The client stays
-        the caller's."""
+        """`metadata_offset` returns the end offset of the metadata that the broker has applied; without it, the broker
+        reports the offset of the node that answers the client's reads. `log_dirs` are the ids of its log directories.
+        Without them it has one, with the same id at every start: its partitions are assigned to that directory, and
+        with another id it could not lead them. `data_dir` keeps the broker's cluster and how it was shut down; without
+        it each start counts as one after a crash. `directory` is the same directory, opened and claimed by the caller.
+        `offline_log_dirs` returns the ids of failed log directories, `log_dir_space` the room in the others. `tell` is
+        called with a message when the broker has to wait for longer than a moment, and when the wait has ended.
+        `epochs` has the epoch of the last registration in each of `log_dirs` (CT-38). The caller closes `client`."""
         self._client = client
         self.broker_id = broker_id
         ids = log_dirs or [uuid_to_text(uuid.uuid5(_NAMESPACE, str(broker_id)))]
@@ -109,12 +108,12 @@ class BrokerLifecycle:
         self._is_unfenced = asyncio.Event()
         self._may_go = asyncio.Event()
         self.last_broker_epoch = NO_BROKER_EPOCH
-        """The epoch of its last registration; -1 before the first."""
+        """The epoch of the last registration; -1 before the first."""
         self.is_fenced = True
-        """The state in the last heartbeat's answer."""
+        """Whether the broker is fenced, by the last heartbeat's answer."""
 
     def start(self) -> None:
-        """Register as a new incarnation, and send heartbeats from now on.
+        """Register as a new incarnation, and then send heartbeats.
 
         Raises StorageError, and DirectoryError if another broker owns the directory or a process uses it.
         """
@@ -136,7 +135,7 @@ class BrokerLifecycle:
             runtime=AsyncioRuntime(),
             host=self,
         )
-        # At once, since the controller may wonder whether this process has ended (CT-65).
+        # At once, because the controller may suspect that this process has ended (CT-65).
         self._client.when_disconnected(self.tell_now)
         self._membership.start()
 
@@ -152,11 +151,11 @@ class BrokerLifecycle:
         await self.stop()
 
     async def registered(self) -> None:
-        """Wait until the controller has accepted its registration."""
+        """Wait until the controller has accepted the registration."""
         await self._wait_for(self._is_registered)
 
     async def unfenced(self) -> None:
-        """Wait until the controller has unfenced it."""
+        """Wait until the controller has unfenced the broker."""
         await self._wait_for(self._is_unfenced)
 
     async def _wait_for(self, event: asyncio.Event) -> None:
@@ -172,18 +171,18 @@ class BrokerLifecycle:
             waiting.cancel()
 
     async def ended(self) -> None:
-        """Wait until it sends no more heartbeats; raises what ended it."""
+        """Wait until the broker no longer sends heartbeats. Raises the error that ended it, if any."""
         if self._ended is not None:
             await asyncio.shield(self._ended)
 
     def tell_now(self) -> None:
-        """Send the next heartbeat at once: something that it tells has changed."""
+        """Send the next heartbeat at once: something that it reports has changed."""
         if self._membership is not None:
             self._membership.tell_now()
 
     async def shut_down(self, timeout_ms: int = SHUTDOWN_TIMEOUT_MS) -> bool:
-        """Ask to shut down, until the controller allows it; returns whether it did in time. Without a registration the
-        broker just stops."""
+        """Ask for a controlled shutdown until the controller allows it. Return whether it did within `timeout_ms`. A
+        broker that is not registered just stops."""
         if self._membership is not None:
             self._membership.leave()
         try:
@@ -195,7 +194,7 @@ class BrokerLifecycle:
         return True
 
     async def stop(self, *, is_clean: bool = True) -> None:
-        """Send nothing more, like a process that dies, unless it was asked to shut down before. Raises StorageError.
+        """Send nothing more, like a process that dies, unless it was shut down before. Raises StorageError.
 
         Without `is_clean` the next start counts as one after a crash: the broker's logs could not be closed.
         """
@@ -210,30 +209,30 @@ class BrokerLifecycle:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of its registration; -1 while it has none."""
+        """The epoch of the registration; -1 without one."""
         return NO_BROKER_EPOCH if self._membership is None else self._membership.broker_epoch
 
     @property
     def clean_epoch(self) -> int | None:
-        """What the next start names if all of this broker's logs can be closed; None if it was not asked to shut down.
+        """The epoch for the next start if all logs can be closed; None if no shutdown was asked for.
 
-        A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
+        A broker that has not registered has changed nothing, so the epoch that it found is good for its next start.
         """
         return None if self._membership is None else self._membership.clean_epoch
 
-    # --- what its membership asks and tells (`MembershipHost`) --------------------------------------------------------
+    # --- called by the membership (`MembershipHost`) ------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return a new id for a registration."""
         return random_uuid()
 
     def read_metadata_offset(self, on_read: OnAnswer[int]) -> None:
-        """Ask what the broker has applied."""
+        """Call back with the end offset of the applied metadata."""
         if self._offsets is not None:
             self._offsets.begin(self._applied_metadata(), on_read)
 
     async def _applied_metadata(self) -> int:
-        """The end offset of the metadata that the broker has applied; the last known if it cannot be learned now."""
+        """Return the end offset of the applied metadata; the last known one if it cannot be read now."""
         try:
             async with asyncio.timeout(OFFSET_TIMEOUT_MS / 1000):
                 self._known_metadata_offset = await self._metadata_offset()
@@ -250,19 +249,19 @@ class BrokerLifecycle:
         return [id_to_bytes(of) for of in self._offline_log_dirs()]
 
     def log_dir_space(self) -> Sequence[LogDirSpace]:
-        """The room in the others."""
+        """The room in the log directories that have not failed."""
         return self._log_dir_space()
 
     def tell(self, message: str) -> None:
-        """It has to wait for longer than a moment, or the wait has ended."""
+        """Pass on a message about a long wait, or its end."""
         if self._tell is not None:
             self._tell(message)
 
     def decided(self, decision: Decision) -> None:
-        """Told to nobody: it is no data broker."""
+        """Ignored: this is no data broker, and has no observer."""
 
     def registration_accepted(self, broker_epoch: int) -> None:
-        """It has an epoch."""
+        """The controller has accepted a registration."""
         self.last_broker_epoch = broker_epoch
         self._is_registered.set()
 
@@ -272,13 +271,13 @@ class BrokerLifecycle:
         (self._is_unfenced.clear if is_fenced else self._is_unfenced.set)()
 
     def released(self) -> None:
-        """It may go."""
+        """The controller allows the broker to stop."""
         self._may_go.set()
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
     def membership_ended(self, error: BaseException) -> None:
-        """It cannot go on."""
+        """The membership has ended with an error."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_exception(error)
 
@@ -302,6 +301,6 @@ async def living_brokers(client: AdminClient, broker_ids: Iterable[int]) -> Asyn
 
 
 def _look_at(ended: asyncio.Future[None]) -> None:
-    """What ended it is no error that nobody has looked at, even if nobody waits."""
+    """Retrieve the exception, so that asyncio does not log that it never was."""
     if not ended.cancelled():
         ended.exception()

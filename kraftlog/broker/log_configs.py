@@ -18,12 +18,12 @@ def _is_true(value: str) -> bool:
 
 
 def _is_not_false(value: str) -> bool:
-    """On the safe side: a Kafka does not check our own configs, so a value that is taken over from one may be none."""
+    """Whether a flag is on. An invalid value counts as on, the safe side: a Kafka does not check our own configs."""
     return value.lower() != "false"
 
 
 def _index_bytes(value: str) -> int:
-    """Kafka takes a size from 4 on, with which an index has no entry."""
+    """Return a size of at least `INDEX_BYTES_MIN`: Kafka accepts 4 and more, too few for an entry."""
     return max(INDEX_BYTES_MIN, int(value))
 
 
@@ -47,13 +47,13 @@ _FIELDS: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
 }
 
 ACTING_TOPIC_CONFIGS: Final = (*_FIELDS, CLEANUP_POLICY, MIN_ISR)
-"""The configs of topics that change what a broker does; the others are stored."""
+"""The configs of topics that change what a broker does; the others are only stored."""
 
 
 def partition_log_config(configs: Mapping[str, str]) -> PartitionLogConfig:
-    """The settings for these values; PartitionLogConfig's own for what is not among them.
+    """Return the settings for these values, with PartitionLogConfig's defaults for the others.
 
-    Raises ConfigurationError for a value that is out of range, ValueError for one that is none.
+    Raises ConfigurationError for a value that is out of range, ValueError for an invalid one.
     """
     fields = {field: parse(configs[name]) for name, (field, parse) in _FIELDS.items() if name in configs}
     policy = split_elements(configs.get(CLEANUP_POLICY, "delete"))

@@ -1,4 +1,4 @@
-"""The room in a broker's log directories: measured from time to time, and told with each heartbeat (CT-66)."""
+"""The room in a broker's log directories: measured periodically, and reported with each heartbeat (CT-66)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kraftpb.v1.admin_pb2 import LogDirSpace
 
 
 class LogDirRoom:
-    """Of one broker."""
+    """The room of one broker."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
         self._is_measuring = False
 
     def measure(self) -> None:
-        """Find out, in the disk's thread, how much room each directory has (`LogDirectory.full_disk`)."""
+        """Measure, in the disk's thread, how much room each directory has (`LogDirectory.full_disk`)."""
         if self._is_measuring:
-            return  # the disk is slow
+            return  # the last measurement has not ended: the disk is slow
         self._is_measuring = True
         online = self._logs.online
         found: dict[LogDirectory, Space] = {}
 
         def measure() -> None:
             for directory in online:
-                with suppress(StorageError):  # whatever is wrong shows when something is written
+                with suppress(StorageError):  # the next write reports what is wrong
                     found[directory] = directory.space()
 
         def measured(error: BaseException | None) -> None:
@@ -40,7 +40,7 @@ class LogDirRoom:
         self._logs.runtime.run_on_disk(measure, measured)
 
     def told(self) -> list[LogDirSpace]:
-        """What the controller is told of the directories that are online and have been measured."""
+        """Return the report to the controller, about the directories that are online and have been measured."""
         return [
             LogDirSpace(
                 log_dir=directory.directory_id.bytes,

@@ -1,9 +1,9 @@
-"""Whether the event loop turns: heartbeats leave in it, and nothing else sends them.
+"""Checks that the event loop turns: heartbeats are sent from it, and from nowhere else.
 
-A broker whose loop stands still serves nobody. It sends no heartbeat, and is fenced when its session is over. When the
-loop turns again the broker says for how long it did not, and which request has run meanwhile.
+A broker whose loop stands still serves no client. It sends no heartbeat, and is fenced when its session expires. When
+the loop turns again, the broker logs for how long it did not, and which request ran in that time.
 
-With `loop.report.interval.ms` the broker looks more often, and logs how long the turns of the loop have taken.
+With `loop.report.interval.ms` the broker checks more often, and logs how long the turns of the loop take.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ import structlog
 
 LOOK_SECONDS: Final = 0.25
 REPORTED_LOOK_SECONDS: Final = 0.005
-"""How often the loop is looked at for a report."""
+"""How often the loop is checked for a report."""
 
 SILENT_SECONDS: Final = 1.0
-"""A loop that has not turned for so long is reported: a ninth of a session."""
+"""A loop that has not turned for this long is reported: a ninth of a session."""
 
-REPORT: Final = "the turns of the event loop"
-"""The event of a report's line."""
+REPORT: Final = "event loop turn times"
+"""The log event of a report."""
 
 logger = structlog.get_logger(__name__)
 
 
 class LoopReport:
-    """How long turns have taken since the last report. The clocks are in seconds; `processor_now` is of this thread."""
+    """Reports how long turns took. The clocks are in seconds; `processor_now` is the processor time of this thread."""
 
     def __init__(
         self, interval_seconds: float, now: Callable[[], float], processor_now: Callable[[], float] = time.thread_time
@@ -43,13 +43,13 @@ class LoopReport:
         self._late_ms: Counter[int] = Counter()
 
     def look(self) -> None:
-        """To be called `REPORTED_LOOK_SECONDS` after the last time; logs a report when one is due."""
+        """Call this `REPORTED_LOOK_SECONDS` after the last call; it logs a report when one is due."""
         now, processor = self._now(), self._processor_now()
         self._late_ms[max(0, round(1_000 * (now - self._looked_at - REPORTED_LOOK_SECONDS)))] += 1
         self._longest_processor_seconds = max(self._longest_processor_seconds, processor - self._processor_at)
         self._looked_at, self._processor_at = now, processor
         if now - self._reported_at >= self._interval_seconds:
-            # A warning, as lines below it are not logged by default: who sets an interval wants to see them.
+            # A warning: lower levels are not logged by default, and the interval was set to see these lines.
             logger.warning(
                 REPORT,
                 longest_processor_ms=round(1_000 * self._longest_processor_seconds, 1),
@@ -61,7 +61,7 @@ class LoopReport:
 
 
 class LoopWatch:
-    """Notices that it is looked at too late. `now` is a clock in seconds."""
+    """Notices that it is called too late. `now` is a clock in seconds."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class LoopWatch:
         longest_request: Callable[[], str | None],
         look_seconds: float = LOOK_SECONDS,
     ) -> None:
-        """`longest_request` returns which request has kept the loop for longest since it was called last."""
+        """`longest_request` returns the request that took longest since its last call, if any."""
         self._now = now
         self._longest_request = longest_request
         self._look_seconds = look_seconds
         self._looked_at = now()
 
     def look(self) -> None:
-        """To be called `look_seconds` after the last time; says so if it is called much later."""
+        """Call this `look_seconds` after the last call; it logs a warning if the call comes much later."""
         now = self._now()
         silent_seconds = now - self._looked_at - self._look_seconds
         self._looked_at = now

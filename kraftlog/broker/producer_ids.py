@@ -1,7 +1,7 @@
-"""The producer ids that this broker gives to idempotent producers, from blocks that the controller allocates (DB-118).
+"""The ids that this broker gives to idempotent producers, from blocks that the controller allocates (DB-118).
 
-The next block is asked for when few ids are left of the present one, so that nobody waits for it. What a broker has not
-used of its blocks when it ends is lost.
+The next block is requested when the current one has few ids left, so that producers seldom wait. The unused ids of a
+broker's blocks are lost when it ends.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Final, NamedTuple
 from kraftbase.errors import ApiError, ErrorCode
 
 WAITING_MAX: Final = 10_000
-"""Producers that wait for a block; further ones are refused at once."""
+"""Producers that may wait for a block; further ones get an error at once."""
 
 FEW_IDS: Final = 100
-"""With fewer left than this, the next block is asked for."""
+"""The next block is requested when fewer ids than this are left."""
 
 
 class Block(NamedTuple):
-    """Ids from `start` on."""
+    """A block of ids from `start` on."""
 
     start: int
     size: int
 
 
 OnTaken = Callable[[int, ApiError | None], None]
-"""Called once: with the id, or -1 and the reason."""
+"""Called once, with an id, or with -1 and the error."""
 
 RequestBlock = Callable[[], None]
-"""Begins to ask the controller; `ProducerIds.allocated` or `ProducerIds.refused` is called once for it.
+"""Requests a block from the controller; `ProducerIds.allocated` or `ProducerIds.refused` is called once for it.
 
-That is after a few seconds at most, also if no controller can be reached: producers wait for it.
+That call comes within a few seconds, even if no controller can be reached, because producers wait for it.
 """
 
 
 class ProducerIds:
-    """For one thread."""
+    """The ids of one broker. Not thread-safe."""
 
     def __init__(self, request_block: RequestBlock) -> None:
         self._request_block = request_block
@@ -48,7 +48,7 @@ class ProducerIds:
         self._waiting: deque[OnTaken] = deque()
 
     def take(self, on_taken: OnTaken) -> None:
-        """Call back with an id that nobody else ever gets; at once if there is one."""
+        """Call back with an id that no other producer ever gets; at once if there is one."""
         if not self._left and self._spare is not None:
             self._next, self._left = self._spare
             self._spare = None
@@ -72,7 +72,7 @@ class ProducerIds:
             self._request_block()
 
     def allocated(self, block: Block) -> None:
-        """The controller has allocated a block. One without ids refuses who waits: to ask on would go on for ever."""
+        """Use the block that the controller allocated. If it is empty, all waiting producers are refused."""
         if block.size <= 0:
             self.refused(
                 ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the controller gave no producer ids: try again")
@@ -85,7 +85,7 @@ class ProducerIds:
             self.take(on_taken)
 
     def refused(self, error: ApiError) -> None:
-        """It has not: nobody waits any longer; the next producer makes the broker ask again."""
+        """The controller allocated no block: refuse all waiting producers. The next producer causes a new request."""
         self._is_asking = False
         waiting, self._waiting = self._waiting, deque()
         for on_taken in waiting:

@@ -1,4 +1,4 @@
-"""In which registration each log directory of a broker was last in use: LOGDIR/broker-epoch (CT-38)."""
+"""The broker epoch of the registration in which a log directory was last in use: LOGDIR/broker-epoch (CT-38)."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ class EpochDirectory(Protocol):
     offline_reason: str
 
     def note_registration(self, broker_epoch: int) -> None:
-        """Note a registration in its inventory. Raises StorageError, FlushFailed."""
+        """Record a registration in the directory's inventory. Raises StorageError, FlushFailed."""
         ...
 
     def fail(self, error: BaseException) -> None:
-        """Its disk has failed."""
+        """Take the directory offline: its disk has failed."""
         ...
 
 
 class RegisteredEpochs:
-    """Of the log directories that one process uses."""
+    """The epochs in the log directories that one process uses."""
 
     def __init__(self, files: FileSystem, directories: Sequence[EpochDirectory], runtime: Runtime) -> None:
-        """`directories` are those that were online when the process started."""
+        """`directories` are the log directories that were online when the process started."""
         self._files = files
         self.directories = tuple(directories)
-        """Those that were online when the process started."""
+        """The log directories that were online when the process started."""
         self._runtime = runtime
 
     def named(self) -> list[int]:
-        """What a registration names for each of the directories."""
+        """Return the epoch of each directory, for a registration."""
         return [registered_epoch(self._files, directory.path) for directory in self.directories]
 
     def note(self, broker_epoch: int, older_log_dirs: Collection[bytes], on_noted: OnDone) -> None:
-        """Make a registration's epoch durable, and say which directories the controller found to be older copies.
+        """Record a registration's epoch durably, and log which directories the controller found to be older copies.
 
-        A log directory where it cannot be written is offline. `on_noted` is called after that.
+        A log directory that cannot be written goes offline. `on_noted` is called after that.
         """
         self.say_older(older_log_dirs)
         self.note_in_inventories(broker_epoch)
@@ -64,30 +64,31 @@ class RegisteredEpochs:
         self._runtime.run_on_disk(lambda: failed.extend(self.write(broker_epoch)), written)
 
     def note_in_inventories(self, broker_epoch: int) -> None:
-        """Have each inventory know of a registration, before `write`: one that does not is an older copy."""
+        """Record a registration in each inventory, before `write`: an inventory without it will show an older copy."""
         for directory in self.directories:
             try:
                 if not directory.offline_reason:
                     directory.note_registration(broker_epoch)
             except OutOfSpace as error:
-                logger.warning("an older copy of an inventory would not be recognized", reason=str(error))
+                logger.warning("inventory not updated: an older copy of it would not be recognized", reason=str(error))
             except (StorageError, FlushFailed) as error:
                 directory.fail(error)
 
     def say_older(self, older_log_dirs: Collection[bytes]) -> None:
-        """Log which directories are older copies, and what to do."""
+        """Log which directories are older copies, and what to do about them."""
         for directory in self.directories:
             if directory.directory_id.bytes in older_log_dirs:
                 logger.error(
-                    "a log directory is an older copy: what it has is not in sync, and does not lead by itself. Start"
-                    " the brokers with other replicas; a partition that has a leader then needs nothing. For one that"
-                    " has none see \"An older copy of a disk\" in docs/operations/brokers.md: `kraftlog elect --type"
-                    " unclean` would lose what this copy lacks, and what the directory as it was left may still have",
+                    "a log directory is an older copy: its replicas are not in sync, and do not lead by themselves."
+                    " Start the brokers with other replicas; a partition that has a leader then needs nothing. For one"
+                    " that has none see \"An older copy of a disk\" in docs/operations/brokers.md: `kraftlog elect"
+                    " --type unclean` would lose what this copy lacks, which the directory as it was left may still"
+                    " have",
                     path=directory.path,
                 )  # fmt: skip
 
     def write(self, broker_epoch: int) -> list[tuple[EpochDirectory, StorageError | FlushFailed]]:
-        """Write the epoch; returns the directories where that failed. For the thread of the disk."""
+        """Write the epoch. Return the directories where that failed, with the errors. Runs in the disk's thread."""
         failed: list[tuple[EpochDirectory, StorageError | FlushFailed]] = []
         for directory in self.directories:
             if directory.offline_reason:
@@ -99,10 +100,10 @@ class RegisteredEpochs:
         return failed
 
 
-# Consider a broker that was registered with epoch 900, and a quorum that is restored from a snapshot which ends at 200.
-# It registers the broker with 201. By its metadata the broker would set logs aside, and cut what it acknowledged since.
+# Consider a broker that was registered with epoch 900, and a quorum that is restored from a snapshot which ends at 200:
+# the broker gets epoch 201. By the restored metadata it would set logs aside, and truncate acknowledged records.
 def check_follows(broker_id: int, broker_epoch: int, noted: Sequence[int]) -> None:
-    """Check that a registration is not from before those that log directories have noted: epochs of a quorum ascend.
+    """Check that a registration is newer than those in the log directories: the epochs of a quorum only grow.
 
     Raises ApiError(INVALID_REGISTRATION): the quorum has lost what it committed (CT-38).
     """
@@ -110,8 +111,8 @@ def check_follows(broker_id: int, broker_epoch: int, noted: Sequence[int]) -> No
     if broker_epoch < last:
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION,
-            f"broker {broker_id} was registered with epoch {broker_epoch}, and its log directories know of a"
-            f" registration with epoch {last}: the quorum has lost what it had committed, by a restore from an old"
-            " snapshot or a loss of its own directories. The broker ends, and changes nothing on its disks. Leave them"
-            " as they are, and see docs/operations/all-voters-are-lost.md",
+            f"broker {broker_id} was registered with epoch {broker_epoch}, but its log directories have noted epoch"
+            f" {last}: the quorum has lost what it had committed, by a restore from an old snapshot or a loss of its"
+            " own directories. The broker ends, and changes nothing on its disks. Leave them as they are, and see"
+            " docs/operations/all-voters-are-lost.md",
         )

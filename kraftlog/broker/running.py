@@ -1,10 +1,10 @@
-"""A data broker as a whole: its directories, its copy of the metadata, its partitions and its listeners.
+"""A complete data broker: its directories, its copy of the metadata, its partitions and its listeners.
 
     async with running(settings, endpoints, callbacks) as broker:
         await broker.ended()
 
-How it starts and ends is `kraftlog.broker.shell.broker_shell`. Before that its own directory is locked, and the cluster
-is found to which it belongs.
+`kraftlog.broker.shell.broker_shell` describes the start and the end. Before that the broker's own directory is locked,
+and its cluster is found.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ logger = structlog.get_logger(__name__)
 METADATA_NAME: Final = "metadata.db"
 
 APPLIED_ON_LOOP: Final = OnLoop(bytes_max=4 * 1024, rows_max=64)
-"""A broker's clients wait for its event loop, and nobody waits for what it applies."""
+"""A broker's clients wait for its event loop, and no client waits for the broker to apply metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Callbacks:
-    """Whom a broker tells what."""
+    """What a broker calls while it runs."""
 
     tell: Callable[[str], None] = lambda line: None
     """Called with a message when the broker has to wait for longer than a moment, and when the wait has ended."""
     on_progress: Callable[[RecoveryProgress], None] = lambda progress: None
-    """Called while logs are recovered, in a thread."""
+    """Called with the progress of log recovery, in another thread."""
     is_debugged: bool = False
-    """Whether the log has a line at level debug for what it decides."""
+    """Whether the broker's decisions are logged at level debug."""
 
 
 @asynccontextmanager
 async def running(
     settings: BrokerSettings, endpoints: Sequence[Endpoint], callbacks: Callbacks = Callbacks()
 ) -> AsyncIterator[Broker]:
-    """A broker that is unfenced within the block, and shuts down controlled at its end.
+    """Run a broker that is unfenced within the block, and does a controlled shutdown at its end.
 
-    If it is cancelled before, it shuts down controlled as well. `endpoints` are nodes of the cluster. Raises ApiError,
-    DirectoryError, StorageError, and OSError if a port is taken.
+    It does so also if it is cancelled before it is unfenced. `endpoints` are nodes of the cluster. Raises ApiError,
+    DirectoryError, StorageError, and OSError if a port is in use.
     """
-    # Its clients' administration has connections of its own: a large request there would delay heartbeats.
+    # Clients' administration has connections of its own: a large request on the broker's would delay heartbeats.
     async with AdminClient(endpoints) as client, AdminClient(endpoints) as client_of_clients:
         with _own_directory(settings) as directory:
             cluster_id = directory.cluster_id or await cluster_id_when_known(client, callbacks.tell)
@@ -76,7 +76,7 @@ async def running(
                 closing(MetadataStore.open(metadata_path, cluster_id)) as store,
                 machine_on_loop(store, APPLIED_ON_LOOP) as machine,
             ):
-                logger.info("records are read", loop=record_reader.loop.name)
+                logger.info("record reader chosen", loop=record_reader.loop.name)
                 broker = Broker(
                     settings,
                     shell_settings(settings, cluster_id, metadata_path, callbacks.on_progress),
@@ -107,10 +107,10 @@ async def running(
 
 
 async def _unfenced(broker: Broker) -> None:
-    """Wait until it is unfenced.
+    """Wait until the broker is unfenced.
 
-    Who is told to stop by then may have registered, or be about to: without a controlled shutdown the next start would
-    count as one after a crash, and its replicas would be eligible no longer.
+    If it is cancelled by then it may be registered, or about to be. Without a controlled shutdown the next start would
+    count as one after a crash, and its replicas would no longer be eligible.
     """
     try:
         await broker.unfenced()
@@ -121,10 +121,10 @@ async def _unfenced(broker: Broker) -> None:
 
 @contextmanager
 def _own_directory(settings: BrokerSettings) -> Iterator[BrokerDirectory]:
-    """Locked within the block."""
+    """Open the broker's own directory, which is locked within the block."""
     directory = BrokerDirectory.open(PosixFileSystem(), str(settings.directory), settings.broker_id)
     try:
         yield directory
     finally:
-        # Once the broker has begun, its shell has closed it. Before that nothing has changed.
+        # Once the broker has started, its shell closes the directory. Before that nothing has changed.
         directory.close(directory.clean_epoch if directory.is_open else None)

@@ -1,7 +1,7 @@
-"""What a broker is started with: who it is, where it listens and keeps data, and its own configs.
+"""The settings of a broker: its identity, its listeners and directories, and its configs.
 
-Configs that can be changed while it runs are Kafka's of brokers (`statemachine.words.config_definitions`): what is
-given here applies where the cluster's metadata has no value. The others are listed here, with Kafka's names and
+Configs that can be changed while it runs are Kafka's configs of brokers (`statemachine.words.config_definitions`): a
+value given here applies where the cluster's metadata has none. The others are listed here, with Kafka's names and
 defaults.
 """
 
@@ -58,7 +58,7 @@ RETENTION_CHECK_INTERVAL: Final = "log.retention.check.interval.ms"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 PARTITIONS_NAME: Final = "partitions"
-"""The log directory of a broker that was given none, within its own."""
+"""The log directory within the broker's own directory, for a broker without `log_dirs`."""
 
 _INT_MAX: Final = 2**31 - 1
 _DAY_MS: Final = 86_400_000
@@ -67,7 +67,7 @@ _LOOP_REPORT_INTERVAL_MAX: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class StaticConfig:
-    """A config that applies from a broker's start to its end."""
+    """A config that is fixed from a broker's start to its end."""
 
     kind: Kind
     default: str
@@ -76,10 +76,10 @@ class StaticConfig:
 
 STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     ALLOW_PLAINTEXT: StaticConfig(
-        Flag(), "false", "Listen at addresses that other machines reach, although nothing is encrypted. Our own."
+        Flag(), "false", "Listen at addresses that other machines can reach, although nothing is encrypted. Our own."
     ),
-    AUTO_CREATE_TOPICS: StaticConfig(Flag(), "false", "Make a topic that a client asks for and that is not there."),
-    HEARTBEAT_INTERVAL: StaticConfig(Whole(1, _DAY_MS), "2000", "How often the broker tells the controller it lives."),
+    AUTO_CREATE_TOPICS: StaticConfig(Flag(), "false", "Create a topic that a client asks for and that does not exist."),
+    HEARTBEAT_INTERVAL: StaticConfig(Whole(1, _DAY_MS), "2000", "How often the broker sends a heartbeat."),
     CONNECTIONS_MAX_IDLE: StaticConfig(
         Whole(1, 2**63 - 1), "600000", "A connection on which nothing happens for this long is closed."
     ),
@@ -87,7 +87,7 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
         Whole(1, _DAY_MS), "60000", "How often the broker writes down how far its logs are flushed."
     ),
     HIGH_WATERMARK_CHECKPOINT_INTERVAL: StaticConfig(
-        Whole(1, _DAY_MS), "5000", "How often the broker writes down what of its logs is committed."
+        Whole(1, _DAY_MS), "5000", "How often the broker writes down the high watermarks of its logs."
     ),
     INTER_BROKER_LISTENER: StaticConfig(
         Text(), "", "The listener over which brokers fetch from each other; empty: the first one."
@@ -98,7 +98,7 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
         "How often the broker logs how long the turns of its event loop have taken; 0 is never. Our own.",
     ),
     PRODUCER_EXPIRATION_CHECK_INTERVAL: StaticConfig(
-        Whole(1, _INT_MAX), "600000", "How often the broker looks for producers that have been idle for too long."
+        Whole(1, _INT_MAX), "600000", "How often the broker checks for producers that have been idle for too long."
     ),
     REPLICA_FETCH_BACKOFF: StaticConfig(
         Whole(0, _INT_MAX), "1000", "How long a follower waits after an error before it fetches again."
@@ -126,44 +126,44 @@ STATIC_CONFIGS: Final[Mapping[str, StaticConfig]] = {
     REPLICA_SOCKET_TIMEOUT: StaticConfig(
         Whole(1, _INT_MAX),
         "30000",
-        "How long a follower waits for an answer, beside the time that its leader may wait.",
+        "How long a follower waits for an answer, in addition to the time that its leader may wait.",
     ),
     RETENTION_CHECK_INTERVAL: StaticConfig(
-        Whole(1, _DAY_MS), "300000", "How often the broker looks for segments that retention no longer keeps."
+        Whole(1, _DAY_MS), "300000", "How often the broker checks for segments that retention no longer keeps."
     ),
     QUEUED_BYTES: StaticConfig(
-        Whole(1, 2**63 - 1), "104857600", "Bytes of requests in hand, of all connections; then nothing more is read."
+        Whole(1, 2**63 - 1), "104857600", "Bytes of requests in progress, of all connections; then no more are read."
     ),
     REQUEST_BYTES: StaticConfig(
-        Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A request above this closes its connection."
+        Whole(REQUEST_HEADER_BYTES_MIN, _INT_MAX), "104857600", "A larger request closes its connection."
     ),
 }
-"""Kafka's, but for those that are our own. `queued.max.request.bytes` is unlimited in Kafka."""
+"""Kafka's configs, and our own. `queued.max.request.bytes` is unlimited in Kafka."""
 
 
 MADE_TOPICS_CONFIGS: Final = (NUM_PARTITIONS, REPLICATION_FACTOR)
-"""Of topics that the broker makes because a client asks for them."""
+"""Configs of topics that the broker creates because a client asks for them."""
 
 ACTING_CONFIGS: Final = frozenset(
     {*(TOPIC_CONFIGS[name].broker_config for name in ACTING_TOPIC_CONFIGS)}
     | {FOLLOWER_RATE, LEADER_RATE, CONNECTIONS_MAX, MAX_CONNECTIONS_PER_IP, PRODUCER_EXPIRATION}
 )
-"""Those of `BROKER_CONFIGS` that change what a broker does, beside `MADE_TOPICS_CONFIGS`."""
+"""The `BROKER_CONFIGS` that change what a broker does, beside `MADE_TOPICS_CONFIGS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSettings:
-    """Raises ConfigurationError if a config is unknown, changes nothing, or has no such value."""
+    """The settings of a broker. Raises ConfigurationError if a config is unknown, has no effect, or has a bad value."""
 
     broker_id: int
     directory: Path
-    """Where the broker keeps what is its own: its metadata, and how it was shut down."""
+    """The broker's own directory: its copy of the metadata, and how it was shut down."""
     listeners: tuple[BrokerListener, ...]
-    """Where it listens. Port 0 is any that is free."""
+    """Where the broker listens. Port 0: any free port."""
     advertised: tuple[BrokerListener, ...] = ()
-    """Where clients reach it; a listener that is not among them is reached where it listens."""
+    """Where clients reach it; a listener that is not named here is reached where it listens."""
     log_dirs: tuple[Path, ...] = ()
-    """Where it keeps partitions; none: `partitions` in its directory."""
+    """Where it keeps partitions; empty: `partitions` in its directory."""
     rack: str | None = None
     configs: Mapping[str, str] = field(default_factory=dict)
 
@@ -182,13 +182,13 @@ class BrokerSettings:
         for listener in self.advertised:
             if listener.name not in names:
                 raise ConfigurationError(
-                    f"{listener.name} is advertised, and the broker's listeners are {', '.join(names)}; advertise one"
+                    f"{listener.name} is advertised, but the broker's listeners are {', '.join(names)}; advertise one"
                     " of these"
                 )
         inter_broker = self.static_value(INTER_BROKER_LISTENER)
         if inter_broker and inter_broker not in names:
             raise ConfigurationError(
-                f"{INTER_BROKER_LISTENER} is {inter_broker}, and the broker's listeners are {', '.join(names)}: name"
+                f"{INTER_BROKER_LISTENER} is {inter_broker}, but the broker's listeners are {', '.join(names)}: name"
                 " one of these"
             )
         if len(set(self.log_dirs)) < len(self.log_dirs):
@@ -198,16 +198,16 @@ class BrokerSettings:
 
     @property
     def log_paths(self) -> tuple[str, ...]:
-        """Its log directories, absolute: so DescribeLogDirs and AlterReplicaLogDirs name them."""
+        """The log directories as absolute paths, as DescribeLogDirs and AlterReplicaLogDirs name them."""
         return tuple(str(path.absolute()) for path in self.log_dirs or (self.directory / PARTITIONS_NAME,))
 
     @property
     def broker_configs(self) -> dict[str, str]:
-        """The given ones that the cluster's metadata may override."""
+        """The given configs that the cluster's metadata may override."""
         return {name: value for name, value in self.configs.items() if name in BROKER_CONFIGS}
 
     def broker_value(self, name: str) -> str:
-        """The value of one of `BROKER_CONFIGS` at the start, if the metadata has none."""
+        """The value of one of `BROKER_CONFIGS` at the start, where the metadata has none."""
         return self.configs.get(name, BROKER_CONFIGS[name].default)
 
     def static_value(self, name: str) -> str:
@@ -215,11 +215,11 @@ class BrokerSettings:
         return self.configs.get(name, STATIC_CONFIGS[name].default)
 
     def whole(self, name: str) -> int:
-        """The value of one that is a number."""
+        """The value of a static config that is a number."""
         return int(self.static_value(name))
 
     def is_on(self, name: str) -> bool:
-        """The value of one that is true or false."""
+        """The value of a static config that is true or false."""
         return self.static_value(name).lower() == "true"
 
     @property
@@ -243,7 +243,7 @@ class BrokerSettings:
 
 
 def _is_wildcard(host: str) -> bool:
-    """Whether it stands for all addresses of this machine."""
+    """Whether the host stands for all addresses of this machine."""
     try:
         return ipaddress.ip_address(host).is_unspecified
     except ValueError:
@@ -253,7 +253,7 @@ def _is_wildcard(host: str) -> bool:
 def check_given_config(name: str, value: str, given: Mapping[str, str]) -> None:
     """Raise ConfigurationError if a broker cannot be started with this config and value.
 
-    What would change nothing is refused, too: `given` has all that the broker is started with.
+    A config that would have no effect is refused, too. `given` are all configs that the broker is started with.
     """
     static = STATIC_CONFIGS.get(name)
     if static is not None:
@@ -275,15 +275,15 @@ def check_given_config(name: str, value: str, given: Mapping[str, str]) -> None:
 
 
 def _why_idle(name: str, given: Mapping[str, str]) -> str | None:
-    """Why a config that one broker is started with would change nothing, and where it is set instead."""
+    """Return why a config given to one broker would have no effect, and where to set it instead; None if it has one."""
     set_for_all = f"kraftlog configs alter --entity-type brokers --entity-default --add-config {name}={given[name]}"
     if name in MADE_TOPICS_CONFIGS:
         if given.get(AUTO_CREATE_TOPICS, "").strip().lower() == "true":
             return None
         return (
-            f"{name} of one broker is only for topics that it makes itself, and {AUTO_CREATE_TOPICS} is false; set it"
+            f"{name} of one broker is only for topics that it creates itself, and {AUTO_CREATE_TOPICS} is false; set it"
             f" for all topics: {set_for_all}"
         )
     if name == UNCLEAN_ELECTION:
-        return f"{name} of one broker changes nothing, because the controller decides; set it there: {set_for_all}"
-    return None if name in ACTING_CONFIGS else f"{name} changes nothing in a broker of kraftlog; leave it out"
+        return f"{name} of one broker has no effect, because the controller decides; set it there: {set_for_all}"
+    return None if name in ACTING_CONFIGS else f"{name} has no effect in a broker of kraftlog; leave it out"

@@ -36,7 +36,7 @@ from kraftlog.storage.loading import RecoveryProgress
 def shell_settings(
     settings: BrokerSettings, cluster_id: str, metadata_path: Path, on_progress: Callable[[RecoveryProgress], None]
 ) -> ShellSettings:
-    """`metadata_path` is the broker's copy of the metadata; `on_progress` is called in a thread."""
+    """Return the shell's settings. `metadata_path` is the copy of the metadata; `on_progress` runs in a thread."""
     return ShellSettings(
         broker_id=settings.broker_id,
         rack=settings.rack,
@@ -68,7 +68,7 @@ def shell_settings(
 
 
 def fetch_settings(settings: BrokerSettings) -> FetchSettings:
-    """How replicas on the broker fetch."""
+    """Return how the broker's replicas fetch."""
     return FetchSettings(
         wait_max_ms=settings.whole(REPLICA_FETCH_WAIT_MAX),
         min_bytes=settings.whole(REPLICA_FETCH_BYTES_MIN),

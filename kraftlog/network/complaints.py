@@ -1,4 +1,4 @@
-"""Log lines about clients: bounded in length and in number, whatever clients do."""
+"""Log lines about clients' connections: a client cannot make them longer or more frequent than the bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Complaints:
         self._rate = LineRate(now)
 
     def log(self, reason: Closed, address: str, error: BaseException | None = None, **more: Any) -> None:
-        """Log one connection's end, with the error that caused it."""
+        """Log why a connection is closed, with the error that caused it; too frequent lines are counted, not logged."""
         left_out = self._rate.left_out(reason)
         if left_out is None:
             return
@@ -34,9 +34,9 @@ class Complaints:
             more["error"] = f"{type(error).__name__}: {error}"[:TEXT_CHARACTERS_MAX]
             if reason is Closed.FAILED:
                 more["traceback"] = _end_of_traceback(error)
-        logger.warning("a client's connection is closed", reason=str(reason), address=address, **more)
+        logger.warning("client connection closed", reason=str(reason), address=address, **more)
 
 
 def _end_of_traceback(error: BaseException) -> str:
-    """Where it was raised: of a traceback that a client may make as long as it likes."""
+    """Return the traceback's last frames: a client may be able to cause a traceback of any length."""
     return "".join(traceback.format_tb(error.__traceback__, -TRACEBACK_FRAMES_MAX))[-TRACEBACK_CHARACTERS_MAX:]

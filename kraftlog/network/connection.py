@@ -1,7 +1,7 @@
-"""One connection's socket: what is done when bytes come, when answers are there, and at the end.
+"""One connection's socket: what happens when bytes arrive, when answers are ready, and at the end.
 
-What is said over it is in `conversation.py`, what is written in `output.py`, whether it is read in `request_flow.py`,
-and its states are in `connection_states.py`. Each event ends in `_settle`.
+`conversation.py` has the protocol, `output.py` what is written, `request_flow.py` whether the connection is read, and
+`connection_states.py` its states. Each event ends in `_settle`.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from kraftlog.network.watch import Duty
 from kraftlog.network.work import Work
 
 LONG_SECONDS: Final = 0.1
-"""A slice that takes so much longer than it should is noted: the loop stands still meanwhile."""
+"""If a slice exceeds its time by this much, its request is recorded: the event loop did nothing else in that time."""
 
 MANY_BYTES: Final = 64 * 1024
-"""Before requests of more bytes are handled, answers that wait are written: they would wait too long."""
+"""Before handling more bytes than this, write pending answers: they would wait too long."""
 
 
 class Connection(asyncio.BufferedProtocol):
-    """One connection of one client, for one event loop."""
+    """One connection of one client, on one event loop."""
 
     def __init__(self, connections: Connections, listener_name: str) -> None:
         self.state: ConnectionState = CONNECTING
@@ -85,10 +85,10 @@ class Connection(asyncio.BufferedProtocol):
         check_connection_edge(self.state, state)
         self.state = state
 
-    # --- what the event loop calls ------------------------------------------------------------------------------------
+    # --- called by the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Let it in, or close it at once."""
+        """Admit the connection, or close it at once."""
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
         self._context = RequestContext(str(peer[0]) if peer else "", self._context.listener_name)
@@ -104,11 +104,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes are to be put."""
+        """Return the space for the next bytes."""
         return self._conversation.frames.space()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Bytes were put there."""
+        """Handle what the client has sent: `nbytes` bytes are in the space that `get_buffer` returned."""
         if not self.state.is_open:
             return
         self._bytes_in += nbytes
@@ -118,12 +118,12 @@ class Connection(asyncio.BufferedProtocol):
         self._conversation.received(nbytes)
         turns = connections.turns
         if self._work.turn is DUE or (now >= turns.ends_at and not turns.may_begin(now)):
-            self._settle()  # it waits for its turn
+            self._settle()  # the connection waits for its turn
         else:
             self.take_turn()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more: close when all that it has asked is answered."""
+        """The client sends nothing more: close the connection when all its requests are answered."""
         if self.state.is_open and self.state is not AT_END:
             self._enter(AT_END)
             self._serve_no_longer_than_needed()
@@ -136,7 +136,7 @@ class Connection(asyncio.BufferedProtocol):
             self._serve_no_longer_than_needed()
 
     def _serve_no_longer_than_needed(self) -> None:
-        """Answer what waits for more, and let go of large requests that only read."""
+        """Answer parked requests, and drop large requests that only read: the client expects no answer to them."""
         self._answer_waiting()
         for exchange in list(self._conversation.exchanges):
             if isinstance(exchange.held, LargeRequest) and exchange.held.is_let_go_at_end:
@@ -144,7 +144,7 @@ class Connection(asyncio.BufferedProtocol):
         self._settle()
 
     def _answer_waiting(self) -> None:
-        """Have the requests answered that wait for more."""
+        """Have parked requests answered with what they have."""
         for told in self._conversation.waiting():
             self._connections.loop.call_soon(told)
 
@@ -161,16 +161,16 @@ class Connection(asyncio.BufferedProtocol):
         self._write_large_answer()
 
     def pause_writing(self) -> None:
-        """Some bytes could not be sent at once."""
+        """Called when the socket did not take all bytes at once."""
         self.measure()
 
     def resume_writing(self) -> None:
-        """All bytes are sent."""
+        """Called when all bytes are sent."""
         self.measure()
         self._settle()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """Called when the socket is closed."""
         if self.state is REFUSED:
             return
         reason = self.state.reason if isinstance(self.state, Closing) else Closed.BY_CLIENT
@@ -183,7 +183,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def take_turn(self) -> None:
-        """Go on with the work in hand, then handle what was read, as far as it may be handled now, for a slice."""
+        """Continue the work in progress, then handle the requests that were read, for at most one slice."""
         work, flow = self._work, self._flow
         if not self.state.is_open:
             work.turn = NOT_DUE
@@ -210,11 +210,11 @@ class Connection(asyncio.BufferedProtocol):
             self._connections.note_long(monotonic() - ends_at, request)
         small_answers.write(self, conversation.outgoing_bytes)
         if self.state.is_deserted:
-            self._answer_waiting()  # what waits since
+            self._answer_waiting()  # requests that were parked in this turn
         self._settle(is_fresh=False)
 
     def _go_on(self, ends_at: float) -> bool:
-        """Work in slices until the time is over; whether all of it is done."""
+        """Work in slices until `ends_at`. Return whether all of the work is done."""
         try:
             if self._work.go_on(lambda: monotonic() < ends_at and self.state.is_open):
                 return self.state.is_open
@@ -233,12 +233,15 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def answer_room_bytes(self) -> int:
-        """How many bytes of answers one may have now (`kraftlog.network.requests.Slices`)."""
+        """How many bytes one answer may have now (`kraftlog.network.requests.Slices`)."""
         held_bytes = self._connections.unsent.held_bytes + self._conversation.outgoing_bytes
         return self._limits.one_answer_bytes(held_bytes)
 
     def _handle_next(self, now: float) -> bool:
-        """Hand the next request to the handler, if there is one. `now` is the last reading of the clock, in seconds."""
+        """Hand the next request to the handler, if there is one. `now` is the last reading of the clock, in seconds.
+
+        Return whether the connection may handle another request.
+        """
         try:
             exchange = self._conversation.next_exchange()
             if exchange is None:
@@ -272,10 +275,10 @@ class Connection(asyncio.BufferedProtocol):
     # --- answers ------------------------------------------------------------------------------------------------------
 
     def answer(self, exchange: Exchange, response: Message | None, throttle_ms: int = 0) -> None:
-        """Answer a request. If its turn has come it is sent with those that waited for it: at once, or within a moment
-        if the handler of the request answers it (`SmallAnswers`).
+        """Answer a request. An answer whose turn has come is sent, with the later ones that waited for it: at once, or
+        a moment later if the handler answers before it returns (`SmallAnswers`).
 
-        Never raises: what cannot be written closes the connection.
+        Never raises: an answer that cannot be written closes the connection.
         """
         if not self.state.is_open:
             self._counters.answers_unwanted += 1
@@ -313,11 +316,11 @@ class Connection(asyncio.BufferedProtocol):
             self._failed(error)
 
     def measure(self) -> None:
-        """Count the bytes that are not sent yet; others may use the room of those that are."""
+        """Count the bytes that are not sent yet; other connections may use what has become free."""
         self._out.measure()
 
     def hurry_early(self) -> None:
-        """Others wait for the room of answers that are there before their turn: answer what those wait for."""
+        """Other connections wait for memory that this one's early answers hold: answer the requests they wait for."""
         if self._early.held_bytes:
             self._answer_waiting()
 
@@ -328,19 +331,19 @@ class Connection(asyncio.BufferedProtocol):
     # --- whether to read ----------------------------------------------------------------------------------------------
 
     def has_room(self, bound: SharedBytes, size_bytes: int) -> None:
-        """Others hold fewer bytes now, and this connection may go on."""
+        """There is room now, so the connection may continue. Of `queued`, `size_bytes` are held for it already."""
         if bound is self._connections.queued:
             self._queued.has_room(size_bytes)
         if self.state.is_open:
             self._work.schedule(is_fresh=True)
 
     def _settle(self, *, is_fresh: bool = True) -> None:
-        """Go on with what can go on, now that something has changed; `is_fresh`: it has had no slice just now."""
+        """Continue whatever can continue after a change. `is_fresh`: the connection has not just had a slice."""
         if not self.state.is_open:
             return
         is_at_end = self.state is AT_END
         if self._queued.held_bytes:
-            self._queued.count()  # after most answers it holds nothing now, and is at rest
+            self._queued.count()  # after most answers nothing is held any longer, so the connection is at rest
         if not is_at_end and self._flow.is_at_rest():
             return
         self._queued.count()
@@ -358,7 +361,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _failed(self, error: BaseException) -> None:
-        """What a request or an answer has raised closes its connection only, unless it must end the process."""
+        """Close the connection because of an error of a request or an answer; report what must end the process."""
         match error:
             case KeyboardInterrupt() | SystemExit():
                 raise error
@@ -373,7 +376,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._connections.on_fatal(error)
 
     def close(self, reason: Closed, error: BaseException | None = None) -> None:
-        """Handle and read nothing more, and close the connection when all that is written is sent."""
+        """Read and handle nothing more, and close the connection when all written bytes are sent."""
         if not self.state.is_open:
             return
         self._out.write()
@@ -384,11 +387,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport.close()
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once; unsent bytes are lost."""
         self._transport.abort()
 
     def _release(self) -> None:
-        """Give back what it holds of what is shared, but for bytes that are still being sent."""
+        """Give back the shared memory that the connection holds, except for bytes that are still being sent."""
         self._mute.cancel()
         for exchange in self._conversation.exchanges:
             if isinstance(exchange.held, LargeRequest):
@@ -403,27 +406,27 @@ class Connection(asyncio.BufferedProtocol):
         self._early.count()
         self._flow.expect_rest(False)
 
-    # --- idle and slow ------------------------------------------------------------------------------------------------
+    # --- idle and slow clients ----------------------------------------------------------------------------------------
 
     @property
     def is_busy(self) -> bool:
-        """Whether the broker has to do something before the client can."""
+        """Whether the broker must do something before the client can."""
         return bool(self._conversation.unanswered) or self._reading.pause is not READ
 
     def held_bytes(self, duty: Duty) -> int:
-        """What is held until the client has done its duty."""
+        """How many bytes of memory are held until the client has done its duty."""
         return self._queued.held_bytes if duty is Duty.SEND_REST else self._out.unsent_bytes
 
     def moved_bytes(self, duty: Duty) -> int:
-        """How much of its duty the client has done."""
+        """How many bytes of its duty the client has done."""
         return self._bytes_in if duty is Duty.SEND_REST else self._out.taken_bytes
 
     def close_idle(self) -> None:
-        """Nothing was asked for too long."""
+        """Close the connection: its client has sent no request for too long."""
         self.close(Closed.IDLE)
 
     def close_slow(self, duty: Duty) -> None:
-        """Others cannot have the memory that it holds: drop what it does not take."""
+        """Close the connection and drop its unsent answers: other connections wait for the memory that it holds."""
         what = "has not taken its answers" if duty is Duty.TAKE_ANSWERS else "has not sent the rest of its request"
         self._connections.complaints.log(Closed.SLOW, self._context.address, what=what)
         self.close(Closed.SLOW)

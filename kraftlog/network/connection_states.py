@@ -1,16 +1,16 @@
-"""Which states a connection has from its beginning to its end, which may follow which, and why it is not read.
+"""The states of a connection from its beginning to its end, their transitions, and why a connection is not read.
 
-**From beginning to end.** `Open`, until its client sends nothing more. That shows in one of two ways. If the connection
-is read, its last byte has been read, and it is `AtEnd`. If it is not read, epoll tells that an end lies behind bytes
-which are not read yet, and it is `Deserted`; `AtEnd` follows when these have been read. In both, requests are answered,
-but none waits for more, such as a Fetch. `Closing` sends what is written, and nothing else.
+**From beginning to end.** A connection is `Open` until its client sends nothing more, which shows in one of two ways.
+If the connection is read, its last byte has been read, and it is `AtEnd`. If it is not read, epoll reports an end
+behind bytes that are not read yet, and it is `Deserted`; `AtEnd` follows when these bytes have been read. In both
+states requests are answered, but none is parked, not even a Fetch. `Closing` only sends what is written already.
 
-**Whether it is read** is worked out from what it waits for after each event, by the first `Pause` that holds. There is
-no table for that: each reason may come and go by itself, and any may follow any other.
+**Whether it is read** is computed after each event, as the first `Pause` that holds. There is no table of transitions
+for it: each reason comes and goes by itself, and any may follow any other.
 
 **Turns.** All connections share the event loop (`kraftlog.network.turns`), so a request may have to wait for a turn.
 
-docs/internals/broker-network.md has the tables as drawings, which a test compares.
+docs/internals/broker-network.md has the tables as drawings, which a test compares with the tables here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kraftlog.network.counters import Closed
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """The event loop has not said yet that it is there."""
+    """The event loop has not called `connection_made` yet."""
 
     is_open: ClassVar[bool] = False
     is_deserted: ClassVar[bool] = False
@@ -34,7 +34,7 @@ class Connecting:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It was not let in."""
+    """The connection was not admitted."""
 
     is_open: ClassVar[bool] = False
     is_deserted: ClassVar[bool] = False
@@ -50,7 +50,7 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Deserted:
-    """The client sends nothing more, or is gone; something that it sent before is not read yet."""
+    """The client sends nothing more, or is gone; some bytes that it sent earlier are not read yet."""
 
     is_open: ClassVar[bool] = True
     is_deserted: ClassVar[bool] = True
@@ -58,7 +58,7 @@ class Deserted:
 
 @dataclass(frozen=True, slots=True)
 class AtEnd:
-    """Everything that the client has sent was read; it is closed when all of it is answered."""
+    """Everything that the client has sent was read; the connection is closed when all of it is answered."""
 
     is_open: ClassVar[bool] = True
     is_deserted: ClassVar[bool] = True
@@ -66,7 +66,7 @@ class AtEnd:
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """Answers that were written are sent; nothing is read or handled."""
+    """Written answers are sent; no request is read or handled."""
 
     is_open: ClassVar[bool] = False
     is_deserted: ClassVar[bool] = False
@@ -95,10 +95,10 @@ CONNECTION_EDGES: Final[Mapping[type[ConnectionState], frozenset[type[Connection
     Refused: frozenset(),
     Open: frozenset(
         {
-            Deserted,  # while it is not read
+            Deserted,  # the client ended while the connection was not read
             AtEnd,
-            Closing,  # an error, idle, slow, or the broker ends
-            Gone,  # the client has reset it
+            Closing,  # an error, an idle or slow client, or the broker stops
+            Gone,  # the client has reset the connection
         }
     ),
     Deserted: frozenset({AtEnd, Closing, Gone}),
@@ -112,71 +112,71 @@ CONNECTION_EDGES: Final[Mapping[type[ConnectionState], frozenset[type[Connection
 def check_connection_edge(left: ConnectionState, entered: ConnectionState) -> None:
     """Raise InvariantViolation for an edge that is not in the table."""
     if type(entered) not in CONNECTION_EDGES[type(left)]:
-        raise InvariantViolation(f"a connection goes from {left} to {entered}")
+        raise InvariantViolation(f"a connection may not go from {left} to {entered}")
 
 
 class Turn(Enum):
-    """Whether a connection works, or waits for its turn to."""
+    """Whether a connection works now, or waits for its turn."""
 
     NOT_DUE = auto()
-    """It has nothing to do, or waits for something else."""
+    """It has no work, or waits for an event."""
     DUE = auto()
     """It waits for its turn."""
     TAKING = auto()
-    """It works."""
+    """It works now."""
     TAKING_AND_DUE = auto()
-    """It works; there is room now for what it could not do before, so there will be another turn."""
+    """It works now, and there is room for what it could not do before, so it gets another turn."""
 
 
 NOT_DUE: Final = Turn.NOT_DUE
 DUE: Final = Turn.DUE
 TAKING: Final = Turn.TAKING
 TAKING_AND_DUE: Final = Turn.TAKING_AND_DUE
-# Names of the module, and not of the class: Python 3.11 calls a function for those, and each request looks at them.
+# Module constants, not members: in Python 3.11 each access to a member calls a function, and each request has several.
 
 TURN_EDGES: Final[Mapping[Turn, frozenset[Turn]]] = {
     Turn.NOT_DUE: frozenset(
         {
             Turn.DUE,
-            Turn.TAKING,  # bytes have come, and others have left time in this turn of the event loop
+            Turn.TAKING,  # bytes have arrived, and there is time left in this turn of the event loop
         }
     ),
     Turn.DUE: frozenset(
         {
             Turn.TAKING,
-            Turn.NOT_DUE,  # it was closed in between
+            Turn.NOT_DUE,  # the connection was closed in between
         }
     ),
     Turn.TAKING: frozenset({Turn.NOT_DUE, Turn.TAKING_AND_DUE}),
     Turn.TAKING_AND_DUE: frozenset({Turn.DUE}),
 }
-"""From, to. Tests check it; to do so for each request would cost too much."""
+"""From, to. Tests check each transition; a check for each request would cost too much."""
 
 
 class Pause(Enum):
-    """Why a connection is not read, or no request of it is handled."""
+    """Why a connection is not read, or why none of its requests is handled."""
 
     NONE = auto()
-    """It is read, and its next request may be handled."""
+    """The connection is read, and its next request may be handled."""
     SLICES = auto()
-    """A request or an answer is worked on in slices; what comes after it waits."""
+    """A request or an answer is processed in slices; later requests wait."""
     TURN = auto()
-    """A whole request is there, and has its turn soon."""
+    """A whole request has been read, and gets its turn soon."""
     THROTTLED = auto()
     """The client is over a quota."""
     LARGE_REQUEST = auto()
     """A large request waits for memory."""
     REQUESTS = auto()
-    """Too many of its requests are not answered."""
+    """Too many requests of this connection are not answered."""
     ANSWERS = auto()
     """The client has not taken its answers."""
     ALL_ANSWERS = auto()
-    """All clients together have not taken theirs."""
+    """Too many bytes of answers, of all clients together, are not taken yet."""
     QUEUE = auto()
-    """Its requests have too many bytes, or those of all clients have."""
+    """The queued requests of this connection, or of all connections, have too many bytes."""
     AT_END = auto()
     """There is nothing more to read."""
 
 
 READ: Final = Pause.NONE
-"""As `NOT_DUE`, a name that costs little."""
+"""Like `NOT_DUE`, a module constant that is cheap to access."""

@@ -1,4 +1,4 @@
-"""All connections of a broker: what they share, and who is let in."""
+"""All connections of a broker: what they share, and which are admitted."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from kraftlog.telemetry.registry import Histogram
 
 
 class Member(Watched, Protocol):
-    """A connection, as all of them together know it."""
+    """A connection, as `Connections` uses it."""
 
     def hurry_early(self) -> None:
-        """Others wait for the room of answers: have those answered that answers which are there wait for."""
+        """Other connections wait for memory that this one's early answers hold: answer the requests they wait for."""
         ...
 
     def close(self, reason: Closed) -> None:
-        """Close it when the answers that are written are sent."""
+        """Close the connection when its written answers are sent."""
         ...
 
     def abort(self) -> None:
-        """Close it at once."""
+        """Close the connection at once."""
         ...
 
 
 class Connections:
-    """For one event loop."""
+    """The connections of one event loop."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Connections:
         self.complaints = Complaints(self.loop.time)
         self.watch = Watch(time.monotonic, limits.idle_timeout_ms / 1000, limits.slow_timeout_ms / 1000)
         self.counted = Counters()
-        """What connections count; `counters` has all that there is."""
+        """Counts that the connections change; `counters` also has the bytes held."""
         self.times = {key: Histogram() for key in (*offered, API_VERSIONS)}
         """How long requests take until they are answered, in milliseconds, by the API's key."""
         self.small_answers = SmallAnswers(self.loop.call_soon, time.monotonic)
@@ -81,28 +81,28 @@ class Connections:
 
     @property
     def counters(self) -> Counters:
-        """The counts, as they are now."""
+        """The counts, with the bytes that are held now."""
         self.counted.queued_bytes = self.queued.held_bytes
         self.counted.unsent_bytes = self.unsent.held_bytes
         return self.counted
 
-    # --- what takes long ----------------------------------------------------------------------------------------------
+    # --- requests that take long --------------------------------------------------------------------------------------
 
     def note_long(self, seconds: float, request: str) -> None:
-        """A request has kept the loop for so long: the last one of its slice, as none begins after a long one."""
+        """Record that a request has kept the event loop for `seconds`: the last request of its slice."""
         if seconds > self._longest_seconds:
             self._longest_seconds, self._longest = seconds, request
 
     def take_longest(self) -> str | None:
-        """The request that has taken longest since the last call, if one has taken long."""
+        """Return the longest request recorded since the last call, if any."""
         longest, self._longest = self._longest, None
         self._longest_seconds = 0.0
         return longest
 
-    # --- who is there -------------------------------------------------------------------------------------------------
+    # --- admission ----------------------------------------------------------------------------------------------------
 
     def admit(self, member: Member, address: str) -> Closed | None:
-        """Let a connection in, or say why not. One that was let in is to leave."""
+        """Admit a connection, or return why not. The caller must report the end of an admitted connection to `left`."""
         self.counted.connections_accepted += 1
         refusal = self._refusal(address)
         if refusal is not None:
@@ -127,7 +127,7 @@ class Connections:
         return None
 
     def left(self, member: Member, reason: Closed) -> None:
-        """A connection that was let in is gone."""
+        """An admitted connection is closed."""
         address = self._members.pop(member)
         self._by_address[address] -= 1
         if not self._by_address[address]:
@@ -141,7 +141,7 @@ class Connections:
                 self._looking.cancel()
                 self._looking = None
 
-    # --- idle and slow ones -------------------------------------------------------------------------------------------
+    # --- idle and slow clients ----------------------------------------------------------------------------------------
 
     def _look_later(self) -> None:
         self._looking = self.loop.call_later(self.watch.interval_seconds, self._look)
@@ -156,7 +156,7 @@ class Connections:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close all of them when their clients have the answers, or after the time for that."""
+        """Close each connection when its client has taken its answers, or all after `drain_timeout_ms`."""
         self._is_closing = True
         for member in list(self._members):
             member.close(Closed.ENDING)

@@ -1,17 +1,17 @@
-"""One connection without its socket: bytes in, requests out; answers in, in any order, bytes out, in order.
+"""One connection without its socket: bytes in, requests out; answers in, in any order; bytes out, in order.
 
     conversation.receive_data(bytes from the client)
     while (exchange := conversation.next_exchange()) is not None:
         ...  now, or later:  conversation.answer(exchange, response)
     for piece in conversation.take_outgoing(): ...  to the client
 
-A request or an answer with many elements takes long to read or to write, and is read or written in slices: the caller
-goes through `exchange.request.unread` before it looks at the body, and through `conversation.take_unwritten()` if
-something is `unwritten` after an answer.
+A request or an answer with many elements takes long to read or to write, so it is read or written in slices: the caller
+exhausts `exchange.request.unread` before it reads the body, and `conversation.take_unwritten()` if `unwritten` is not
+None after an answer.
 
-No clock and no I/O, so tests cut the bytes at any place. One client of the simulator's world of a broker's log talks
-through it (`kraftlog.sim.broker_log.byte_client`); others call the handlers of requests. After an error the connection
-is to be closed.
+This module has no clock and does no I/O, so tests can cut the bytes at any place. One client of the simulated broker
+log uses it (`kraftlog.sim.broker_log.byte_client`); the other simulated clients call the handlers directly. After an
+error the connection must be closed.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from kraftlog.kafka.notation import Buffer, Message, Versions
 
 
 class AnsweredTwice(KraftlogError):
-    """A handler has answered a request that it had answered before."""
+    """A handler answered a request a second time."""
 
 
 class Held(Protocol):
-    """The memory of a large request."""
+    """The owner of a large request's memory."""
 
     def written(self) -> None:
-        """The answer is outgoing, or there is none."""
+        """The answer is outgoing, or the request has none: the memory may be given back."""
         ...
 
 
@@ -66,49 +66,49 @@ class Exchange:
         self.request = request
         self.response: Message | None = None
         self.frame: Sequence[Buffer] = ()
-        """The answer's bytes, if they were written in slices, or before their turn."""
+        """The answer's bytes, if they were written in slices, or before the answer's turn."""
         self.early_bytes = 0
-        """How much of its answer is there before its turn."""
+        """The size of the answer while it waits for the answers to earlier requests."""
         self.is_answered = False
         self.began_seconds = 0.0
-        """When the caller has taken it up, by the caller's clock."""
+        """When the caller began to handle the request, by the caller's clock."""
         self.on_client_done: list[Callable[[], None]] = []
-        """For `ClientRequest.on_client_done`."""
+        """Callbacks of `ClientRequest.on_client_done`."""
         self.on_memory_wanted: list[Callable[[], None]] = []
-        """For `ClientRequest.on_memory_wanted`."""
+        """Callbacks of `ClientRequest.on_memory_wanted`."""
         self.held: Held | None = None
 
 
 class Conversation:
-    """What a client asks over one connection, and what it is answered."""
+    """The requests and answers of one connection."""
 
     def __init__(self, offered: Mapping[int, Versions], request_bytes_max: int) -> None:
         self.outgoing_bytes = 0
-        """How much `take_outgoing` would give."""
+        """How many bytes `take_outgoing` would return."""
         self.unwritten: Exchange | None = None
-        """Whose answer is large, and its turn has come."""
+        """The exchange whose answer is next, and too large to be written at once."""
         self._offered = offered
         self.frames = FrameReader(request_bytes_max, REQUEST_HEADER_BYTES_MIN)
         """To be looked at only."""
         self._is_writing = False
-        """Whether a large answer is being written: those that follow wait for it."""
+        """Whether a large answer is being written: later answers wait for it."""
         self._outgoing: list[Buffer] = []
         self.early_bytes = 0
-        """The bytes of answers that wait for those to earlier requests: to be read only."""
+        """The bytes of answers that wait for the answers to earlier requests. Read-only for callers."""
         self.exchanges: deque[Exchange] = deque()
-        """Requests that were given and not answered, or whose answers wait for others: to be read only."""
+        """Requests handed out whose answers are not outgoing yet, in order. Read-only for callers."""
         self._unanswered_bytes = 0
         self.malformed: MalformedBytes | None = None
-        """What `next_exchange` raises when all frames before it are handed out."""
+        """What `next_exchange` raises when it has returned all requests before the malformed bytes."""
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def space(self) -> memoryview:
-        """Where the next bytes of the client are to be put."""
+        """Return the space for the client's next bytes."""
         return self.frames.space()
 
     def received(self, count: int) -> None:
-        """`count` bytes were put there. Bytes that no frame can begin with show in `next_exchange`, in their turn."""
+        """`count` bytes are in the space. Malformed bytes show in `next_exchange`, after the requests before them."""
         if self.malformed is None:
             try:
                 self.frames.received(count)
@@ -116,7 +116,7 @@ class Conversation:
                 self.malformed = error
 
     def receive_data(self, data: Buffer) -> None:
-        """Take bytes of the client, as `received`."""
+        """Accept bytes of the client; like `space` and `received`, with a copy."""
         view = memoryview(data)
         while view and self.malformed is None:
             space = self.space()
@@ -126,9 +126,10 @@ class Conversation:
             view = view[count:]
 
     def next_exchange(self) -> Exchange | None:
-        """The next request, or None until there are more bytes.
+        """Return the next request, or None until there are more bytes.
 
-        Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered: now and ever after.
+        Raises MalformedBytes, and UnknownFormat for an API or a version that is not offered; each later call raises the
+        same error.
         """
         frame = self.frames.next_frame()
         if frame is None:
@@ -149,30 +150,30 @@ class Conversation:
 
     @property
     def has_next(self) -> bool:
-        """Whether `next_exchange` gives a request, or raises."""
+        """Whether `next_exchange` returns a request or raises."""
         return bool(self.frames.whole) or self.malformed is not None
 
     @property
     def is_in_large_request(self) -> bool:
-        """Whether memory is held for the rest of a request that is not there yet."""
+        """Whether memory is held for a large request that has not arrived completely."""
         return self.frames.is_in_large_frame
 
     @property
     def large_request_bytes(self) -> int:
-        """The size of the request whose rest is not there yet, if memory is held for it."""
+        """The size of the large request that has not arrived completely, if memory is held for it; else 0."""
         return self.frames.large_frame_bytes
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes of requests that are being read, wait, or are not answered yet. A small part is not counted."""
+        """Bytes of requests that are being read, wait, or are not answered, without a small incomplete one."""
         return self.frames.waiting_bytes + self._unanswered_bytes
 
     def waiting(self) -> list[Callable[[], None]]:
-        """Those who keep a request waiting, and are to be told when the client is done."""
+        """Return the callbacks of unanswered requests that want to know when the client sends nothing more."""
         return [told for exchange in self.exchanges if not exchange.is_answered for told in exchange.on_client_done]
 
     def forget(self) -> None:
-        """Hold no request any more: the connection is closed, and handlers may hold on to this."""
+        """Drop all requests and answers: the connection is closed. Handlers may still hold this object."""
         while self.frames.next_frame() is not None:
             pass
         self.exchanges.clear()
@@ -181,7 +182,7 @@ class Conversation:
         self.take_outgoing()
 
     def let_go(self, exchange: Exchange) -> None:
-        """Nobody waits for the answer to a request: it has none, also if one is there and is not wholly written."""
+        """Drop the answer to a request, even if part of it is written: the client does not expect one."""
         exchange.response = None
         exchange.frame = ()
         self.early_bytes -= exchange.early_bytes
@@ -193,14 +194,15 @@ class Conversation:
 
     @property
     def unanswered(self) -> int:
-        """How many requests were given and not answered, or wait for the answers to earlier ones."""
+        """How many requests were handed out whose answers are not outgoing yet."""
         return len(self.exchanges)
 
     def answer(self, exchange: Exchange, response: Message | None) -> None:
         """Answer a request; None sends nothing, for a Produce with acks=0.
 
-        If its turn has come, its bytes are outgoing now, with those of the answers that waited for it. Raises
-        AnsweredTwice, and UnwritableValue for one of them: those before it are outgoing.
+        If its turn has come, its bytes are outgoing now, with those of later answers that waited for it. Raises
+        AnsweredTwice, and UnwritableValue if one of these answers cannot be written; the answers before that one are
+        outgoing.
         """
         if exchange.is_answered:
             raise AnsweredTwice(f"{exchange.request.api.name}: a request was answered twice; answer it once")
@@ -213,12 +215,13 @@ class Conversation:
             self._write_answered()
 
     def _keep_early(self, exchange: Exchange, response: Message) -> None:
-        """Its turn has not come: what it holds counts until then. What cannot be written shows in its turn."""
+        """Keep an answer whose turn has not come, and count its bytes. One that cannot be written raises in its
+        turn."""
         try:
             exchange.frame = response_frame(exchange.request, response, FEW_ELEMENTS)
             exchange.early_bytes = sum(len(piece) for piece in exchange.frame)
             exchange.response = None
-        except ManyElements:  # the memory of its elements is held; records are not among it
+        except ManyElements:  # large_requests.py counts the memory of the elements; count only the records here
             if isinstance(response, FetchResponse):
                 exchange.early_bytes = sum(
                     len(one.records or b"") for topic in response.responses for one in topic.partitions
@@ -228,7 +231,7 @@ class Conversation:
         self.early_bytes += exchange.early_bytes
 
     def _write_answered(self) -> None:
-        """Write the answers whose turn has come, up to a large one that is not written yet."""
+        """Write the answers whose turn has come, up to a large one, which becomes `unwritten`."""
         while self.exchanges and self.exchanges[0].is_answered:
             exchange = self.exchanges[0]
             frame = exchange.frame
@@ -251,7 +254,7 @@ class Conversation:
                 exchange.held.written()
 
     def take_unwritten(self) -> Iterator[None]:
-        """Write the large answer whose turn has come, and the answers that follow it. Raises UnwritableValue."""
+        """Write the large answer whose turn has come, then those that follow, in slices. Raises UnwritableValue."""
         exchange, self.unwritten = self.unwritten, None
         self._is_writing = True
         return self._write_large(exchange)
@@ -263,14 +266,14 @@ class Conversation:
                 for _ in response_frame_in_slices(exchange.request, exchange.response, frame):
                     yield
                     if exchange.response is None:
-                        break  # it was let go of
+                        break  # `let_go` has dropped the answer
             exchange.frame = () if exchange.response is None else frame
             self._write_answered()
             exchange, self.unwritten = self.unwritten, None
         self._is_writing = False
 
     def take_outgoing(self) -> list[Buffer]:
-        """The bytes of answers whose turn has come, in pieces, each once."""
+        """Return the bytes of answers whose turn has come, in pieces, and forget them."""
         outgoing, self._outgoing = self._outgoing, []
         self.outgoing_bytes = 0
         return outgoing

@@ -1,4 +1,4 @@
-"""What the network counts, and what the broker's registry shows of that."""
+"""The counts of the network, and how the broker's registry shows them."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ class Closed(StrEnum):
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start, but for those that say now. Only the network changes them."""
+    """Counts since the start, except for gauges ("Now"). Only the network changes them."""
 
     connections_open: int = 0
     """Now."""
     connections_paused: int = 0
-    """Now: those that are not read, because they have reached a limit or are throttled."""
+    """Now: connections that are not read, because of a limit or a throttle."""
     connections_accepted: int = 0
-    """With those that were refused at once."""
+    """Including connections that were refused at once."""
     connections_closed: Counter[Closed] = field(default_factory=Counter)
-    """By reason; the first two are of connections that were refused at once."""
+    """By reason; the first two reasons are of connections that were refused at once."""
     slices: int = 0
-    """How often a request was left for a later turn of the loop, so that others go on."""
+    """How often a request continued in a later turn of the event loop, so that other connections could run."""
     requests: int = 0
     """Handed to the handler."""
     answers_unwanted: int = 0
-    """Answers whose connection had been closed."""
+    """Answers to requests whose connection was closed before."""
     bytes_in: int = 0
     bytes_out: int = 0
-    """Bytes of answers, also of those that are not sent yet."""
+    """Bytes of answers, including those that are not sent yet."""
     queued_bytes: int = 0
     """Now: bytes of requests that are being read or are not answered yet."""
     unsent_bytes: int = 0
@@ -54,7 +54,7 @@ class Counters:
 
 
 def show_counters(registry: Registry, counters: Callable[[], Counters], times: Mapping[str, Histogram]) -> None:
-    """Have a registry show them. `times` are those that requests have taken, by API."""
+    """Add the counters to a registry. `times` are the request times in milliseconds, by API."""
     for metric, read in {
         catalogue.CONNECTIONS: lambda: counters().connections_open,
         catalogue.PAUSED: lambda: counters().connections_paused,

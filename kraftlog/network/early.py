@@ -1,4 +1,4 @@
-"""The bytes of one connection's answers that wait for those to earlier requests, counted with those that are unsent."""
+"""Counts one connection's answers that wait for answers to earlier requests, together with all unsent answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraftlog.network.conversation import Conversation
 
 
 class EarlyAnswers:
-    """Of one connection. They are there already, so they count whether there is room or not."""
+    """The early answers of one connection. They exist already, so they are counted even if there is no room."""
 
     def __init__(self, shared: SharedBytes, conversation: Conversation) -> None:
         self.held_bytes = 0
@@ -15,7 +15,7 @@ class EarlyAnswers:
         self._conversation = conversation
 
     def count(self) -> None:
-        """Count those that there are now."""
+        """Count the early answers that exist now."""
         more_bytes = self._conversation.early_bytes - self.held_bytes
         self.held_bytes += more_bytes
         if more_bytes > 0:

@@ -1,8 +1,8 @@
-"""Large requests: each waits for memory, is read and handled in slices, and is let go of when its client is gone.
+"""Large requests: each waits for memory, is handled in slices, and is dropped when its client is gone.
 
-The memory of all of them together is bounded. One holds its share from its reading until its answer is written. If its
-client is gone, it holds that for as long as its handler goes on: until the steps in hand are closed, or until the
-controller, which has the request already, has answered.
+The memory of all large requests together is bounded. A request holds its share from its reading until its answer is
+written. If its client is gone, it holds the share until its handler has finished with it: until its steps in progress
+are closed, or until the controller answers, which has the request already.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from kraftlog.network.requests import ClientRequest, Handler, RequestContext, St
 from kraftlog.network.turns import SLICE_SECONDS, SliceEnd, Turns, go_through
 
 HELD_BYTES_PER_ELEMENT: Final = 800
-"""What is made of an array element of a request, with its part of the answer and of that one's bytes: the most of any
-API, where its elements are smallest (tests/process/shared_voter/test_large_requests.py)."""
+"""The memory per array element of a request: the element, its part of the answer, and the bytes of that part. It is the
+largest of all APIs, measured with their smallest elements (tests/process/shared_voter/test_large_requests.py)."""
 
 HELD_BYTES_PER_BYTE: Final = 3
-"""Names: as they came, as strings, and in the answer."""
+"""The memory per byte: names exist as received, as strings, and in the answer."""
 
 
 def held_bytes(request: Request) -> int:
-    """The memory that a large request may take."""
+    """The most memory that a large request may need, in bytes."""
     size_bytes = request.size_bytes
     return HELD_BYTES_PER_BYTE * size_bytes + HELD_BYTES_PER_ELEMENT * elements_max(request.api.name, size_bytes)
 
 
 class LargeRequests:
-    """Those of all connections of one event loop."""
+    """The large requests of all connections of one event loop."""
 
     def __init__(
         self, handler: Handler, bytes_max: int, turns: Turns, call_soon: Callable[[Callable[[], None]], object]
@@ -47,7 +47,7 @@ class LargeRequests:
         self._call_soon = call_soon
         self._in_hand: dict[LargeRequest, None] = {}
         self._releases: deque[Steps] = deque()
-        """Those that are being freed."""
+        """The requests whose memory is being freed, in slices."""
         self._is_releasing = False
 
     def begin(self, request: LargeRequest) -> None:
@@ -55,7 +55,7 @@ class LargeRequests:
         self._in_hand[request] = None
 
     def end(self, request: LargeRequest, size_bytes: int, messages: list[Struct]) -> None:
-        """It is not needed any longer: free its messages in slices, then its memory is for others."""
+        """A large request is finished: free its messages in slices, then give back its `size_bytes` of memory."""
         del self._in_hand[request]
         self._releases.append(self._release(size_bytes, messages))
         if not self._is_releasing:
@@ -67,21 +67,21 @@ class LargeRequests:
         self.memory.give_back(size_bytes)
 
     def take_turn(self) -> None:
-        """Free some of what is not needed."""
+        """Free some memory of finished requests, for one slice."""
         ends_at = monotonic() + SLICE_SECONDS
         self._is_releasing = go_through(self._releases, lambda: monotonic() < ends_at) is not SliceEnd.DONE
         if self._is_releasing:
             self._turns.wait(self, is_fresh=False)
 
     def hurry(self, request: LargeRequest | None = None) -> None:
-        """Others wait for memory: have those answered that have only time to wait for, or one of them."""
+        """Other requests wait for memory: have `request`, or all, answered early if they only wait for time to pass."""
         for one in self._in_hand if request is None else (request,):
             for told in one.exchange.on_memory_wanted:
                 self._call_soon(told)
 
 
 class Asking(Protocol):
-    """The connection that a request came over."""
+    """The connection that a large request came over."""
 
     def run(self, steps: Steps) -> None:
         """Go through `steps`, in slices."""
@@ -98,7 +98,7 @@ class Asking(Protocol):
 
 
 class LargeRequest:
-    """One of them. To its handler it is `ClientRequest.slices`."""
+    """One large request. Its handler uses it as `ClientRequest.slices`."""
 
     def __init__(self, large: LargeRequests, connection: Asking, context: RequestContext, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -114,7 +114,7 @@ class LargeRequest:
         self._is_let_go = False
 
     def begin(self) -> None:
-        """Read and handle it when there is memory for it."""
+        """Read and handle the request as soon as there is memory for it."""
         size_bytes = held_bytes(self.exchange.request)
         if self._large.memory.try_hold(self, size_bytes):
             self.has_room(self._large.memory, size_bytes)
@@ -136,14 +136,14 @@ class LargeRequest:
             self._leave_no_cycle()
 
     def _take_messages(self) -> list[Struct]:
-        """The request and its answer; there is no other reference to them."""
+        """Remove and return the request's messages, of which this must be the only reference."""
         exchange = self.exchange
         messages: list[Struct] = [message for message in (exchange.request.body, exchange.response) if message]
         exchange.request.body = exchange.response = None
         return messages
 
     def _leave_no_cycle(self) -> None:
-        """What is in a cycle is in memory until Python looks for it, which it does seldom."""
+        """Break reference cycles: objects in a cycle are freed only by the garbage collector, which runs seldom."""
         self.exchange.held = None
         self.exchange.on_client_done.clear()
         self.exchange.on_memory_wanted.clear()
@@ -161,7 +161,7 @@ class LargeRequest:
         self._large.handler(request, self._answer)
 
     def run(self, steps: Steps) -> None:
-        """Have `steps` gone through, unless it was let go of."""
+        """Go through `steps` on the connection, unless the request was dropped."""
         if self._is_let_go:
             self._is_with_handler = False
             self._end_if_unused()
@@ -183,7 +183,7 @@ class LargeRequest:
                 yield waits
             is_done = True
         finally:
-            del steps  # what was begun is closed
+            del steps  # closes the step in progress
             self._steps_in_hand -= 1
             if not is_done:
                 self._is_with_handler = False
@@ -200,7 +200,7 @@ class LargeRequest:
             self._connection.answer(self.exchange, response, throttle_ms)
 
     def written(self) -> None:
-        """Its answer is outgoing, or it has none."""
+        """The answer is outgoing, or there is none: give the memory back."""
         if not self._is_let_go:
             self._end_if_unused()
 
@@ -208,16 +208,16 @@ class LargeRequest:
 
     @property
     def is_let_go_at_end(self) -> bool:
-        """Whether there is no use for it when its client sends nothing more: such a client waits for no answer.
+        """Whether the request is dropped when its client sends nothing more: such a client expects no answer.
 
-        What changes logs is carried out, as a Produce with acks=0 that comes before the end of its connection is to be.
-        What changes the metadata is let go of until it is with the controller: nothing of it was done then.
+        Requests that change logs are carried out, as a Produce with acks=0 before the end of the connection must be. A
+        request that changes the metadata is dropped only before it is with the controller, so nothing of it was done.
         """
         return self.exchange.request.api.name not in CHANGING_LOGS
 
     def let_go(self, *, is_closed: bool = False) -> None:
-        """Its client is gone: begin nothing more of it, and close what was begun, which `is_closed` if all steps of the
-        connection are."""
+        """Drop the request, because its client is gone: begin no more of its work, and close what was begun.
+        `is_closed`: all steps of the connection are closed."""
         self._is_let_go = True
         self.is_waiting = False
         self._large.memory.forget(self)

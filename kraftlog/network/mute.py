@@ -1,4 +1,4 @@
-"""For how long a connection is not read, because its client is throttled."""
+"""How long a connection is not read because its client is throttled."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class Timer(Protocol):
     """What a loop's `call_at` returns."""
 
     def cancel(self) -> None:
-        """Do not call back."""
+        """Cancel the call."""
         ...
 
 
 class Mute:
-    """Of one connection. One timer is enough, however often the time is extended."""
+    """The mute time of one connection. It uses one timer, however often the time is extended."""
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class Mute:
         self._timer: Timer | None = None
 
     def extend(self, throttle_ms: int) -> None:
-        """Mute it for so long from now on, or longer if it is muted for longer already."""
+        """Mute the connection for `throttle_ms` from now on; a longer time that was set before stays."""
         self._until = max(self._until, self._now() + throttle_ms / 1000)
         if not self.is_on:
             self.is_on = True
             self._timer = self._call_at(self._until, self._look)
 
     def cancel(self) -> None:
-        """The connection is closed."""
+        """The connection is closed: do not call `on_end`."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,4 +1,4 @@
-"""The answers of one connection that are written: what its client has not taken yet is counted with that of others."""
+"""Writes one connection's answers, and counts the bytes that its client has not taken in the total of all clients."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from kraftlog.network.counters import Counters
 
 
 class Transport(Protocol):
-    """What is needed of asyncio's."""
+    """The part of asyncio's transport that is used."""
 
     def is_closing(self) -> bool:
-        """Whether it is closed, or will be when all is sent."""
+        """Whether the transport is closed, or will be when all bytes are sent."""
         ...
 
     def writelines(self, list_of_data: Iterable[Buffer]) -> None:
-        """Send bytes, or keep them until the client takes them."""
+        """Send bytes, or buffer them until the client takes them."""
         ...
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes are kept."""
+        """The number of buffered bytes."""
         ...
 
     def set_write_buffer_limits(self, high: int, low: int) -> None:
-        """When to tell the protocol that too much is kept."""
+        """Set at how many buffered bytes the transport calls `pause_writing` (above `high`) and `resume_writing`."""
         ...
 
 
 class Output:
-    """Of one connection, from `begin` on."""
+    """The output of one connection, from `begin` on."""
 
     def __init__(
         self,
@@ -41,11 +41,11 @@ class Output:
         conversation: Conversation,
         on_unsent: Callable[[bool], None],
     ) -> None:
-        """`on_unsent` is called when the number of bytes that are not sent has changed, with whether there are any."""
+        """`on_unsent` is called when the number of unsent bytes has changed, with whether it is above 0."""
         self.unsent_bytes = 0
-        """As last measured."""
+        """The number of unsent bytes, as last measured."""
         self.is_left_out = False
-        """Whether an answer was left out: then those after it are left out, too."""
+        """Whether an answer was dropped: then the answers after it are dropped, too."""
         self._written_bytes = 0
         self._shared = shared
         self._counters = counters
@@ -54,9 +54,9 @@ class Output:
         self._transport: Transport
 
     def begin(self, transport: Transport) -> None:
-        """The connection is there."""
+        """The connection is made: write to `transport`."""
         self._transport = transport
-        # Told when something is left unsent, and when nothing is: bytes are counted between the two.
+        # With both limits 0 the protocol is called when bytes are left unsent, and again when none is left.
         transport.set_write_buffer_limits(high=0, low=0)
 
     def write(self) -> None:
@@ -79,11 +79,11 @@ class Output:
                 self._transport.set_write_buffer_limits(high=0, low=0)
 
     def measure(self) -> None:
-        """Count the bytes that are not sent yet; others may use the room of those that are."""
+        """Count the bytes that are not sent yet; other connections may use what has become free."""
         self._count(self._transport.get_write_buffer_size())
 
     def end(self) -> None:
-        """The connection is gone: nothing is held for it."""
+        """The connection is closed: give back all that is counted."""
         self._count(0)
 
     def _count(self, unsent_bytes: int) -> None:

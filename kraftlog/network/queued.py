@@ -1,4 +1,4 @@
-"""The bytes of one connection's requests that are being read or are not answered yet, counted with those of others."""
+"""Counts the bytes of one connection's queued and unanswered requests in the total of all connections."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from kraftlog.network.conversation import Conversation
 
 
 class QueuedBytes:
-    """Of one connection, `waiter`. If there is no room for more of them, it waits."""
+    """The queued bytes of one connection, `waiter`, which waits if there is no room for more of them."""
 
     def __init__(self, shared: SharedBytes, waiter: Waiter, conversation: Conversation) -> None:
         self.held_bytes = 0
@@ -18,7 +18,7 @@ class QueuedBytes:
 
     def count(self) -> None:
         """Reserve shared memory for all queued requests, or join the queue for it."""
-        # A request for which there never would be room counts as the largest for which there is.
+        # A request that is larger than the bound counts as the largest that fits.
         more_bytes = min(self._conversation.queued_bytes, self._shared.unreserved_bytes) - self.held_bytes
         if more_bytes > 0:
             self.is_waiting = not self._shared.try_hold(self._waiter, more_bytes)
@@ -37,24 +37,25 @@ class QueuedBytes:
     def _release_partial_request(self) -> None:
         """While this connection waits for room for a large request, it must hold no memory for it.
 
-        Consider a client that holds 100 bytes of a request that is answered by now, and waits for 70 KiB for the next,
-        behind one that asks for more than all may hold together, and so waits until all is free.
+        Consider a client that still holds 100 bytes for a request that is answered by now, and waits for 70 KiB for its
+        next one. Ahead of it in the queue is a request that is larger than the bound, and so waits until no bytes are
+        held.
         """
         large_bytes = self._conversation.large_request_bytes
         needed_bytes = min(large_bytes, self._shared.unreserved_bytes)
         spare_bytes = self.held_bytes - (self._conversation.queued_bytes - large_bytes)
         if needed_bytes and spare_bytes > 0:
-            self._shared.try_hold(self._waiter, needed_bytes)  # not granted, since less was not
+            self._shared.try_hold(self._waiter, needed_bytes)  # cannot be granted: a smaller size was not
             self.held_bytes -= spare_bytes
             self._shared.give_back(spare_bytes)
 
     def has_room(self, size_bytes: int) -> None:
-        """What was waited for is held."""
+        """The bytes that the connection waited for are held now."""
         self.held_bytes += size_bytes
         self.is_waiting = False
 
     def release(self) -> None:
-        """Hold nothing: the connection is closed."""
+        """The connection is closed: give back all bytes."""
         self._shared.forget(self._waiter)
         held_bytes, self.held_bytes = self.held_bytes, 0
         self._shared.give_back(held_bytes)

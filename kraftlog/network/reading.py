@@ -1,4 +1,4 @@
-"""Whether a connection is read. What is not read stays in its client's own memory: TCP tells it to wait."""
+"""Whether a connection is read. Bytes that are not read stay with the client: TCP's flow control makes it wait."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from kraftlog.network.unread import UnreadConnections
 
 
 class Reading:
-    """Of one connection, from `begin` to `end`."""
+    """The reading side of one connection, from `begin` to `end`."""
 
     def __init__(self, unread: UnreadConnections, counters: Counters, on_deserted: Callable[[], None]) -> None:
-        """`on_deserted` is called when the client sends nothing more, or is gone, while it is not read."""
+        """`on_deserted` is called if the client sends nothing more, or is gone, while the connection is not read."""
         self.pause: Pause = READ
-        """Why it is not read; NONE if it is."""
+        """Why the connection is not read; NONE if it is."""
         self._unread = unread
         self._counters = counters
         self._on_deserted = on_deserted
@@ -24,12 +24,12 @@ class Reading:
         self._file = -1
 
     def begin(self, transport: asyncio.Transport) -> None:
-        """The connection is there, and is read."""
+        """The connection is made, and is read."""
         self._transport = transport
         self._file = transport.get_extra_info("socket").fileno()
 
     def set_pause(self, pause: Pause, *, is_deserted: bool) -> None:
-        """Read, or do not and say why; of one that `is_deserted` nothing more is to be found out."""
+        """Read, or stop reading for the reason `pause`. If the connection `is_deserted`, its end is known already."""
         if pause is self.pause or self._transport is None or self._transport.is_closing():
             return
         was_read, self.pause = self.pause is READ, pause
@@ -43,7 +43,7 @@ class Reading:
             self._counters.connections_paused += 1
 
     def end(self) -> None:
-        """The connection is closed: nothing of it is unread."""
+        """The connection is closed: it no longer counts as paused."""
         if self.pause is not READ:
             self.pause = READ
             self._is_read()

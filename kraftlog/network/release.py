@@ -1,4 +1,4 @@
-"""Messages that nobody needs any longer are freed in slices: to free 100,000 elements at once takes 20 ms and more."""
+"""Frees large messages in slices: to free 100,000 elements at once takes 20 ms or more."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from kraftlog.kafka.primitives import ELEMENTS_PER_STEP
 
 
 def release(messages: list[Struct]) -> Iterator[None]:
-    """Free messages and the elements of their arrays, some at each step. The caller keeps no other reference to them.
+    """Free messages and the elements of their arrays, some in each step. The caller keeps no other reference to them.
 
-    They are not changed: what is also held elsewhere, such as in a cache, stays as it is.
+    The messages are not changed, so an array that is also held elsewhere, such as in a cache, stays as it is.
     """
     structs, leaves = messages, list[list[object]]()
     while structs or leaves:
-        # The elements outlive the arrays that they were in, and are freed here.
+        # An array is freed before its elements, which are freed here.
         for _ in range(min(ELEMENTS_PER_STEP, len(structs))):
             struct = structs.pop()
             for name, has_arrays in _arrays(type(struct)):

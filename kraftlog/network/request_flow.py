@@ -1,4 +1,4 @@
-"""Whether the next request of a connection may be handled, and whether it is read; `Pause` has the reasons why not."""
+"""Whether a connection's next request may be handled, and whether the connection is read. `Pause` lists the reasons."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from kraftlog.network.work import Work
 
 
 class RequestFlow:
-    """Of one connection, `waiter`. It owns none of the things that it looks at."""
+    """The flow of one connection, `waiter`. It only reads the state of the other parts of the connection."""
 
     def __init__(
         self, waiter: Waiter, limits: Limits, unsent: SharedBytes, conversation: Conversation, work: Work, mute: Mute,
         output: Output, early: EarlyAnswers, queued: QueuedBytes, reading: Reading,
         on_rest_expected: Callable[[bool], None],
     ) -> None:  # fmt: skip
-        """`unsent` are the answers of all connections. `on_rest_expected` is called when the client begins, or ceases,
-        to be the one who has to send the rest of a large request."""
+        """`unsent` counts the answers of all connections. `on_rest_expected` is called with whether the rest of a large
+        request is expected of the client, when that changes."""
         self.large: LargeRequest | None = None
-        """The newest large request: if it waits for memory, those after it wait, too."""
+        """The newest large request: while it waits for memory, later requests wait, too."""
         self.is_rest_expected = False
         self._waiter = waiter
         self._limits = limits
@@ -43,9 +43,9 @@ class RequestFlow:
         self._on_rest_expected = on_rest_expected
 
     def handling(self) -> Pause:
-        """Why no more requests may be handled now; NONE if one may.
+        """Return why no further request may be handled now; NONE if one may.
 
-        With ALL_ANSWERS the connection is told when there is room (`Waiter.has_room`).
+        After ALL_ANSWERS, `Waiter.has_room` is called when there is room.
         """
         conversation, limits = self._conversation, self._limits
         if self._mute.is_on:
@@ -64,9 +64,9 @@ class RequestFlow:
         return READ
 
     def reading(self, *, is_at_end: bool) -> Pause:
-        """Why the connection is not to be read now, by the first reason that holds; NONE if it is to be read.
+        """Return the first reason not to read the connection now; NONE if it is to be read.
 
-        After SLICES and TURN it is to have a turn soon; after every other one an event ends the pause.
+        After SLICES and TURN the caller schedules a turn; after any other reason an event ends the pause.
         """
         if self._work.steps:
             return Pause.SLICES
@@ -80,13 +80,13 @@ class RequestFlow:
         return READ if self._has_queue_room() else Pause.QUEUE
 
     def _has_queue_room(self) -> bool:
-        """One request always has, or it would never be whole."""
+        """Whether there is room to read more. One request always has room, or it would never be complete."""
         return not self._queued.is_waiting and (
             self._queued.held_bytes <= self._limits.connection_queued_bytes_max or not self._conversation.unanswered
         )
 
     def is_at_rest(self) -> bool:
-        """Whether the connection is read, and neither holds nor waits for anything: so it is after most requests."""
+        """Whether the connection is read, and neither holds nor waits for anything, as it is after most requests."""
         conversation = self._conversation
         return not (
             conversation.exchanges
@@ -101,7 +101,7 @@ class RequestFlow:
         )
 
     def expect_rest(self, is_expected: bool) -> None:
-        """The client has to send the rest of a large request, or has not."""
+        """Set whether the client has to send the rest of a large request."""
         if is_expected != self.is_rest_expected:
             self.is_rest_expected = is_expected
             self._on_rest_expected(is_expected)

@@ -27,30 +27,30 @@ from kraftlog.network.requests import Handler
 from kraftlog.telemetry.registry import Registry
 
 FILES_KEPT: Final = 512
-"""Open files that connections leave to the rest of the process: the logs have 256, SQLite and gRPC some more."""
+"""Open files left for the rest of the process: the logs have 256, SQLite and gRPC some more."""
 
 __all__ = ["Limits", "Listener", "Network", "serving"]
 
 
 class Network:
-    """Listeners that clients can connect to."""
+    """The listeners of a broker."""
 
     def __init__(self, connections: Connections) -> None:
         self.ports: dict[str, int] = {}
-        """By listener, the port that it is bound to."""
+        """The bound port, by listener."""
         self._connections = connections
 
     def longest_request(self) -> str | None:
-        """Which request has kept the loop for longest since the last call, such as "Fetch from 127.0.0.1:41832"."""
+        """Return the request that took longest since the last call, such as "Fetch from 127.0.0.1:41832", if any."""
         return self._connections.take_longest()
 
     @property
     def counters(self) -> Counters:
-        """What was counted so far."""
+        """The counts so far."""
         return self._connections.counters
 
     def show(self, registry: Registry) -> None:
-        """Have a registry show what is counted, and how long requests take."""
+        """Add the counts and the times of requests to a registry."""
         times = {api_of(key).name: histogram for key, histogram in self._connections.times.items()}
         show_counters(registry, lambda: self.counters, times)
 
@@ -65,11 +65,11 @@ async def serving(
     on_fatal: Callable[[BaseException], None],
     allow_plaintext: bool = False,
 ) -> AsyncIterator[Network]:
-    """Hand the requests of clients to `handler` within the block. `offered` are the versions of each API, by its key.
+    """Pass clients' requests to `handler` within the block. `offered` are the versions of each API, by the API's key.
 
-    `on_fatal` is called with what must end the process, such as an InvariantViolation of a handler. Without
-    `allow_plaintext` only loopback addresses can be listened on. At the end nothing more is accepted or read; answers
-    that were written are sent, for `drain_timeout_ms` at most; then all connections are closed.
+    `on_fatal` is called with an error that must end the process, such as an InvariantViolation in a handler. Without
+    `allow_plaintext` only loopback addresses are accepted. At the end nothing more is accepted or read; written answers
+    are sent, for `drain_timeout_ms` at most; then all connections are closed.
 
     Raises ConfigurationError if a listener cannot be bound.
     """
@@ -95,7 +95,7 @@ async def serving(
 
 
 def _affordable(limits: Limits) -> Limits:
-    """The limits, without connections that would take the open files of the logs."""
+    """Return the limits with `connections_max` low enough that connections leave open files for the logs."""
     files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files_max == resource.RLIM_INFINITY:
         return limits
@@ -103,7 +103,7 @@ def _affordable(limits: Limits) -> Limits:
 
 
 async def _close(servers: list[asyncio.Server], connections: Connections) -> None:
-    """Accept nothing more, then close the connections."""
+    """Accept no further connections, then close those that exist."""
     for server in servers:
         server.close()
     await connections.close()

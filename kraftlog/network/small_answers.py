@@ -1,9 +1,9 @@
-"""When small answers are written: the first one at once, those that follow it soon after, together.
+"""When small answers are written: the first one at once, the next ones together, a moment later.
 
-Consider a client process with 500 connections, 20 of which ask at the same time. It sleeps, on another processor. To
-wake it for each of 20 answers takes the broker an eighth of the work for all of them; so it is woken by the first one,
-and finds the others when it has read that. Who asks alone does not wait, and no answer does that a disk or another
-broker has kept waiting already.
+Consider a client process with 500 connections, 20 of which send requests at the same time. It sleeps on another
+processor, and to wake it for each of 20 answers costs the broker an eighth of the work for all of them. So the first
+answer wakes it, and it finds the others when it has read that one. A single request is answered without this delay, and
+so is every request that had to wait for a disk or another broker.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 SMALL_BYTES: Final = 4096
-"""Larger answers are written at once: what is written is counted, and may be too much to go on."""
+"""Larger answers are written at once: their unsent bytes must be counted before the next request may be handled."""
 
 WAITING_MAX: Final = 16
-"""When so many wait, all are written."""
+"""When this many connections wait, all are written."""
 
 WAIT_SECONDS_MAX: Final = 0.001
-"""When one has waited for so long, all are written as soon as the request in hand is handled."""
+"""When one has waited this long, all are written after the current request."""
 
 
 class Writer(Protocol):
-    """A connection that has answers to write."""
+    """A connection with answers to write."""
 
     def write(self) -> None:
-        """Write them. Never raises: others are written after it."""
+        """Write the answers. Never raises: other connections are written after this one."""
         ...
 
 
 class SmallAnswers:
-    """Those of one event loop that wait. `call_soon` calls when the loop comes round, `now` is a clock in seconds."""
+    """The small answers of one event loop. `call_soon` calls in the loop's next turn; `now` is a clock in seconds."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], now: Callable[[], float]) -> None:
         self._call_soon = call_soon
         self._now = now
         self._is_one_written = False
-        """Since the loop came round."""
+        """Whether one was written in this turn of the loop."""
         self._waiting: list[Writer] = []
         self._since = 0.0
 
     def write(self, writer: Writer, size_bytes: int) -> None:
-        """Have a connection whose requests were just handled write its answers of so many bytes, at once or soon."""
+        """Write the `size_bytes` of answers of a connection whose requests were just handled, at once or soon."""
         if not 0 < size_bytes <= SMALL_BYTES:
             writer.write()
         elif self._is_one_written:
@@ -56,7 +56,7 @@ class SmallAnswers:
             self.write_waiting()
 
     def write_waiting(self) -> None:
-        """Write what waits: something is to be done that takes time."""
+        """Write all waiting answers, before work that takes long."""
         waiting, self._waiting = self._waiting, []
         for writer in waiting:
             writer.write()

@@ -1,11 +1,11 @@
-"""Whose requests are handled when: connections take turns, so that none of them keeps the event loop for long.
+"""The order in which connections are served: they take turns, so that none keeps the event loop for long.
 
-A connection works for `SLICE_SECONDS` at most, and all of them for `TURN_SECONDS` in one turn of the loop. What is left
-then waits for the next turn of the loop. In between the loop does everything else: it sends heartbeats, takes metadata,
-and reads from sockets. In the next turn the connection that has waited longest after a slice of its own goes on first,
-then those that have had none yet, then the others.
+A connection works for at most `SLICE_SECONDS`, and all connections for `TURN_SECONDS` in one turn of the loop. The rest
+waits for the next turn. In between the loop does everything else: it sends heartbeats, applies metadata, and reads from
+sockets. The next turn begins with the connection that has waited longest after a slice of its own, then serves those
+that have had no slice yet, then the others.
 
-So a client that asks for little waits for a turn of the loop, whatever others ask for.
+So a client with small requests waits for about one turn of the loop, whatever other clients send.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ SLICE_SECONDS: Final = 0.002
 TURN_SECONDS: Final = 0.005
 
 WAIT_SECONDS: Final = 0.005
-"""After that a connection looks again whether it has what its work waits for: not in each turn of the loop, which would
-keep a processor busy."""
+"""How long a connection waits before it checks again for a resource that its work waits for. To check in each turn of
+the loop would keep a processor busy."""
 
 
 class SliceEnd(Enum):
-    """Why a slice of work has ended."""
+    """Why a slice ended."""
 
     DONE = auto()
-    """All of it is done."""
+    """All of the work is done."""
     TIME = auto()
-    """Its time is over."""
+    """The time of the slice is over."""
     WAITS = auto()
-    """It waits for what others hold."""
+    """The work waits for a resource that others hold."""
 
 
 def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> SliceEnd:
-    """Do what waits, in its order, until `may_go_on` says no, or a step that it waits for others.
+    """Do the waiting work in order, until `may_go_on` returns False, or a step yields that it waits for a resource.
 
-    What was begun waits first then.
+    The work in progress then stays first in `waiting`.
     """
     while waiting:
         steps = waiting.popleft()
@@ -49,28 +49,28 @@ def go_through(waiting: deque[Iterator[Any]], may_go_on: Callable[[], bool]) -> 
 
 
 class Worker(Protocol):
-    """A connection that has work to do."""
+    """A connection with work to do."""
 
     def take_turn(self) -> None:
-        """Work for a slice. Never raises, but what must end the process."""
+        """Work for a slice. Raises only what must end the process."""
         ...
 
 
 class Turns:
-    """Those of one event loop. `call_soon` calls back in the loop's next turn, `now` is a clock in seconds."""
+    """The turns of one event loop. `call_soon` calls in the loop's next turn; `now` is a clock in seconds."""
 
     def __init__(self, call_soon: Callable[[Callable[[], None]], object], now: Callable[[], float]) -> None:
         self.ends_at = 0.0
-        """From when on no connection begins in this turn of the loop; in the past until one begins."""
+        """The end of this turn's time: no connection begins after it. In the past if none has begun in this turn."""
         self._call_soon = call_soon
         self._now = now
         self._is_called = False
-        """Whether `_come_round` is to be called in the loop's next turn."""
+        """Whether `_come_round` will be called in the loop's next turn."""
         self._fresh: deque[Worker] = deque()
         self._others: deque[Worker] = deque()
 
     def may_begin(self, now: float) -> bool:
-        """Whether work may begin although `ends_at` has passed: so it is if this is the loop's next turn."""
+        """Whether work may begin although `ends_at` has passed. It may if this is already the loop's next turn."""
         if self._is_called:
             return False
         self.ends_at = now + TURN_SECONDS
@@ -79,7 +79,7 @@ class Turns:
         return True
 
     def wait(self, worker: Worker, *, is_fresh: bool) -> None:
-        """Have a connection take a turn soon, never at once. One that has had a slice meanwhile is not fresh."""
+        """Give a connection a turn soon, never at once. `is_fresh`: it has not just had a slice."""
         (self._fresh if is_fresh else self._others).append(worker)
         self._call()
 
@@ -89,7 +89,7 @@ class Turns:
             self._call_soon(self._come_round)
 
     def _come_round(self) -> None:
-        """The loop's next turn has come."""
+        """Called in the loop's next turn."""
         self._is_called = False
         self.ends_at = self._now() + TURN_SECONDS
         is_first = True

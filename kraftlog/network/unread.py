@@ -1,7 +1,7 @@
-"""Sees that clients are gone whose connections are not read just now.
+"""Detects that a client is gone while its connection is not read.
 
-An event loop learns of the end of a connection by reading it. While a connection is not read, because its requests wait
-or are in hand, the kernel knows of the end all the same: epoll reports it, whatever was sent before it and is unread.
+An event loop learns of a connection's end by reading it. While it is not read, because its requests wait or are being
+handled, epoll still reports the end, whatever bytes lie unread before it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import suppress
 
 
 class UnreadConnections:
-    """Those of one event loop. Close it."""
+    """The unread connections of one event loop. Close it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -22,19 +22,19 @@ class UnreadConnections:
         loop.add_reader(self._epoll.fileno(), self._look)
 
     def watch(self, file: int, on_end: Callable[[], None]) -> None:
-        """Call back once if the peer of a socket sends nothing more, or is gone; at once if that is so already."""
+        """Call `on_end` once if the peer of a socket sends nothing more, or is gone; soon if that is so already."""
         self._told[file] = on_end
         self._epoll.register(file, select.EPOLLRDHUP | select.EPOLLONESHOT)
 
     def forget(self, file: int, on_end: Callable[[], None]) -> None:
-        """The connection is read again, or closed. Its file may be another connection's by now."""
+        """The connection is read again, or closed. Its file number may belong to another connection by now."""
         if self._told.get(file) == on_end:
             del self._told[file]
-            with suppress(OSError):  # a file that was closed has left by itself
+            with suppress(OSError):  # epoll has removed a closed file already
                 self._epoll.unregister(file)
 
     def close(self) -> None:
-        """Watch nothing more."""
+        """Stop watching."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
 

@@ -1,7 +1,7 @@
-"""Which connections are idle, and which clients are slow: one timer looks, as long as there are connections.
+"""Closes idle connections and those of slow clients, checked by one timer while there are connections.
 
-Idle connections are at the front of a queue in which each request puts its connection at the end. For slowness only
-those are looked at whose client has to do something, with the broker's memory held until then.
+Connections are in a queue, and each request moves its connection to the end, so idle ones are at the front. A client
+can be slow only if it has a duty: it must do something before the broker can free memory.
 """
 
 from __future__ import annotations
@@ -13,22 +13,24 @@ from enum import Enum, auto
 from typing import Final, Protocol
 
 PROGRESS_BYTES: Final = 64 * 1024
-"""A client that moves so many bytes in its time is not slow."""
+"""A client that moves this many bytes within the time limit is not slow."""
 
 PRESSED_DIVISOR: Final = 10
-"""While others wait for the memory that a client holds it has this part of the time, and must free this part of it.
+"""While other connections wait for memory that a client holds, its time limit and what it must free are divided by
+this.
 
-Without the second rule some clients that take a little now and then could keep all others waiting.
+Without the second rule, clients that take a few bytes now and then could keep all others waiting.
 """
 
 STALLED_DIVISOR: Final = 60
-"""A client that has moved next to nothing in this part of the time has stalled, and others need not wait for it.
+"""A client that has moved next to nothing in this part of the time limit has stalled, and others need not wait for it.
 
-Those that hold the most are closed first, until half of all is free: each that gets room may be one that stalls, too.
+Clients that hold the most are closed first, until half of the memory is free: a client that gets memory next may stall,
+too.
 """
 
 STALLED_BYTES: Final = 16 * 1024
-"""Next to nothing: a client that moves so little might as well send a byte now and then to seem alive."""
+"""Next to nothing: a client that moves less than this may only send a byte now and then to seem alive."""
 
 LOOKS_PER_TIMEOUT: Final = 20
 INTERVAL_SECONDS_MAX: Final = 1.0
@@ -36,68 +38,68 @@ INTERVAL_SECONDS_MIN: Final = 0.01
 
 
 class Duty(Enum):
-    """What a client has to do, so that memory of the broker is free again."""
+    """What a client has to do before the broker can free memory."""
 
     TAKE_ANSWERS = auto()
     SEND_REST = auto()
 
 
 class Watched(Protocol):
-    """A connection, as it is watched."""
+    """A connection, as `Watch` uses it."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether the broker, and not the client, has to do something."""
+        """Whether the broker, not the client, has to act next."""
         ...
 
     def measure(self) -> None:
-        """Find out how much the client has moved, and have room that is free now given to others."""
+        """Measure how much the client has moved, and give free room to waiting connections."""
         ...
 
     def moved_bytes(self, duty: Duty) -> int:
-        """How many bytes the client has taken, or sent, since the connection was made, as last measured."""
+        """The number of bytes that the client has taken, or sent, since the connection was made, as last measured."""
         ...
 
     def held_bytes(self, duty: Duty) -> int:
-        """How many bytes of memory are held until it has done it."""
+        """The number of bytes of memory held until the client has done the duty."""
         ...
 
     def close_idle(self) -> None:
-        """It is idle for too long."""
+        """Close the connection: it was idle for too long."""
         ...
 
     def close_slow(self, duty: Duty) -> None:
-        """Its client is too slow."""
+        """Close the connection: its client is too slow with this duty."""
         ...
 
 
 @dataclass(slots=True)
 class _Mark:
-    """How much a client had moved at a time."""
+    """How much a client had moved, and when."""
 
     moved_bytes: int
     at: float
     stalled_bytes: int
-    """As `moved_bytes`, of when it last moved more than next to nothing."""
+    """`moved_bytes` at the time when the client last moved more than next to nothing."""
     stalled_at: float
 
 
 class Memory(Protocol):
-    """Bytes that connections hold together."""
+    """Bytes that all connections hold together."""
 
     @property
     def has_waiting(self) -> bool:
-        """Whether any of them waits for room."""
+        """Whether a connection waits for room."""
         ...
 
     @property
     def excess_bytes(self) -> int:
-        """How many more than half of what may be held are held."""
+        """How many more bytes than half of the bound are held."""
         ...
 
 
 class Watch:
-    """Looks after all connections. `now` is a clock in seconds; `look` is to be called every `interval_seconds`."""
+    """Watches all connections. `now` is a clock in seconds; call `look` every `interval_seconds`."""
 
     def __init__(self, now: Callable[[], float], idle_seconds: float, slow_seconds: float) -> None:
         self._now = now
@@ -109,28 +111,28 @@ class Watch:
         self.interval_seconds = min(INTERVAL_SECONDS_MAX, max(INTERVAL_SECONDS_MIN, shortest / LOOKS_PER_TIMEOUT))
 
     def active(self, connection: Watched, now: float) -> None:
-        """A connection was made, or something happened on it. `now` is a time of the watch's clock."""
+        """Record that a connection was made or used. `now` is a time of the watch's clock."""
         self._active_at[connection] = now
         self._active_at.move_to_end(connection)
 
     def has_to(self, connection: Watched, duty: Duty) -> None:
-        """From now on the client has to do that, if it had not to before."""
+        """The client has this duty from now on, unless it had it before."""
         if (connection, duty) not in self._duties:
             moved_bytes, now = connection.moved_bytes(duty), self._now()
             self._duties[connection, duty] = _Mark(moved_bytes, now, moved_bytes, now)
 
     def is_free(self, connection: Watched, duty: Duty) -> None:
-        """The client has done it, or cannot do it now."""
+        """The client has done the duty, or cannot do it now."""
         self._duties.pop((connection, duty), None)
 
     def forget(self, connection: Watched) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._active_at.pop(connection, None)
         for duty in Duty:
             self.is_free(connection, duty)
 
     def look(self, memory: Mapping[Duty, Memory]) -> None:
-        """Close what is idle or slow. `memory` is what is held until clients have done a duty."""
+        """Close idle and slow connections. `memory` has the memory that is held until clients have done a duty."""
         now = self._now()
         self._close_idle(now)
         pressed = {duty for duty, held in memory.items() if held.has_waiting}
@@ -152,7 +154,7 @@ class Watch:
             elif duty in pressed and now - mark.stalled_at >= self._slow_seconds / STALLED_DIVISOR:
                 stalled.append((connection, duty))
         stalled.sort(key=lambda one: one[0].held_bytes(one[1]), reverse=True)
-        # What is closed gives back what it holds a moment later, when the memory is free.
+        # A closed connection gives its memory back a moment later, so its bytes are subtracted here.
         excess_bytes = {duty: memory[duty].excess_bytes for duty in pressed}
         for connection, duty in stalled:
             if excess_bytes[duty] > 0:

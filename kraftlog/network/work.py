@@ -1,4 +1,4 @@
-"""The turns of one connection, and its work in slices: requests and answers that take long to read or to write."""
+"""One connection's turns and its work in slices: requests and answers that take long to read or to write."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from kraftlog.network.turns import WAIT_SECONDS, SliceEnd, Turns, Worker, go_thr
 
 
 class Work:
-    """Of one connection, `worker`. `call_later` is the event loop's, in seconds."""
+    """The work of one connection, `worker`. `call_later` is the event loop's, in seconds."""
 
     def __init__(self, worker: Worker, turns: Turns, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self.turn: Turn = NOT_DUE
         self.steps: deque[Steps] = deque()
-        """Work in slices; what comes after it waits."""
+        """Work in slices; later requests wait for it."""
         self._slice_end = SliceEnd.DONE
         self._worker = worker
         self._turns = turns
         self._call_later = call_later
 
     def schedule(self, *, is_fresh: bool) -> None:
-        """Have a turn soon, unless one is due. Never at once: a handler is not to be called by what it, or another one,
-        calls. `is_fresh`: it has had no slice just now.
+        """Get a turn soon, unless one is due. Never at once: a handler must not be called from within a call of this or
+        another handler. `is_fresh`: the connection has not just had a slice.
         """
         if self.turn is NOT_DUE:
             self.turn = DUE
@@ -40,15 +40,15 @@ class Work:
             take_turn()
 
     def end_turn(self) -> None:
-        """The connection has worked."""
+        """The connection's turn is over."""
         self.turn = DUE if self.turn is TAKING_AND_DUE else NOT_DUE
 
     def go_on(self, may_go_on: Callable[[], bool]) -> bool:
-        """Work in slices until `may_go_on` says no; whether all of it is done. Raises what a step raises."""
+        """Work until `may_go_on` returns False. Return whether all of the work is done. Raises what a step raises."""
         self._slice_end = go_through(self.steps, may_go_on)
         return self._slice_end is SliceEnd.DONE
 
     def drop(self) -> None:
-        """Go on with nothing: what was begun is closed."""
+        """Drop all work; steps in progress are closed."""
         steps, self.steps = self.steps, deque()
         del steps

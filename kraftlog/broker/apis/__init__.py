@@ -1,1 +1,1 @@
-"""The requests of Kafka's clients, one module for each API or for a few that belong together."""
+"""The handlers of Kafka's requests, one module for each API or for a few related ones."""

@@ -1,6 +1,6 @@
-"""DescribeAcls, from what this broker has applied; CreateAcls and DeleteAcls, at the controller (KIP-140, KIP-290).
+"""DescribeAcls from this broker's applied metadata; CreateAcls and DeleteAcls at the controller (KIP-140, KIP-290).
 
-Entries are kept, and nothing enforces them until there is authentication.
+Entries are stored, but not enforced, because there is no authentication yet.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CreateAclsApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has, for each entry in the order of the request."""
+        """Answer when the controller has answered, for each entry in the order of the request."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -120,7 +120,7 @@ class DeleteAclsApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has, with what each filter has deleted."""
+        """Answer when the controller has answered, with the entries that each filter deleted."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -156,7 +156,7 @@ class DeleteAclsApi:
 
 
 def _filter(one: DescribeAclsRequest | DeleteAclsFilter) -> admin_pb2.AclFilter:
-    """A filter of ours; Kafka's number for any is the same."""
+    """Return the controller's form of a filter. Kafka's numbers for "any" are the same there."""
     return admin_pb2.AclFilter(
         resource_type=one.resource_type_filter,
         resource_name=one.resource_name_filter,

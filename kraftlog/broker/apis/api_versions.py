@@ -22,17 +22,17 @@ from statemachine.words.features import SUPPORTED
 
 FIRST_VERSION_WITH_SOFTWARE: Final = 3
 FIRST_VERSION_WITH_LEVEL_0: Final = 4
-"""Java clients of before end the connection over a feature that may be at level 0 (KAFKA-17492)."""
+"""Older Java clients close the connection if a feature may be at level 0 (KAFKA-17492)."""
 
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
-"""What the name and the version of a client's software may be (KIP-511)."""
+"""The form of the name and the version of a client's software (KIP-511)."""
 
 
 class ApiVersionsApi:
     """Handles ApiVersions."""
 
     def __init__(self, offered: Mapping[int, Versions], cluster: ClusterView) -> None:
-        """`offered` may have APIs of our own, of which only our own clients are told."""
+        """`offered` may include our own APIs, which only our own clients get to see."""
         self._own_clients_keys = tuple(
             ApiVersion(api_key=key, min_version=versions.lowest, max_version=versions.highest)
             for key, versions in sorted(offered.items())
@@ -41,7 +41,7 @@ class ApiVersionsApi:
         self._cluster = cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once; a version that is not offered gets the error and the versions that are."""
+        """Answer at once. A request in a version that is not offered gets an error with the offered versions."""
         if request.body is None:
             reply(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=self._keys))
             return

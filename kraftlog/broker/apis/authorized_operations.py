@@ -1,4 +1,4 @@
-"""What a client may do, as the bits of AclOperation's numbers (KIP-430): everything, while nothing is enforced."""
+"""The authorized operations of a client, as bits of AclOperation's numbers (KIP-430): all, as none are enforced."""
 
 from __future__ import annotations
 
@@ -11,4 +11,4 @@ CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10,
 """CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE."""
 
 NOT_ASKED: Final = -(2**31)
-"""The client has not asked."""
+"""The value if the client has not asked for its authorized operations."""

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas, from what this broker has applied, and AlterClientQuotas, at the controller (KIP-546)."""
+"""DescribeClientQuotas from this broker's applied metadata; AlterClientQuotas at the controller (KIP-546)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
 
 EXACT, DEFAULT, SPECIFIED = range(3)
-"""Kafka's numbers of how a part of an entity is matched: this name, the default without a name, any."""
+"""Kafka's numbers for how a component matches: a name, the default without a name, any name."""
 
 PARTS_MAX: Final = 100
-"""Of an entity's parts so many are looked at. There are three types of them, and the controller refuses one twice."""
+"""At most this many parts of an entity are read. There are three types, and the controller refuses repeated ones."""
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names; a default has no name."""
+"""The types and names of an entity's parts; a default has no name."""
 
 
 class DescribeClientQuotasApi:
@@ -81,26 +81,26 @@ class DescribeClientQuotasApi:
 
 
 def _wanted(components: Sequence[ComponentData]) -> dict[str, ComponentData]:
-    """The components by their types; raises ApiError, with Kafka's codes, unless they make sense."""
+    """Return the components by type. Raises ApiError, with Kafka's codes, if they are invalid."""
     wanted: dict[str, ComponentData] = {}
     for component in components:
         entity_type, match = component.entity_type, component.match
         if not entity_type:
-            raise invalid_request("a component has no type of entity; give user, client-id or ip")
+            raise invalid_request("a component has no entity type; give user, client-id or ip")
         if entity_type in wanted:
-            raise invalid_request(f"the type of entity {quoted(entity_type)} is given more than once")
+            raise invalid_request(f"entity type {quoted(entity_type)} is given more than once")
         if entity_type not in (USER, CLIENT_ID, IP):
-            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"{quoted(entity_type)} is no type of entity here")
+            raise ApiError(ErrorCode.UNSUPPORTED_VERSION, f"unknown entity type {quoted(entity_type)}")
         if component.match_type not in (EXACT, DEFAULT, SPECIFIED):
-            raise invalid_request(f"{component.match_type} is no type of match; use 0 (exact), 1 (default) or 2 (any)")
+            raise invalid_request(f"unknown match type {component.match_type}; use 0 (exact), 1 (default) or 2 (any)")
         if (match is None) == (component.match_type == EXACT):
             given = "none is given" if match is None else f"{quoted(match)} is given"
             raise invalid_request(
-                f"a match of type {component.match_type} {'needs a' if match is None else 'has no'} name, and {given}"
+                f"a match of type {component.match_type} {'needs a' if match is None else 'has no'} name, but {given}"
             )
         wanted[entity_type] = component
     if IP in wanted and len(wanted) > 1:
-        raise invalid_request("an ip stands alone; ask for users and client ids in another request")
+        raise invalid_request("ip cannot be combined with user or client-id; ask for those in another request")
     return wanted
 
 
@@ -120,7 +120,7 @@ class AlterClientQuotasApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. An entity that is given several times is altered and answered as one."""
+        """Answer when the controller has answered. Repeated entries for one entity are altered and answered as one."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -165,7 +165,7 @@ def _entity(parts: Sequence[QuotaEntity]) -> Entity:
 
 
 def _in_order(parts: Iterable[tuple[str, str | None]]) -> Entity:
-    """An entity is the same whichever of its parts comes first; the controller alters and answers it as one."""
+    """Return an entity's parts in a fixed order: in any order they name the same entity."""
     return tuple(sorted(parts, key=lambda part: (part[0], part[1] is not None, part[1] or "")))
 
 

@@ -1,4 +1,4 @@
-"""DescribeCluster and DescribeTopicPartitions, answered from what this broker has applied."""
+"""DescribeCluster and DescribeTopicPartitions, from this broker's applied metadata."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ENDPOINTS_OF_BROKERS: Final = 1
 ENDPOINTS_OF_CONTROLLERS: Final = 2
 
 PARTITIONS_MAX: Final = 2_000
-"""Kafka's `max.request.partition.size.limit`: the partitions of one answer."""
+"""Kafka's `max.request.partition.size.limit`: how many partitions one answer may have."""
 
 
 class DescribeClusterApi:
@@ -50,7 +50,7 @@ class DescribeClusterApi:
             reply(
                 DescribeClusterResponse(
                     error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if is_known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-                    error_message=f"this is a broker, and endpoint type {body.endpoint_type} is asked for",
+                    error_message=f"this is a broker, but endpoint type {body.endpoint_type} was asked for",
                     endpoint_type=body.endpoint_type,
                     cluster_id=self._cluster.cluster_id,
                 )
@@ -87,7 +87,7 @@ class DescribeTopicPartitionsApi:
         self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting, from the cursor on."""
+        """Answer from this broker's applied metadata, beginning at the cursor."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -119,9 +119,9 @@ class DescribeTopicPartitionsApi:
         reply(DescribeTopicPartitionsResponse(topics=tuple(topics), next_cursor=next_cursor))
 
     def _names(self, body: DescribeTopicPartitionsRequest) -> Iterator[str]:
-        """The topics that are asked for, or all, by name, from the cursor on.
+        """Yield the requested topics, or all, in the order of their names, beginning at the cursor.
 
-        As many as an answer may name, and one more: each has at least a partition.
+        Of all topics, it yields at most one more than an answer can have: each has at least one partition.
         """
         start = "" if body.cursor is None else body.cursor.topic_name
         if body.topics:
@@ -156,7 +156,7 @@ class DescribeTopicPartitionsApi:
 
 
 def _is_possible(cursor: Cursor, topics: Sequence[TopicRequest]) -> bool:
-    """Whether an answer can go on there: a cursor is at one of the topics that are asked for."""
+    """Whether the cursor is valid: it must be at one of the requested topics."""
     is_among = not topics or any(topic.name == cursor.topic_name for topic in topics)
     return is_among and cursor.partition_index >= 0
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures (KIP-584, KIP-778) and UnregisterBroker: passed on to the controller."""
+"""UpdateFeatures (KIP-584, KIP-778) and UnregisterBroker, forwarded to the controller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kraftpb.v1 import admin_pb2
 
 FIRST_VERSION_WITH_UPGRADE_TYPE: Final = 1
 LAST_VERSION_WITH_RESULTS: Final = 1
-"""Of UpdateFeatures: until here the answer names each feature, if all are updated."""
+"""The last version of UpdateFeatures whose answer lists each feature if all are updated."""
 
 
 class UpdateFeaturesApi:
@@ -30,7 +30,7 @@ class UpdateFeaturesApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has: all levels are set, or none."""
+        """Answer when the controller has answered: all levels are set, or none."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -84,7 +84,7 @@ class UnregisterBrokerApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has."""
+        """Answer when the controller has answered."""
         body = cast(UnregisterBrokerRequest, request.body)
 
         def answer(result: admin_pb2.OperationResult | ApiError) -> None:

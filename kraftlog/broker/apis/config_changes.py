@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs and AlterConfigs: checked as Kafka's brokers do, then passed on to the controller.
+"""IncrementalAlterConfigs and AlterConfigs: checked as Kafka's brokers do, then forwarded to the controller.
 
-Each resource has an answer of its own, in the order of the request, also one that is named several times.
+Each resource gets an answer, in the order of the request, even if it is named several times.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 SET, DELETE = admin_pb2.ConfigAlteration.SET, admin_pb2.ConfigAlteration.DELETE
 
 Resource = tuple[int, str]
-"""Its type and its name."""
+"""The type and the name of a resource."""
 
 
 Answered = TypeVar("Answered")
@@ -41,21 +41,21 @@ Answered = TypeVar("Answered")
 
 @dataclass(slots=True)
 class _Change:
-    """What a request asks for one resource."""
+    """The changes that a request asks for in one resource, and their result."""
 
     resource: Resource
     configs: Sequence[tuple[str, int, str | None]]
-    """Names, kinds of alterations, and values."""
+    """For each config: its name, the kind of alteration, and the value."""
     code: int = ErrorCode.NONE
     message: str | None = None
 
     def refuse(self, error: ApiError) -> None:
-        """Answer it with an error."""
+        """Set the error of the answer."""
         self.code, self.message = error.code, text_of(error)
 
 
 def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> Generator[None, None, tuple[Answered, ...]]:
-    """What came of each change, in the form that the API has for it."""
+    """Return the result of each change, as `kind`, the API's own message."""
     answers = []
     for change in changes:
         answers.append(
@@ -71,7 +71,7 @@ def _answers(kind: Callable[..., Answered], changes: Sequence[_Change]) -> Gener
 
 
 class ConfigChanges:
-    """Has the controller alter configs."""
+    """Has the controller alter configs, for both APIs."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._broker_id = services.broker_id
@@ -81,7 +81,7 @@ class ConfigChanges:
     def carry_out(
         self, request: ClientRequest, changes: Sequence[_Change], validate_only: bool, answered: Callable[[], Steps]
     ) -> Steps:
-        """Go on with `answered` when every change has its code; what is to be done for that now, in slices."""
+        """Check the changes and forward the valid ones, in slices. `answered` runs when every change has its result."""
         counts = Counter(change.resource for change in changes)
         for change in changes:
             yield
@@ -119,7 +119,7 @@ class ConfigChanges:
         )
 
     def _check(self, change: _Change) -> None:
-        """Raise ApiError: INVALID_REQUEST if no Kafka broker passes it on, INVALID_CONFIG if only ours do not."""
+        """Raise ApiError: INVALID_REQUEST for a change that Kafka's brokers refuse, INVALID_CONFIG if only ours do."""
         for name in repeats([name for name, _, _ in change.configs]):
             raise invalid_request(f"config {quoted(name)} is given more than once")
         for name, kind, value in change.configs:
@@ -130,12 +130,12 @@ class ConfigChanges:
             check_changed_configs(resource_name, change.configs)
         if resource_type == ResourceType.BROKER and resource_name != CLUSTER_DEFAULT:
             check_this_broker(resource_name, self._broker_id)
-        if not change.configs:  # there is nothing to ask the controller for
+        if not change.configs:  # the controller is not asked about it
             check_resource(state_of(self._cluster.metadata), resource_type, resource_name)
 
 
 def _code(resource: admin_pb2.AlteredResource) -> int:
-    """Kafka's brokers check their own configs themselves, and have another code for what is wrong with them."""
+    """Return the error code. Kafka's brokers check their own configs, and use INVALID_REQUEST for a wrong one."""
     is_broker = resource.resource_type == ResourceType.BROKER
     return (
         ErrorCode.INVALID_REQUEST
@@ -163,7 +163,7 @@ class IncrementalAlterConfigsApi:
         self._changes = ConfigChanges(services)
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has."""
+        """Answer when the controller has answered."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -182,10 +182,10 @@ class IncrementalAlterConfigsApi:
 
 
 class AlterConfigsApi:
-    """Handles AlterConfigs, which sets all configs of a resource: those that it does not name are removed.
+    """Handles AlterConfigs, which sets all configs of a resource: configs that it does not name are removed.
 
-    What is to be removed is what this broker sees; a config that is set at the same moment may stay. Kafka's clients
-    had this before IncrementalAlterConfigs, and some still use it.
+    The removed configs are those that this broker has applied, so one that is set at the same moment may stay. Kafka's
+    clients used this API before IncrementalAlterConfigs existed, and some still do.
     """
 
     def __init__(self, services: BrokerServices) -> None:
@@ -193,7 +193,7 @@ class AlterConfigsApi:
         self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has."""
+        """Answer when the controller has answered."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:

@@ -1,7 +1,7 @@
-"""DescribeConfigs: values and sources, answered from what this broker has applied (KIP-133, KIP-226, KIP-569).
+"""DescribeConfigs: values and sources, from this broker's applied metadata (KIP-133, KIP-226, KIP-569).
 
-A resource that is named several times, each time for the same configs, is answered once; Kafka's brokers answer it each
-time, and clients keep one of the answers. Topics with the same configs share the entries of the answer.
+A resource that is named several times with the same configs is answered once. Kafka's brokers answer it each time, and
+clients keep one of the answers. In the answer, topics with the same configs share their entries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FIRST_VERSION_WITH_TYPES: Final = 3
 
 _Entries = tuple[DescribeConfigsResourceResult, ...]
 _Known = dict[tuple[object, ...], _Entries]
-"""The entries that were made for a request, by what they are made of."""
+"""The entries made for a request, by what they were made from."""
 
 
 class DescribeConfigsApi:
@@ -42,7 +42,7 @@ class DescribeConfigsApi:
         self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting. The configs of a broker are known to that broker only."""
+        """Answer without waiting. Only the broker itself knows its configs."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -77,7 +77,7 @@ class DescribeConfigsApi:
     def _entries(
         self, resource: DescribeConfigsResource, body: DescribeConfigsRequest, version: int, known: _Known
     ) -> _Entries:
-        """The configs of a resource; raises ApiError if there is none that this broker knows."""
+        """Return the configs of a resource. Raises ApiError if this broker knows no such resource."""
         name, wanted = resource.resource_name, frozenset(resource.configuration_keys or ())
         made_of: tuple[object, ...] = (resource.resource_type, name, wanted)
         own: dict[str, str] = {}
@@ -85,7 +85,7 @@ class DescribeConfigsApi:
         if is_topic:
             check_topic_name(name)
             if self._cluster.topic_named(name) is None:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {quoted(name)}")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {quoted(name)} does not exist")
             own = self._configs.stored(ResourceType.TOPIC, name)
             made_of = (tuple(sorted(own.items())), wanted)
         entries = known.get(made_of)
@@ -96,7 +96,7 @@ class DescribeConfigsApi:
         return entries
 
     def _of_broker(self, name: str) -> list[ConfigInEffect]:
-        """All configs of a broker, or of all of them; raises ApiError if it is another one."""
+        """Return all configs of this broker, or those set for all brokers. Raises ApiError for another broker."""
         if name == CLUSTER_DEFAULT:
             return self._configs.of_all_brokers()
         check_this_broker(name, self._broker_id)
@@ -104,9 +104,9 @@ class DescribeConfigsApi:
 
 
 def check_this_broker(name: str, broker_id: int) -> None:
-    """Raise ApiError(INVALID_REQUEST) unless a resource is the broker that is asked: so clients send it there."""
+    """Raise ApiError(INVALID_REQUEST) unless `name` is this broker: clients must send the request to that broker."""
     if parse_broker_name(name) != broker_id:
-        raise invalid_request(f"this is broker {broker_id}, and {quoted(name)} is given; ask that broker itself")
+        raise invalid_request(f"this is broker {broker_id}, not {quoted(name)}; ask that broker itself")
 
 
 def _entry(config: ConfigInEffect, body: DescribeConfigsRequest, version: int) -> DescribeConfigsResourceResult:

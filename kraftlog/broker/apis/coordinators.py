@@ -1,9 +1,9 @@
-"""FindCoordinator and OffsetFetch, for consumers that assign() partitions to themselves and have a group.id.
+"""FindCoordinator and OffsetFetch, for consumers that have a group.id but assign() partitions to themselves.
 
-There are no groups: nothing is committed, and nobody joins. But librdkafka demands a group.id of every consumer, and
-one that assigns a partition without an offset looks for its group's committed offset before it reads: so each broker is
-the coordinator of all groups, and none of them has committed anything (DB-110). The requests of members, and those that
-commit, are not offered, so most clients fail at once.
+There are no groups here: no offset is ever committed, and no member joins. But librdkafka requires a group.id of every
+consumer, and a consumer that assigns a partition without an offset fetches its group's committed offset before it
+reads. So each broker is the coordinator of all groups, and no group has a committed offset (DB-110). Requests of
+members and commits are not offered, so most clients fail at once.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kraftlog.network.requests import ClientRequest, Reply, Steps
 OF_GROUPS: Final = 0
 OF_TRANSACTIONS: Final = 1
 OF_SHARE_GROUPS: Final = 2
-"""The types of keys; a FindCoordinator of version 0 has none, and is about a group."""
+"""The types of keys. A FindCoordinator of version 0 has no type, and asks for a group."""
 
 FIRST_VERSION_WITH_KEYS: Final = 4
-"""Of FindCoordinator: from here on it has several keys."""
+"""The first version of FindCoordinator with several keys."""
 FIRST_VERSION_WITH_GROUPS: Final = 8
-"""Of OffsetFetch: from here on it has several groups."""
+"""The first version of OffsetFetch with several groups."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 10
-"""Of OffsetFetch: from here on topics have ids instead of names."""
+"""The first version of OffsetFetch with topic ids instead of names."""
 
 NO_TRANSACTIONS: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-"""What a transactional producer is told: an error that every client takes for final, unlike those of coordinators."""
+"""What a transactional producer gets: unlike the coordinators' errors, every client treats it as final."""
 NO_METADATA: Final = ""
 
 
@@ -55,7 +55,7 @@ class FindCoordinatorApi:
         self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer with this broker for groups, and with an error for the others."""
+        """Answer with this broker for groups, and with an error for other types of keys."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -84,14 +84,14 @@ class FindCoordinatorApi:
 
 
 def _refusal(key_type: int) -> tuple[ErrorCode, str | None]:
-    """Why there is no coordinator for keys of a type, if so."""
+    """Return the error for keys of a type that has no coordinator here; NONE and None for groups."""
     if key_type == OF_GROUPS:
         return ErrorCode.NONE, None
     if key_type == OF_TRANSACTIONS:
         return NO_TRANSACTIONS, "this cluster has no transactions; use a producer without a transactional.id"
     if key_type == OF_SHARE_GROUPS:
         return ErrorCode.INVALID_REQUEST, "this cluster has no share groups"
-    return ErrorCode.INVALID_REQUEST, f"{key_type} is no type of coordinator"
+    return ErrorCode.INVALID_REQUEST, f"unknown coordinator type {key_type}"
 
 
 def _coordinator(key: str, found: Node | None, code: ErrorCode, reason: str | None) -> Coordinator:
@@ -107,7 +107,7 @@ class OffsetFetchApi:
         self._cluster = services.cluster
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer -1 for each partition that is asked for, as a Kafka does for a group that it does not know."""
+        """Answer -1 for each requested partition, as a Kafka does for a group that it does not know."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -126,7 +126,7 @@ class OffsetFetchApi:
     def _group(
         self, group: OffsetFetchRequestGroup, answers: list[OffsetFetchResponseGroup], *, has_ids: bool
     ) -> Iterator[None]:
-        """Add the answer for a group; None for its topics is all of which it has committed something."""
+        """Add the answer for a group. Topics of None ask for all committed offsets, of which there are none."""
         topics: list[OffsetFetchResponseTopics] = []
         for topic in group.topics or ():
             is_unknown = has_ids and self._cluster.topic_with_id(topic.topic_id) is None

@@ -1,4 +1,4 @@
-"""DeleteRecords: the leader's log starts later, and it is done when those of its living followers do (DB-65)."""
+"""DeleteRecords: raises the leader's log start offset, and waits until living followers have raised theirs (DB-65)."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class DeleteRecordsApi:
         self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when no living replica starts below the new starts, or after the request's time.
+        """Answer when no living replica starts below the requested offsets, or after the request's timeout.
 
-        The leader's new start is durable at once; the segments below go when retention next looks.
+        The leader's new log start offset is durable at once; retention deletes the segments below it later.
         """
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
-        """Of a partition that is named several times the last offset counts, as in Kafka."""
+        """Of a partition that is named several times only the last offset counts, as in Kafka."""
         body = cast(DeleteRecordsRequest, request.body)
         offsets: dict[tuple[str, int], int] = {}
         for topic in body.topics:
@@ -57,14 +57,12 @@ class DeleteRecordsApi:
         deletion = _Deletion(topic, index)
         try:
             if topic in INTERNAL_TOPICS:
-                raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators only"
-                )
+                raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators may delete records of {topic}")
             partition = self._lookup.named(topic, index)
             log = partition.leader_log()
             if not log.config.is_deleted:
                 raise ApiError(
-                    ErrorCode.POLICY_VIOLATION, f"records of {topic} are not deleted: its cleanup.policy is compact"
+                    ErrorCode.POLICY_VIOLATION, f"cannot delete records of {topic}: its cleanup.policy is compact"
                 )
             wanted = log.high_watermark if offset == HIGH_WATERMARK else offset
             log.delete_records(wanted)
@@ -76,7 +74,7 @@ class DeleteRecordsApi:
 
 @dataclass(slots=True, eq=False)
 class _Deletion:
-    """One partition of a request."""
+    """The deletion of records of one partition."""
 
     topic: str
     index: int
@@ -87,11 +85,11 @@ class _Deletion:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a living replica may start below."""
+        """Whether a living replica may still start below the requested offset."""
         return self.error is ErrorCode.NONE and self.low_watermark < self.wanted
 
     def look(self) -> None:
-        """See how far the replicas are, and whether this broker leads still."""
+        """Read the low watermark, and check that this broker still leads the partition."""
         if self.partition is None:
             return
         try:
@@ -102,7 +100,7 @@ class _Deletion:
 
 
 class _DelayedDeletion:
-    """A request that waits for followers."""
+    """A request that waits for its followers."""
 
     def __init__(self, parts: list[_Deletion], on_done: Callable[[], None]) -> None:
         self._parts = parts
@@ -111,10 +109,10 @@ class _DelayedDeletion:
         self._waiting: dict[Partition, _Deletion] = {}
         self.is_waiting = True
         self._is_begun = False
-        """Whether all partitions have been looked at."""
+        """Whether all partitions have been checked once."""
 
     def begin(self, runtime: Runtime, timeout_ms: int) -> Steps:
-        """Answer now, or when the followers have moved their starts, or after `timeout_ms`; in slices."""
+        """Answer now, when the followers have raised their log start offsets, or after `timeout_ms`; work in slices."""
         try:
             for part in self._parts:
                 part.look()
@@ -132,7 +130,7 @@ class _DelayedDeletion:
         self._timer = runtime.call_later(max(0, timeout_ms), self.time_out)
 
     def partition_changed(self, partition: Partition) -> None:
-        """A follower has moved its start, or another broker leads."""
+        """A follower has raised its log start offset, or another broker leads."""
         part = self._waiting.get(partition)
         if part is None:
             return
@@ -144,7 +142,7 @@ class _DelayedDeletion:
             self._finish()
 
     def time_out(self) -> None:
-        """Answer with what there is: the time is over, or the client sends nothing more."""
+        """Answer now: the timeout has expired, or the client sends nothing more."""
         if self.is_waiting:
             for part in self._waiting.values():
                 part.error = ErrorCode.REQUEST_TIMED_OUT

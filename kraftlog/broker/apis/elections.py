@@ -1,4 +1,4 @@
-"""ElectLeaders: passed on to the controller (KIP-183, KIP-460)."""
+"""ElectLeaders, forwarded to the controller (KIP-183, KIP-460)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 
 FIRST_VERSION_WITH_CODE: Final = 1
-"""From here on the answer as a whole has an error code."""
+"""The first version whose answer has an error code for the whole request."""
 
 
 class ElectLeadersApi:
@@ -27,7 +27,7 @@ class ElectLeadersApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. A partition that is named several times is answered once."""
+        """Answer when the controller has answered. A partition that is named several times is answered once."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:

@@ -1,4 +1,4 @@
-"""Fetch: what consumers read (DB-66), and followers, in sessions (KIP-227) or without."""
+"""Fetch: reads of consumers (DB-66) and of followers, in sessions (KIP-227) or without."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ FETCH_BYTES_MAX: Final = 57_671_680
 """Kafka's `fetch.max.bytes` of a broker: 55 MiB."""
 
 PARTITION_BYTES: Final = 100
-"""About what an answer with many partitions says of each, for the quota of a reader."""
+"""The approximate bytes of each partition in an answer with many partitions, for a reader's quota."""
 
 FIRST_VERSION_WITH_STORAGE_ERRORS: Final = 6
-"""A reader of before does not know KAFKA_STORAGE_ERROR, nor that it is to try again."""
+"""Older readers do not know KAFKA_STORAGE_ERROR and would not retry."""
 FIRST_VERSION_WITH_RACKS: Final = 11
-"""From there on consumers may read from any replica (KIP-392)."""
+"""From this version on consumers may read from any replica (KIP-392)."""
 FIRST_VERSION_WITH_TOPIC_IDS: Final = 13
 FIRST_VERSION_WITH_REPLICA_STATE: Final = 15
 FIRST_VERSION_WITH_LEADERS: Final = 16
@@ -49,7 +49,7 @@ class _Wanted(NamedTuple):
     key: PartitionKey
     read_from: ReadFrom | None
     result: Read | None
-    """What is told without reading."""
+    """The result, if it is known without reading."""
 
 
 class FetchApi:
@@ -65,7 +65,7 @@ class FetchApi:
         self._observer = services.observer
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when there is enough to read."""
+        """Answer when there are enough bytes, or after the longest wait that the reader allows."""
         body = cast(FetchRequest, request.body)
         if request.is_large:
             request.slices.run(self._take_up_in_slices(request, body, reply))
@@ -94,7 +94,7 @@ class FetchApi:
         if isinstance(context, ErrorCode):
             reply(FetchResponse(error_code=context))
             return
-        if len(context.wanted) > FEW_PARTITIONS:  # of a session, also if the request names few
+        if len(context.wanted) > FEW_PARTITIONS:  # in the session, even if the request names few
             request.slices.run(self._begin_in_slices(request, body, context, reply))
             return
         reader = self._reader(body, request.version)
@@ -120,7 +120,7 @@ class FetchApi:
     def _begin_in_slices(
         self, request: ClientRequest, body: FetchRequest, context: FetchContext, reply: Reply
     ) -> Steps:
-        """As `_take_up`, for many partitions."""
+        """Like `_take_up`, for many partitions."""
         reader = self._reader(body, request.version)
         rack = "" if reader.is_follower else body.rack_id
         wanted: list[_Wanted] = []
@@ -147,19 +147,19 @@ class FetchApi:
             request.on_memory_wanted.append(fetch.expire)
 
     def _allowed_bytes(self, request: ClientRequest, bytes_max: int) -> int:
-        """More than a quota allows at once would only be read to be thrown away."""
+        """Limit the bytes to what the quota allows at once: more would be read and then thrown away."""
         return int(min(bytes_max, self._usage.amount_max(QuotaKind.FETCH, request.context.quota_client)))
 
     def _wanted(self, version: int, key: PartitionKey, position: FetchPosition, rack: str) -> _Wanted:
         topic = TopicReference(key.topic, key.topic_id)
         try:
             if version >= FIRST_VERSION_WITH_TOPIC_IDS and not topic.has_id:
-                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "a topic is named by no id: ask for the metadata again")
+                raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "the request has no id of a topic; refresh the metadata")
             if version < FIRST_VERSION_WITH_TOPIC_IDS and not key.topic:  # DB-115
                 raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
             replica = self._lookup.find(topic, key.number)
         except ApiError as error:
-            return _Wanted(key, None, Read(error.with_traceback(None)))  # it would hold the request, in a cycle
+            return _Wanted(key, None, Read(error.with_traceback(None)))  # it would keep the request in a cycle
         if self._choice is not None and rack:
             preferred = self._choice.preferred(replica, position.offset, position.current_leader_epoch, rack)
             if preferred != NO_PREFERENCE:
@@ -171,7 +171,7 @@ class FetchApi:
         return _Wanted(key, read_from, None)
 
     def _reader(self, body: FetchRequest, version: int) -> Reader:
-        """Who reads. Quotas of clients are not for followers, whose rate has limits of its own (DB-67)."""
+        """Return the reader. Client quotas do not apply to followers, which have a throttle of their own (DB-67)."""
         replica_id = _replica_id(body, version)
         if replica_id >= 0:
             epoch = body.replica_state.replica_epoch
@@ -202,7 +202,7 @@ class FetchApi:
         self, request: ClientRequest, context: FetchContext, wanted: list[_Wanted], is_follower: bool, reply: Reply,
         reads: list[Read],
     ) -> Steps:  # fmt: skip
-        """As `_answer`, for many partitions."""
+        """Like `_answer`, for many partitions."""
         done = iter(reads)
         results: list[Result] = []
         for one in wanted:
@@ -228,7 +228,10 @@ class FetchApi:
         reply(response, throttle_ms)
 
     def _throttle_ms(self, request: ClientRequest, news: Sequence[Result], now_ms: float) -> int:
-        """How long the reader must wait for what it would be told; it is not told then, and it counts for nothing."""
+        """Return the throttle time of the response, in milliseconds.
+
+        If it is above 0, the response has no partitions, and its bytes are not charged.
+        """
         client = request.context.quota_client
         if self._usage.quotas.limit(QuotaKind.FETCH, client) is None:
             return 0
@@ -309,7 +312,7 @@ def _replica_id(body: FetchRequest, version: int) -> int:
 
 
 def _intent(body: FetchRequest, version: int) -> FetchIntent:
-    """What a request says of its session. A partition that it names twice is read as it is named last."""
+    """Return what a request asks of its session. A partition that is named twice is read as it is named last."""
     return FetchIntent(
         session_id=body.session_id,
         epoch=body.session_epoch,

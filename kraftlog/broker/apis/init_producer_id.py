@@ -1,8 +1,9 @@
-"""InitProducerId: an id for an idempotent producer (DB-118). Transactions need a coordinator: there is none yet.
+"""InitProducerId: an id for an idempotent producer (DB-118). Transactional producers are refused: no coordinator
+exists.
 
-While the controller gives no ids a producer is told COORDINATOR_LOAD_IN_PROGRESS, as a Kafka does: every client tries
-again then, and old ones give up at REQUEST_TIMED_OUT. A Kafka says so at once. Here the producer waits for the answer
-to the request for a block, for a limited time (`RequestBlock`), since mostly the block comes.
+While the controller allocates no ids, a producer gets COORDINATOR_LOAD_IN_PROGRESS, as from a Kafka: every client then
+retries, but old clients do not retry after REQUEST_TIMED_OUT. A Kafka answers at once. Here the producer waits for the
+answer to the request for a block, for a limited time (`RequestBlock`), because the block usually arrives.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ class InitProducerIdApi:
         self._producer_ids = services.producer_ids
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when there is an id: a new one each time, with epoch 0, whatever the producer had before."""
+        """Answer when there is an id: a new one each time, with epoch 0, whatever id the producer had before."""
         body = cast(InitProducerIdRequest, request.body)
-        # One of the two: it has no meaning (KIP-360).
+        # One without the other has no meaning (KIP-360).
         is_half = (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH)
         if is_half or body.transactional_id == "":
             reply(_refusal(ErrorCode.INVALID_REQUEST))

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: which logs are where, and how large they are."""
+"""DescribeLogDirs: in which directory each log is, and how large it is."""
 
 from __future__ import annotations
 

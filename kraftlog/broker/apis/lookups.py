@@ -1,4 +1,4 @@
-"""Which partition a request means, and who leads it if this broker does not: the same for several APIs."""
+"""Finds the partition that a request names, and its leader if this broker does not lead it; shared by several APIs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ Endpoint = TypeVar("Endpoint", covariant=True)
 
 
 class LeaderTable(Protocol[Leader]):
-    """An API's table for a partition's leader: each API has its own, with these fields."""
+    """Makes an API's own structure for a partition's leader; the APIs' structures have the same fields."""
 
     def __call__(self, *, leader_id: int, leader_epoch: int) -> Leader:
-        """One row."""
+        """Make one."""
         ...
 
 
 class EndpointTable(Protocol[Endpoint]):
-    """An API's table for where leaders are reached."""
+    """Makes an API's own structure for the endpoint of a leader."""
 
     def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> Endpoint:
-        """One row."""
+        """Make one."""
         ...
 
 
 class TopicReference(NamedTuple):
-    """A topic as a request names it: older versions by name, newer ones by id."""
+    """A topic as a request names it: by name in older versions, by id in newer ones."""
 
     name: str = ""
     topic_id: bytes = ZERO_UUID
 
     @property
     def has_id(self) -> bool:
-        """Whether it is named by its id."""
+        """Whether the topic is named by its id."""
         return self.topic_id != ZERO_UUID
 
     def __str__(self) -> str:
@@ -47,17 +47,17 @@ class TopicReference(NamedTuple):
 
 
 class PartitionLookup:
-    """Finds partitions on this broker, and elsewhere."""
+    """Finds partitions on this broker and in the metadata."""
 
     def __init__(self, partitions: Partitions, cluster: ClusterView) -> None:
         self._partitions = partitions
         self._cluster = cluster
 
     def find(self, topic: TopicReference, index: int) -> Partition:
-        """The replica on this broker.
+        """Return the replica on this broker.
 
-        Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if other brokers have
-        the partition.
+        Raises ApiError: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, or NOT_LEADER_OR_FOLLOWER if only other brokers
+        have the partition.
         """
         name, topic_id = topic
         if topic_id != ZERO_UUID:
@@ -68,25 +68,25 @@ class PartitionLookup:
             return partition
         view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)
         if view is None and (topic.has_id or not topic.name):
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {topic}: ask for the metadata again")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_ID, f"topic {topic} does not exist; refresh the metadata")
         if view is None or view.partition(index) is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {index} of topic {topic}")
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {index} of topic {topic} does not exist")
         raise ApiError(
             ErrorCode.NOT_LEADER_OR_FOLLOWER,
-            f"this broker has no replica of partition {index} of topic {topic}: ask for the metadata again",
+            f"this broker has no replica of partition {index} of topic {topic}; refresh the metadata",
         )
 
     def named(self, topic: str, index: int) -> Partition:
-        """The replica on this broker, by the topic's name. Raises as `find`."""
+        """Return the replica on this broker, by the topic's name. Raises as `find` does."""
         return self.find(TopicReference(topic), index)
 
     def current_leader(
         self, topic: TopicReference, index: int, listener_name: str, leader: LeaderTable[Leader],
         endpoint: EndpointTable[Endpoint], endpoints: dict[int, Endpoint],
     ) -> Leader:  # fmt: skip
-        """The present leader of a partition, wherever it is; into `endpoints`, by broker, where to reach it (KIP-951).
+        """Return a partition's current leader, on any broker, and add the leader's endpoint to `endpoints` (KIP-951).
 
-        -1 and -1 if the metadata has no such partition.
+        Returns leader -1 and epoch -1 if the metadata has no such partition.
         """
         view = self._cluster.topic_with_id(topic.topic_id) if topic.has_id else self._cluster.topic_named(topic.name)
         record = None if view is None else view.partition(index)

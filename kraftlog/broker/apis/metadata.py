@@ -1,8 +1,8 @@
-"""Metadata: where clients find topics and their leaders, answered from what this broker has applied.
+"""Metadata: topics, their leaders and the brokers, from this broker's applied metadata.
 
-The part of an answer that is made of a topic is kept until the metadata changes: an answer for 1,000 topics is then
-made of 1,000 parts, not of 6,000 partitions. An answer is made in slices, so that its topics may be those of different
-moments; its brokers are those of the last one.
+The part of an answer for a topic is kept until the metadata changes: an answer for 1,000 topics then consists of 1,000
+kept parts, not of 6,000 new partitions. An answer is made in slices, so its topics may be of different moments; its
+brokers are those at the last moment.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ KEPT_TOPICS_MAX: Final = 20_000
 
 PARTITIONS_PER_STEP: Final = 100
 NAMES_PER_PAGE: Final = 500
-"""Of all topics: no cursor of the database stays open while others go on."""
+"""How many names one query reads, so that no cursor of the database stays open between two slices."""
 
 Answered = Generator[None, None, MetadataResponseTopic]
-"""Makes a part of an answer in slices."""
+"""Makes the part of an answer for one topic, in slices."""
 
 
 class MetadataApi:
@@ -52,11 +52,11 @@ class MetadataApi:
         self._made_of_version = -1
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting. A topic that is made because it was asked for is there at the next attempt."""
+        """Answer without waiting. A topic that this request creates exists at the client's next attempt."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
-        """A topic that is named several times is answered once."""
+        """Make the answer in slices. A topic that is named several times is answered once."""
         body = cast(MetadataRequest, request.body)
         listener_name = request.context.listener_name
         wants_all = body.topics is None or (request.version == 0 and not body.topics)
@@ -65,13 +65,13 @@ class MetadataApi:
             asked[topic.name, topic.topic_id] = None
             yield
         if request.version < FIRST_VERSION_WITH_IDS and any(name is None or id_ != ZERO_UUID for name, id_ in asked):
-            # The versions 10 and 11 have the field, and Kafka's brokers do not take it.
+            # Versions 10 and 11 have the topic id field, but Kafka's brokers do not accept it.
             reply(MetadataResponse(brokers=(), topics=tuple(_refused(name, id_) for name, id_ in asked)))
             return
         topics: list[MetadataResponseTopic] = []
         for name, topic_id in self._all_topics() if wants_all else asked:
             if wants_all and self._cluster.topic_named(name or "") is None:
-                continue  # it was deleted meanwhile
+                continue  # the topic was deleted in the meantime
             made = yield from self._asked(name, topic_id, body, listener_name)
             if request.version < FIRST_VERSION_WITH_ALL_ERRORS:
                 made = yield from as_before_version_6(made, request.version, self._cluster, listener_name)
@@ -85,7 +85,7 @@ class MetadataApi:
                     for node in nodes
                 ),
                 cluster_id=self._cluster.cluster_id,
-                # Brokers pass administration on to the controller, so each is as good as another (KIP-590).
+                # Every broker forwards administration to the controller, so any one may be named here (KIP-590).
                 controller_id=nodes[0].node_id if nodes else NO_LEADER,
                 topics=tuple(topics),
                 cluster_authorized_operations=(
@@ -95,7 +95,7 @@ class MetadataApi:
         )
 
     def _all_topics(self) -> Iterator[tuple[str | None, bytes]]:
-        """By their names, those of a page at a time."""
+        """Yield all topics by name, reading a page of names at a time."""
         page = list(islice(self._cluster.topic_names(), NAMES_PER_PAGE))
         while page:
             for name in page:
@@ -120,7 +120,7 @@ class MetadataApi:
 
     def _missing(self, name: str, *, may_create: bool) -> ErrorCode:
         if name == METADATA_TOPIC:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a name that topics may have, and that none is made with
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # a valid name, but no topic may be created with it
         try:
             check_topic_name(name)
         except ApiError as error:
@@ -162,7 +162,7 @@ class MetadataApi:
 
 
 def _leader(cluster: ClusterView, record: PartitionRecord, listener_name: str) -> tuple[int, ErrorCode]:
-    """The leader of a partition as clients of a listener are told it, and the error that goes with it."""
+    """Return a partition's leader for clients of a listener, and the error that goes with it."""
     if record.leader in cluster.doubted:
         return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
     if cluster.is_reachable(record.leader, listener_name):

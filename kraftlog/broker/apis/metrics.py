@@ -1,4 +1,4 @@
-"""DescribeMetrics, an API of our own: what the broker has counted (docs/rules/apis.md)."""
+"""DescribeMetrics, an API of our own: the broker's metrics (docs/rules/apis.md)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class DescribeMetricsApi:
     """Handles DescribeMetrics."""
 
     def __init__(self, services: BrokerServices) -> None:
-        """`count` brings what is shown of all partitions up to date."""
+        """`services.count_metrics` updates the gauges of partitions and logs."""
         self._registry = services.registry
         self._count = services.count_metrics
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting."""
+        """Answer without waiting, after a count in slices."""
         request.slices.run(self._in_slices(reply))
 
     def _in_slices(self, reply: Reply) -> Steps:

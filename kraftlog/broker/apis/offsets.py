@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a reader can begin, and how far an epoch reaches."""
+"""ListOffsets and OffsetForLeaderEpoch: offsets by time or position, and where a leader epoch ends."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 
 FIRST_VERSIONS: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
-"""The version of ListOffsets from which on a timestamp has its meaning; the others have it in all."""
+"""The first version of ListOffsets with this special timestamp; the others are valid in all versions."""
 
 FIRST_VERSION_WITH_EPOCH: Final = 4
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE: Final = 5
-"""Before it, LEADER_NOT_AVAILABLE says the same: try again."""
+"""Older versions get LEADER_NOT_AVAILABLE instead, which also makes clients retry."""
 
 CONSUMER: Final = -1
-"""As the replica of ListOffsets. Others, which are brokers and debuggers, are told of all that the log has."""
+"""The replica id of a consumer. Other ids, of brokers and debugging tools, may see the whole log."""
 DEBUGGING_CONSUMER: Final = -2
-"""As the replica of ListOffsets: it may also ask a broker that does not lead."""
+"""The replica id of a debugging consumer, which may also ask a broker that does not lead."""
 
 
 class FoundOffset(NamedTuple):
-    """An answer; everything -1 if there is no such record."""
+    """The answer for a partition; every field is -1 if there is no such record."""
 
     timestamp_ms: int = NO_TIMESTAMP
     offset: int = UNKNOWN_OFFSET
@@ -62,7 +62,7 @@ class ListOffsetsApi:
         self._lookup = services.lookup
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer in slices: a search by time may read many records."""
+        """Answer, in slices because a search by time may read many records."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -86,10 +86,10 @@ class ListOffsetsApi:
     def _answer(
         self, version: int, body: ListOffsetsRequest, topic: str, asked: ListOffsetsPartition, count: int
     ) -> Generator[bool, None, ListOffsetsPartitionResponse]:
-        """Each step reads some records, and tells whether it waits for memory; then it has the answer."""
+        """Search in steps, then return the answer. A step yields whether the search waits for memory."""
         try:
             if count > 1:
-                raise invalid_request(f"partition {asked.partition_index} of {topic} is asked for {count} times")
+                raise invalid_request(f"partition {asked.partition_index} of {topic} is named {count} times")
             _check_timestamp(version, asked.timestamp)
             found = yield from self._find(body, topic, asked)
         except ApiError as error:
@@ -123,13 +123,13 @@ def _check_timestamp(version: int, timestamp_ms: int) -> None:
 
 
 OffsetSearch = Generator[bool, None, FoundOffset]
-"""Each step reads some records, and tells whether it waits for memory; then it has the offset."""
+"""A search in steps that returns the offset. A step yields whether the search waits for memory."""
 
 
 def search_offset(log: PartitionLog, leader_epoch: int, timestamp_ms: int, isolation: Isolation | None) -> OffsetSearch:
-    """Look for the offset of a timestamp, or of one of the special ones.
+    """Search for the offset of a timestamp, or of one of the special timestamps.
 
-    Raises ApiError: OFFSET_NOT_AVAILABLE while a new leader does not know how far its predecessors had committed,
+    Raises ApiError: OFFSET_NOT_AVAILABLE while a new leader does not know how far its predecessors had committed;
     KAFKA_STORAGE_ERROR.
     """
     match timestamp_ms:
@@ -155,7 +155,7 @@ def _end_offset(log: PartitionLog, isolation: Isolation | None) -> int:
 
 
 def _visible(log: PartitionLog, leader_epoch: int, found: FoundRecord, isolation: Isolation | None) -> FoundOffset:
-    """What was found, if readers may see it."""
+    """Return the found record's offset if readers may see it, else an empty answer."""
     if isolation is not None and found.offset >= _end_offset(log, isolation):
         _check_known(log, leader_epoch, isolation)
         return FoundOffset()
@@ -163,13 +163,16 @@ def _visible(log: PartitionLog, leader_epoch: int, found: FoundRecord, isolation
 
 
 def _check_known(log: PartitionLog, leader_epoch: int, isolation: Isolation | None) -> None:
-    """Consider a leader whose epoch begins at offset 10, and whose high watermark is still 7, as it was told last.
+    """Raise ApiError(OFFSET_NOT_AVAILABLE) if a new leader does not know the high watermark yet.
+
+    Consider a leader whose epoch begins at offset 10, and whose high watermark is still 7, which it learned as a
+    follower.
 
     Offsets 7 to 9 may have been committed and read before: to answer 7 would send a reader back.
     """
     starts = dict(log.epochs.entries())
     if isolation is not None and log.high_watermark < starts.get(leader_epoch, 0):
-        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader does not know yet what is committed: try again")
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE, "the new leader does not know the high watermark yet; try again")
 
 
 class OffsetForLeaderEpochApi:

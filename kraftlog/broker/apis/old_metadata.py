@@ -1,4 +1,4 @@
-"""Metadata as versions before 6 tell it: fewer errors, and in version 0 only replicas that can be reached."""
+"""Answers to Metadata in versions before 6: fewer errors, and in version 0 only replicas that can be reached."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PARTITIONS_PER_STEP: Final = 100
 def as_before_version_6(
     topic: MetadataResponseTopic, version: int, cluster: ClusterView, listener_name: str
 ) -> Generator[None, None, MetadataResponseTopic]:
-    """The same for a reader that does not know LISTENER_NOT_FOUND: to it the leader is not available (KAFKA-7119).
+    """Return the topic for a client that does not know LISTENER_NOT_FOUND: it gets LEADER_NOT_AVAILABLE (KAFKA-7119).
 
-    Readers of version 0 look every replica up among the brokers of the answer: a replica that is not there is left out,
-    and the partition has REPLICA_NOT_AVAILABLE.
+    A client of version 0 looks up every replica among the brokers of the answer. So replicas that are not among them
+    are left out, and the partition has REPLICA_NOT_AVAILABLE.
     """
     partitions = []
     for partition in topic.partitions:

@@ -1,13 +1,13 @@
-"""Produce: append what clients send, answer when that is as safe as they have asked for (DB-64).
+"""Produce: append what clients send, and answer when it is as safe as they have asked for (DB-64).
 
 | acks | answered when |
 |---|---|
 | 0 | never; an error closes the connection |
 | 1 | the leader has appended it, and with `flush.before.ack` flushed it |
-| -1 (all) | the high watermark has passed it: all replicas in sync have it, and with `flush.before.ack` flushed it |
+| -1 (all) | it is below the high watermark: all in-sync replicas have it, and with `flush.before.ack` flushed it |
 
-A request with several partitions is answered once, when each of them has its result or the request's time is over.
-What was appended stays then.
+A request with several partitions is answered once, when each has its result or the request's timeout has expired. A
+timeout does not undo an append.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kraftlog.storage.produced_records import NotReadYet, ProducedRecords
 from statemachine.words.names import INTERNAL_TOPICS
 
 ADMINISTRATOR: Final = "__admin_client"
-"""The client id with which Kafka lets everybody write to internal topics."""
+"""The client id of every client that Kafka allows to write to internal topics."""
 
 _DONE: Final = object()
 
@@ -53,7 +53,8 @@ class ProduceApi:
     def handle(self, request: ClientRequest, reply: Reply) -> None:
         """Append each partition's batch, and answer when that is due. Raises ConnectionRefused for acks=0.
 
-        Records are read in portions: with many of them, or some that inflate to much, it goes on in slices.
+        Records are read in portions. With many records, or with some that inflate to much, the work continues in
+        slices.
         """
         body = cast(ProduceRequest, request.body)
         if request.is_large:
@@ -79,7 +80,7 @@ class ProduceApi:
                         yield from self._fill_rest(part, request, body, topic.reference, data, unread)
                     is_settled = is_settled and (part.append is None or part.append.is_done)
                     topic.parts.append(part)
-        except GeneratorExit:  # the client is gone, and readers wait for what was appended
+        except GeneratorExit:  # the client is gone, but appended records must still be flushed
             self._flush_unanswered(topics)
             raise
         if body.acks == ACKS_NONE:
@@ -91,7 +92,7 @@ class ProduceApi:
             _PendingProduce(self, request, topics, body.timeout_ms, reply).settle(self._runtime)
 
     def _in_slices(self, request: ClientRequest, body: ProduceRequest, reply: Reply) -> Steps:
-        """As `handle`, for many partitions. What is appended is flushed at once, also if the client goes meanwhile."""
+        """Like `handle`, for many partitions. Appends are flushed at once, even if the client leaves."""
         topics: list[ProducedTopic] = []
         pending = _PendingProduce(self, request, topics, body.timeout_ms, reply)
         try:
@@ -125,7 +126,7 @@ class ProduceApi:
                     part.append.begin_unanswered()
 
     def _end_unanswered(self, request: ClientRequest, topics: list[ProducedTopic], reply: Reply) -> None:
-        """With acks=0 an error shows by the end of the connection only. Raises ConnectionRefused."""
+        """With acks=0, an error closes the connection, which is all that the client gets. Raises ConnectionRefused."""
         errors = (part.error for topic in topics for part in topic.parts if part.error is not None)
         error = next(errors, None)
         if error is not None:
@@ -138,7 +139,7 @@ class ProduceApi:
         self, part: ProducedPart, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
         data: PartitionProduceData, budget: ScanBudget, unread: ProducedRecords | None = None,
     ) -> ProducedRecords | None:  # fmt: skip
-        """Append the part's batch, or have its error; returns the records that are still to be read before that."""
+        """Append the part's batch, or set its error. Return the records that must be read before that, if any."""
         acks, records = body.acks, data.records
         try:
             if acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -146,7 +147,7 @@ class ProduceApi:
             partition = part.partition = self._lookup.find(topic, data.index)
             if partition.name.topic in INTERNAL_TOPICS and request.context.client_id != ADMINISTRATOR:
                 raise ApiError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.name.topic} is written by coordinators only"
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators may write to {partition.name.topic}"
                 )
             if records is None:
                 raise ApiError(ErrorCode.INVALID_RECORD, "the request has no records for this partition")
@@ -155,7 +156,7 @@ class ProduceApi:
                 now_ms = self._runtime.wall_clock_ms()
                 part.append = append_as_leader(partition, records, acks, now_ms, budget=budget, records=unread)
         except ApiError as error:
-            part.error = error.with_traceback(None)  # with it each error would hold what the functions have held
+            part.error = error.with_traceback(None)  # the traceback would keep the local variables of each function
             if part.partition is not None:
                 self._refused.log(request, part.partition.name, error)
         except NotReadYet as rest:
@@ -166,7 +167,7 @@ class ProduceApi:
         self, part: ProducedPart, request: ClientRequest, body: ProduceRequest, topic: TopicReference,
         data: PartitionProduceData, unread: ProducedRecords,
     ) -> Steps:  # fmt: skip
-        """Read the rest of the records in further turns, and then do as `_fill` does."""
+        """Read the rest of the records in further turns, then append as `_fill` does."""
         try:
             is_unread = True
             while is_unread:
@@ -178,7 +179,7 @@ class ProduceApi:
     # --- answering ----------------------------------------------------------------------------------------------------
 
     def answer(self, request: ClientRequest, topics: list[ProducedTopic], reply: Reply) -> None:
-        """Each partition has its result."""
+        """Answer the request: each partition has its result."""
         if request.is_large:
             request.slices.run(self._answer_in_slices(request, topics, reply))
             return
@@ -203,7 +204,7 @@ class ProduceApi:
         reply(response, response.throttle_time_ms)
 
     def throttle_ms(self, request: ClientRequest) -> int:
-        """How long the producer must wait after a request of that size."""
+        """Return how long the producer must wait after a request of this size, in milliseconds."""
         if not self._usage.quotas.is_set(QuotaKind.PRODUCE):
             return 0
         return self._usage.record(
@@ -211,7 +212,7 @@ class ProduceApi:
         )
 
     def response(self, request: ClientRequest, topics: list[ProducedTopic]) -> ProduceResponse:
-        """The answer, with the present leader where this broker is not it (KIP-951)."""
+        """Return the response, with the current leader of partitions that this broker does not lead (KIP-951)."""
         leaders: dict[int, NodeEndpoint] = {}
         responses = []
         for topic in topics:
@@ -222,7 +223,7 @@ class ProduceApi:
 
 
 class _PendingProduce:
-    """A request whose answer waits for a disk or for the high watermark."""
+    """A request whose answer waits for a flush or for the high watermark."""
 
     __slots__ = ("_api", "_is_answered", "_reply", "_request", "_timeout_ms", "_timer", "_topics", "_waiting")
 
@@ -239,7 +240,7 @@ class _PendingProduce:
         self._is_answered = False
 
     def settle(self, runtime: Runtime) -> None:
-        """Have everything flushed that must be, and answer at once if nothing is to be waited for."""
+        """Begin the flushes that are needed, and answer at once if there is nothing to wait for."""
         on_done = self._append_done
         for topic in self._topics:
             for part in topic.parts:
@@ -249,12 +250,12 @@ class _PendingProduce:
         self.begin(runtime)
 
     def add(self, append: CommittedAppend) -> None:
-        """Have an append of a large request flushed."""
+        """Begin the flush of an append of a large request."""
         self._waiting += 1
         append.begin(self._append_done)
 
     def forget(self) -> None:
-        """Nobody waits for the answer."""
+        """The client is gone: stop waiting, and do not answer."""
         self._is_answered = True
         for topic in self._topics:
             for part in topic.parts:
@@ -262,13 +263,13 @@ class _PendingProduce:
                     part.append.stop_waiting()
 
     def begin(self, runtime: Runtime) -> None:
-        """All parts are there: answer when each is done, or after the request's time."""
+        """All parts are added: answer when each is done, or after the request's timeout."""
         self._append_done()
         if not self._is_answered:
             self._timer = runtime.call_later(max(0, self._timeout_ms), self._timed_out)
 
     def _append_done(self, _: CommittedAppend | None = None) -> None:
-        """An append is over, or `begin` was called."""
+        """An append is done, or `begin` was called."""
         self._waiting -= 1
         if not self._waiting and not self._is_answered:
             self._answer()
@@ -276,7 +277,7 @@ class _PendingProduce:
     def _timed_out(self) -> None:
         error = ApiError(
             ErrorCode.REQUEST_TIMED_OUT,
-            f"the replicas in sync did not have it within {self._timeout_ms} ms; it is in the leader's log",
+            f"not on all in-sync replicas within {self._timeout_ms} ms; it is in the leader's log",
         )
         for topic in self._topics:
             for part in topic.parts:

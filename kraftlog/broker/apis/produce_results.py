@@ -1,4 +1,4 @@
-"""What came of each partition of a Produce, and how the response says it."""
+"""The result of each partition of a Produce, and its part of the response."""
 
 from __future__ import annotations
 
@@ -33,21 +33,22 @@ WITHOUT_LOG_START: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""After every other error, such as OUT_OF_ORDER_SEQUENCE_NUMBER, the answer says where the log starts, as Kafka's."""
+"""After these errors the answer has no log start offset; after all others, such as OUT_OF_ORDER_SEQUENCE_NUMBER, it has
+one, as in Kafka."""
 NO_LEADER: Final = LeaderIdAndEpoch()
-"""In most answers: nobody may change it."""
+"""The current leader in most answers. Shared, so it must not be changed."""
 
 
 @dataclass(slots=True, eq=False)
 class ProducedPart:
-    """What a request asks of one partition, and what came of it."""
+    """One partition of a request, and its result."""
 
     index: int
     partition: Partition | None = None
     append: CommittedAppend | None = None
-    """None until it is appended, and if it was refused."""
+    """None until the batch is appended, and if it was refused."""
     error: ApiError | None = None
-    """Why it was refused, or is answered before the append is over."""
+    """Why the batch was refused, or why the answer does not wait for the append."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +63,7 @@ def partition_response(
     request: ClientRequest, topic: TopicReference, part: ProducedPart, lookup: PartitionLookup,
     leaders: dict[int, NodeEndpoint],
 ) -> PartitionProduceResponse:  # fmt: skip
-    """What the response says of a partition; `leaders` gets the present leader if this broker is not it (KIP-951)."""
+    """Return a partition's part of the response; add its leader to `leaders` if that is another broker (KIP-951)."""
     error, append = part.error, part.append
     if error is None and append is not None:
         error, appended = append.error, append.appended
@@ -90,7 +91,7 @@ def partition_response(
 
 
 def _start_of(partition: Partition | None, code: int) -> int:
-    """What the answer says after an error of where the log starts."""
+    """Return the log start offset that the answer has after an error; -1 for none."""
     if partition is None or partition.log is None or code in WITHOUT_LOG_START:
         return UNKNOWN_OFFSET
     return partition.log.log_start_offset

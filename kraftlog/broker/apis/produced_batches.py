@@ -1,4 +1,4 @@
-"""What a Produce may not send, beside what the log refuses: known from the batch's attributes, which are read only."""
+"""Batches that a Produce may not send, beside those that the log refuses. Only their attributes are read."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ _TRANSACTIONAL: Final = 0x10
 
 
 def check_attributes(records: Buffer, version: int, transactional_id: str | None) -> None:
-    """Refuse what has no place in this version of Produce, or in a cluster without transactions. Raises ApiError.
+    """Refuse a batch that this version of Produce, or a cluster without transactions, cannot accept. Raises ApiError.
 
     UNSUPPORTED_COMPRESSION_TYPE: zstd in a version whose readers do not know it (KIP-110). INVALID_TXN_STATE: records
-    of a transaction, of which no coordinator knows (KIP-890): nobody would end it, and readers of committed records
-    would wait for ever. TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the same without a transactional id.
+    of a transaction that no coordinator has begun (KIP-890). It would never end, so readers of committed records would
+    wait for ever. TRANSACTIONAL_ID_AUTHORIZATION_FAILED: such records without a transactional id.
     """
     if len(records) < HEADER_BYTES or records[_MAGIC_AT] != MAGIC:
-        return  # the log says what is wrong
+        return  # the log refuses it with the right error
     (attributes,) = _ATTRIBUTES.unpack_from(records, _ATTRIBUTES_AT)
     if version < FIRST_VERSION_WITH_ZSTD and attributes & _COMPRESSION == Compression.ZSTD:
         raise ApiError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"the batch is compressed with zstd, which version {version} of Produce does not have: use a newer client,"
-            " or another compression",
+            f"the batch is compressed with zstd, which version {version} of Produce does not support; use a newer"
+            " client or another compression",
         )
     if attributes & _TRANSACTIONAL:
         if transactional_id is None:
             raise ApiError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "the batch is of a transaction, and the request has no transactional id",
+                "the batch is part of a transaction, but the request has no transactional id",
             )
         raise ApiError(
             ErrorCode.INVALID_TXN_STATE,
-            f"the batch is of a transaction of {transactional_id!r}, and this cluster has no coordinator of"
-            " transactions yet: produce without a transactional id",
+            f"the batch is part of a transaction of {transactional_id!r}, but this cluster has no transaction"
+            " coordinator yet; produce without a transactional id",
         )

@@ -1,4 +1,4 @@
-"""DescribeQuorum: what the leader of the metadata log says of the voters and observers (KIP-595, KIP-836, KIP-853)."""
+"""DescribeQuorum: the voters and observers, as the leader of the metadata log sees them (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kraftpb.v1 import quorum_pb2
 from statemachine.words.names import METADATA_TOPIC, quoted
 
 FIRST_VERSION_WITH_NODES: Final = 2
-"""From here on replicas have directory ids, and the voters' addresses are shown."""
+"""From this version on replicas have directory ids, and the answer has the voters' addresses."""
 
 LISTENER_NAME: Final = "CONTROLLER"
-"""Nodes have one address each, and no names for it; Kafka's usual name."""
+"""Kafka's usual name. Nodes have one address each, without a name."""
 
 
 class DescribeQuorumApi:
@@ -36,7 +36,7 @@ class DescribeQuorumApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the leader has; at once about other partitions than the metadata log."""
+        """Answer when the leader has answered; at once for other partitions than the metadata log."""
         body = cast(DescribeQuorumRequest, request.body)
         if [(of.topic_name, [part.partition_index for part in of.partitions[:2]]) for of in body.topics[:2]] != [
             (METADATA_TOPIC, [0])

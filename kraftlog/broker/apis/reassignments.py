@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments, which the controller carries out, and ListPartitionReassignments (KIP-455)."""
+"""AlterPartitionReassignments, carried out by the controller, and ListPartitionReassignments (KIP-455)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from statemachine.tables.topic_tables import PARTITIONS, REASSIGNING
 REASSIGNMENTS_PER_PAGE: Final = 1_000
 
 Partition = tuple[str, int]
-"""The name of its topic, and its number."""
+"""The name of the topic, and the number of the partition."""
 
 
 class AlterPartitionReassignmentsApi:
@@ -42,7 +42,7 @@ class AlterPartitionReassignmentsApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. A partition that is named several times is answered once."""
+        """Answer when the controller has answered. A partition that is named several times is answered once."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -97,11 +97,11 @@ class AlterPartitionReassignmentsApi:
         self._controller.submit(operation, body.timeout_ms, lambda result: request.slices.run(answer(result)))
 
     def _changed_count(self, topic: str, index: int, wanted: int) -> ApiError | None:
-        """What is wrong if a partition is to have another number of replicas, as far as this broker knows."""
+        """Return an error if the request would change a partition's number of replicas, as far as this broker knows."""
         view = self._cluster.topic_named(topic)
         record = None if view is None else view.partition(index)
         if record is None:
-            return None  # the controller says that it does not exist
+            return None  # the controller refuses it, if it does not exist
         present = len(set(record.replicas) - set(record.removing_replicas))
         if present == wanted:
             return None
@@ -128,14 +128,14 @@ def _by_topic(answers: dict[Partition, ReassignablePartitionResponse]) -> Iterat
 
 
 class ListPartitionReassignmentsApi:
-    """Handles ListPartitionReassignments, from what this broker has applied."""
+    """Handles ListPartitionReassignments, from this broker's applied metadata."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._cluster = services.cluster
         self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer at once about partitions that are named. To find all, in parts: others are served in between."""
+        """Answer at once for named partitions. A search for all is done in parts, between which others are served."""
         body = cast(ListPartitionReassignmentsRequest, request.body)
         if body.topics is not None:
             request.slices.run(self._answer_named(body.topics, reply))

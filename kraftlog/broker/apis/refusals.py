@@ -1,4 +1,4 @@
-"""What the answers to administration have in common: errors as Kafka's fields have them, and quotas of changes."""
+"""Common parts of answers to administrative requests: errors in Kafka's fields, and quotas of changes."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import Reply
 
 QUOTA_THROTTLE_MS: Final = 1_000
-"""How long a client that changes too much is to wait (KIP-599); the controller says only that it is too much."""
+"""How long a client over its quota of changes must wait (KIP-599); the controller only reports that it is over."""
 
 
 class Failed(Protocol):
-    """A part of a result of ours."""
+    """A part of a result of the controller."""
 
     error_code: int
     error_message: str
 
 
 class Coded(Protocol):
-    """A part of an answer."""
+    """A part of an answer to a client."""
 
     error_code: int
 
 
 def message_of(part: Failed) -> str | None:
-    """The message of a part's error; None if it has none."""
+    """Return the message of a part's error; None if it has no message."""
     return part.error_message or None
 
 
 def text_of(error: ApiError) -> str:
-    """What the error's message is to say, without its code."""
+    """Return the error's message without its code."""
     return str(error.args[0])
 
 
 def reply_within_quota(reply: Reply, response: Message, parts: Sequence[Coded], *, knows_quota: bool) -> None:
-    """Answer with `response`, which has a `throttle_time_ms`; a client over its quota of changes is let wait.
+    """Answer with `response`, which has a `throttle_time_ms`; throttle a client that is over its quota of changes.
 
-    Clients whose version does not know THROTTLING_QUOTA_EXCEEDED (not `knows_quota`) see REQUEST_TIMED_OUT in those of
-    its `parts`, which they try again. Kafka would carry such changes out, and then let the client wait (KIP-599).
+    In versions without THROTTLING_QUOTA_EXCEEDED (not `knows_quota`), those of its `parts` get REQUEST_TIMED_OUT, so
+    that clients try them again. Kafka would carry out such changes, and then throttle the client (KIP-599).
     """
     refused = [part for part in parts if part.error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED]
     if not knows_quota:

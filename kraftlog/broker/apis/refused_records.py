@@ -1,4 +1,4 @@
-"""A line in the log for records that are refused: librdkafka tells the producer the error's name, and no reason."""
+"""Logs why records are refused, since librdkafka gives the producer only the name of the error, without the reason."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from kraftlog.network.requests import ClientRequest
 from kraftlog.storage.produced_records import RecordsRefused
 
 LOGGED: Final = frozenset({ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP, ErrorCode.CORRUPT_MESSAGE})
-"""What a producer has done wrong, or the network; other errors are common, and say themselves what they are."""
+"""Errors of a producer, or of the network. Other errors are common, and their names say enough."""
 
 logger = structlog.get_logger(__name__)
 
 
 class RefusedRecords:
-    """Logs them, a few lines for each error in a minute."""
+    """Logs refused records, a few lines a minute for each error."""
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._rate = LineRate(lambda: now_ms() / 1_000)
 
     def log(self, request: ClientRequest, partition: TopicPartition, error: ApiError) -> None:
-        """A client's records for a partition are refused with an error."""
+        """Log that a client's records for a partition are refused."""
         if error.code not in LOGGED:
             return
         left_out = self._rate.left_out(error.code)
@@ -38,7 +38,7 @@ class RefusedRecords:
         if left_out:
             more["left_out_before"] = left_out
         logger.warning(
-            "records are refused",
+            "records refused",
             topic=partition.topic,
             partition=partition.partition_id,
             error=error.code.name,

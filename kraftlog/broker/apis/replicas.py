@@ -1,4 +1,4 @@
-"""DescribeReplicas, an API of our own: how far each replica is, and why one is not in sync (docs/rules/apis.md)."""
+"""DescribeReplicas, an API of our own: offsets of replicas, and why one is not in sync (docs/rules/apis.md)."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def _named(topics: Iterable[DescribeReplicasTopic]) -> Iterator[tuple[str, Itera
 
 
 DISK_FULL: Final = "disk-full"
-"""The replica is on a disk without room, in sync or not."""
+"""The reason for a replica on a full disk, which is given whether it is in sync or not."""
 
 
 class DescribeReplicasApi:
-    """Handles DescribeReplicas. Only the leader of a partition knows."""
+    """Handles DescribeReplicas. Only the leader of a partition has the answer."""
 
     def __init__(self, services: BrokerServices) -> None:
         self._cluster = services.cluster
@@ -37,7 +37,7 @@ class DescribeReplicasApi:
         self._partitions = services.partitions
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer without waiting. Without topics, all that this broker leads."""
+        """Answer without waiting. Without topics, describe all partitions that this broker leads."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:

@@ -1,6 +1,6 @@
 """DescribeUserScramCredentials: no user has a password here (KIP-554, DB-111).
 
-`kafka-configs --describe --entity-type users` asks for them beside the users' quotas, and without an answer it fails.
+`kafka-configs --describe --entity-type users` sends it after DescribeClientQuotas, and fails without an answer.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class DescribeUserScramCredentialsApi:
     """Handles DescribeUserScramCredentials."""
 
     def __init__(self, services: BrokerServices) -> None:
-        """There is nothing to look up."""
+        """Uses none of the services."""
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer with no user if all are asked for, with an error for each that is named, as a Kafka without any."""
+        """Answer without users if all are asked for, and with an error for each named one, as a Kafka that has none."""
         request.slices.run(self._in_slices(request, reply))
 
     def _in_slices(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -36,7 +36,10 @@ class DescribeUserScramCredentialsApi:
             named[user.name] += 1
             yield
         for name, times in named.items():
-            code, reason = ErrorCode.RESOURCE_NOT_FOUND, "this cluster has no SCRAM credentials: nobody authenticates"
+            code, reason = (
+                ErrorCode.RESOURCE_NOT_FOUND,
+                "this cluster has no SCRAM credentials: no client authenticates",
+            )
             if times > 1:
                 code, reason = ErrorCode.DUPLICATE_RESOURCE, "this user is in the request more than once"
             results.append(DescribeUserScramCredentialsResult(user=name, error_code=code, error_message=reason))

@@ -1,4 +1,4 @@
-"""What handlers work with. Each handler is made of it, and takes what it needs: so all have one constructor."""
+"""What handlers work with. Every handler is made with the services and takes what it needs, so all are made alike."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from kraftlog.telemetry.registry import Registry
 
 
 class DiskSpace(NamedTuple):
-    """The size of a disk; -1: not known."""
+    """The size of a file system in bytes; -1 if it is not known."""
 
     total_bytes: int = -1
     usable_bytes: int = -1
 
 
 class AutoCreate(Protocol):
-    """Makes topics because a client has asked for them (`auto.create.topics.enable`)."""
+    """Creates topics because a client has asked for them (`auto.create.topics.enable`)."""
 
     def create(self, name: str) -> None:
-        """Make a topic with the defaults of the cluster, some time later."""
+        """Create a topic with the defaults of the cluster, some time later."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordServices:
-    """What reading and writing records takes: every broker has it, also in the simulator."""
+    """The services for reading and writing records; brokers in the simulator have them, too."""
 
     lookup: PartitionLookup
     runtime: Runtime
@@ -50,25 +50,25 @@ class RecordServices:
     choice: RackAwareChoice | None
     """Sends consumers to replicas in their racks; None: to leaders."""
     throttle: SentToFollowers | None
-    """Limits what followers fetch; None: they fetch as fast as they can."""
+    """Limits what followers fetch; None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerServices(RecordServices):
-    """What all handlers of a broker take."""
+    """The services of all handlers of a broker."""
 
     broker_id: int
     cluster: ClusterView
     configs: ConfigsInEffect
     controller: ControllerChannel
-    """Carries out what clients ask the controller for."""
+    """Carries out clients' requests to the controller."""
     partitions: Partitions
     logs: LogManager
     disk_space: Callable[[str], DiskSpace]
-    """Of the disk that a directory is on."""
+    """The size of the file system of a directory."""
     producer_ids: ProducerIds
     auto_create: AutoCreate | None
-    """Makes topics that clients ask for; None: they are not made."""
+    """Creates topics that clients ask for; None: they are not created."""
     registry: Registry
     count_metrics: Callable[[], Steps]
-    """Brings the gauges of `registry` up to date."""
+    """Updates the gauges of `registry`."""

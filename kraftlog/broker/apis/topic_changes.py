@@ -1,4 +1,4 @@
-"""CreateTopics, DeleteTopics and CreatePartitions: passed on to the controller (KIP-590)."""
+"""CreateTopics, DeleteTopics and CreatePartitions, forwarded to the controller (KIP-590)."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ from kraftlog.network.requests import ClientRequest, Reply, Steps
 from kraftpb.v1 import admin_pb2
 
 FIRST_VERSION_WITH_CONFIGS: Final = 5
-"""Of CreateTopics: from here on the answer shows the topic (KIP-525)."""
+"""From this version of CreateTopics on the answer describes the topic (KIP-525)."""
 FIRST_VERSION_WITH_STATES: Final = 6
-"""Of DeleteTopics: from here on topics may be named by their ids (KIP-516)."""
+"""From this version of DeleteTopics on topics may be named by id (KIP-516)."""
 FIRST_VERSION_WITH_DISABLED: Final = 3
-"""Of DeleteTopics: from here on clients know TOPIC_DELETION_DISABLED (KIP-322)."""
+"""From this version of DeleteTopics on clients know TOPIC_DELETION_DISABLED (KIP-322)."""
 
 FIRST_VERSION_WITH_QUOTA: Final[Mapping[int, int]] = {
     CreateTopicsRequest.KEY: 6, DeleteTopicsRequest.KEY: 5, CreatePartitionsRequest.KEY: 3,
 }  # fmt: skip
-"""From here on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599), by the key of the API."""
+"""By the key of the API, the version from which on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 _TopicKey = tuple[str | None, bytes]
-"""A topic as a request names it: its name, its id."""
+"""A topic as a request names it: its name, and its id."""
 
 
 class _Named(Protocol):
@@ -67,7 +67,7 @@ class CreateTopicsApi:
         self._configs = services.configs
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. A name that is given several times is answered once."""
+        """Answer when the controller has answered. A name that is given several times is answered once."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -138,9 +138,9 @@ class DeleteTopicsApi:
         self._runtime = services.runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has, and this broker shows no topic of it any more (DB-113).
+        """Answer when the controller has deleted the topics, and this broker no longer shows them (DB-113).
 
-        A topic that is named several times the same way is answered once.
+        A topic that is named several times in the same way is answered once.
         """
         request.slices.run(self._pass_on(request, reply))
 
@@ -202,7 +202,7 @@ class DeleteTopicsApi:
             yield from answer(admin_pb2.OperationResult(delete_topics=admin_pb2.DeleteTopicsResponse()))
 
     def _check(self, state: DeleteTopicState) -> None:
-        """Raise ApiError for what is not passed on: no topic has an empty name, and coordinators keep theirs."""
+        """Raise ApiError for a topic that is not forwarded: one with an empty name, or an internal one."""
         if state.name == "" and state.topic_id == ZERO_UUID:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic has an empty name")
         name = state.name
@@ -212,10 +212,10 @@ class DeleteTopicsApi:
 
 
 class _DelayedAnswer:
-    """An answer that waits until this broker shows no deleted topic any more, and no longer than its client does.
+    """An answer that waits until this broker no longer shows the deleted topics, or until its deadline.
 
-    Consider a client that asks for the metadata as soon as its topic is deleted: what the controller has committed
-    comes to this broker a moment later, and the topic would seem to be there still.
+    Consider a client that asks for the metadata as soon as its topic is deleted. This broker applies the deletion a
+    moment after the controller has committed it, and until then the topic would seem to exist.
     """
 
     def __init__(self, cluster: ClusterView, departures: Departures, finish: Callable[[], None]) -> None:
@@ -225,7 +225,7 @@ class _DelayedAnswer:
         self._timer: Timer | None = None
 
     def begin(self, request: ClientRequest, runtime: Runtime, deadline_ms: float) -> None:
-        """Answer when the topics are gone, at the deadline, or when the client goes."""
+        """Answer when the topics are gone, at the deadline, or when the client is gone."""
         left_ms = deadline_ms - runtime.now_ms()
         if not self._departures.topic_ids or left_ms <= 0:
             self.end()
@@ -235,7 +235,7 @@ class _DelayedAnswer:
         request.on_client_done.append(self.end)
 
     def end(self) -> None:
-        """Answer now, if nothing was answered."""
+        """Answer now, unless the request is answered already."""
         finish, self._finish = self._finish, None
         if finish is not None:
             self._cluster.watch_no_more(self._departures)
@@ -251,7 +251,7 @@ class CreatePartitionsApi:
         self._controller = services.controller
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Answer when the controller has. A name that is given several times is answered once."""
+        """Answer when the controller has answered. A name that is given several times is answered once."""
         request.slices.run(self._pass_on(request, reply))
 
     def _pass_on(self, request: ClientRequest, reply: Reply) -> Steps:
@@ -294,7 +294,8 @@ class CreatePartitionsApi:
                 growing.assignments.add(ids=given.broker_ids)
                 yield
             if topic.assignments == ():
-                # To assign none is not to leave it to the controller. One without replicas is refused in any case.
+                # An empty assignment is not the same as none, which leaves it to the controller. Send one without
+                # replicas, which the controller refuses.
                 growing.assignments.add()
             yield
         if growth.topics or not refused:
@@ -305,7 +306,7 @@ class CreatePartitionsApi:
 
 
 def _by_name(parts: Iterable[Named]) -> Mapping[str, Named]:
-    """The parts by the names of their topics, in their order."""
+    """Return the parts by topic name, in their order."""
     return {part.name: part for part in parts}
 
 
@@ -317,7 +318,7 @@ def _undeleted(name: str | None, topic_id: bytes, error: ApiError, version: int)
 
 
 def _deleted(name: str | None, topic_id: bytes, topic: admin_pb2.DeletedTopic) -> DeletableTopicResult:
-    """An error shows a topic as the request does, a success with its name and its id."""
+    """Return a topic's part of the answer: after an error named as in the request, else with its name and id."""
     if not topic.error_code:
         name, topic_id = topic.name, topic.topic_id
     return DeletableTopicResult(

@@ -1,1 +1,1 @@
-"""What a broker knows of the cluster: a copy of the metadata that it follows, and quick ways to look things up."""
+"""A broker's view of the cluster: lookups in the copy of the metadata that it follows."""

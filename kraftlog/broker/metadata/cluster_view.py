@@ -1,7 +1,7 @@
 """The cluster as this broker has applied it: brokers, topics with their partitions, features.
 
-Brokers are few, and are kept. Topics are read from the broker's copy of the metadata when they are asked for, and kept
-until they change, up to `KEPT_PARTITIONS_MAX` partitions: a cluster may have a million.
+All brokers are kept in memory, because they are few. Topics are read from the broker's copy of the metadata on demand,
+and kept until they change, up to `KEPT_PARTITIONS_MAX` partitions: a cluster may have a million.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class Node(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicView:
-    """A topic with all of its partitions, by number. The records must not be changed."""
+    """A topic with all of its partitions, by number. Do not change the records."""
 
     name: str
     topic_id: bytes
     partitions: tuple[PartitionRecord, ...]
 
     def partition(self, index: int) -> PartitionRecord | None:
-        """The partition with that number."""
+        """Return the partition with this number, or None."""
         return self.partitions[index] if 0 <= index < len(self.partitions) else None
 
 
 class Departures:
-    """Topics whose end somebody waits for."""
+    """Deleted topics, and a callback for when this broker no longer shows them."""
 
     def __init__(self) -> None:
         self.topic_ids: set[bytes] = set()
-        """Those that are still there."""
+        """The topics that the broker still shows."""
         self.on_gone: Callable[[], None] | None = None
-        """Called when none is left, once it is set; a topic may go before."""
+        """Called when `topic_ids` becomes empty; set it when all ids are added."""
 
     def note(self, gone: set[bytes]) -> None:
-        """Some topics are gone, others perhaps."""
+        """Remove topics that the broker no longer shows; `gone` may contain others, too."""
         self.topic_ids -= gone
         if not self.topic_ids and self.on_gone is not None:
             self.on_gone()
@@ -68,13 +68,13 @@ class ClusterView:
         self.brokers: dict[int, RegisterBrokerRecord] = {}
         """The registrations of all brokers, fenced ones included."""
         self.features: dict[str, int] = {}
-        """The finalized level of each feature that is on."""
+        """The finalized level of each enabled feature."""
         self.end_offset = Offset(0)
-        """What is applied: everything below."""
+        """All records below this offset are applied."""
         self.version = 0
-        """Another number after each change of a topic, a partition or a broker."""
+        """Changes with each change of a topic, a partition or a broker."""
         self.doubted: set[int] = set()
-        """Brokers whose processes may have ended a moment ago; clients are to ask again for what they lead (DB-98)."""
+        """Brokers whose processes may have ended a moment ago; clients must ask again for what they lead (DB-98)."""
         self._metadata: sqlite3.Connection | None = None
         self._departures: list[Departures] = []
         self._topics: dict[str, TopicView] = {}
@@ -82,12 +82,12 @@ class ClusterView:
         self._kept_partitions = 0
 
     def doubt(self, broker_id: int) -> None:
-        """The broker has closed its connection to this one."""
+        """Doubt a broker: it has closed its connection to this one."""
         self.doubted.add(broker_id)
         self.version += 1
 
     def trust(self, broker_id: int) -> None:
-        """The broker answers again, or the time is over in which its end would have been noticed."""
+        """End the doubt: the broker answers again, or the time in which the controller would have fenced it is over."""
         if broker_id in self.doubted:
             self.doubted.discard(broker_id)
             self.version += 1
@@ -95,7 +95,7 @@ class ClusterView:
     # --- changes ------------------------------------------------------------------------------------------------------
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Begin anew with a whole state."""
+        """Start again from a complete state."""
         self._metadata = metadata
         self.end_offset = end_offset
         self.version += 1
@@ -106,7 +106,7 @@ class ClusterView:
         self._note_departures({topic_id for topic_id in awaited if self.topic_name(topic_id) is None})
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Forget the topics that changed, and take the rest over."""
+        """Apply a change; topics that changed are read again on demand."""
         self.end_offset = delta.end_offset
         if delta.topics or delta.partitions or delta.brokers:
             self.version += 1
@@ -131,14 +131,14 @@ class ClusterView:
         if self._departures:
             self._note_departures({of.before.topic_id for of in delta.topics if of.before and of.after is None})
 
-    # --- topics that go -----------------------------------------------------------------------------------------------
+    # --- deleted topics -----------------------------------------------------------------------------------------------
 
     def watch(self, departures: Departures) -> None:
-        """Take topics out of it as they go, and tell it when none is left. The caller bounds how many watch."""
+        """Update `departures` as topics are deleted. The caller bounds how many are watched."""
         self._departures.append(departures)
 
     def watch_no_more(self, departures: Departures) -> None:
-        """The end of `watch`, after which it is told nothing."""
+        """End `watch`."""
         self._departures = [watching for watching in self._departures if watching is not departures]
 
     def _note_departures(self, gone: set[bytes]) -> None:
@@ -159,13 +159,13 @@ class ClusterView:
 
     @property
     def metadata(self) -> sqlite3.Connection:
-        """The broker's copy of the metadata, with the tables of docs/sql.md. To be read only."""
+        """The broker's copy of the metadata, with the tables of docs/sql.md. Read-only for callers."""
         if self._metadata is None:
-            raise RuntimeError("the cluster is looked at before the broker has seen its metadata")
+            raise RuntimeError("the cluster was read before the broker has applied any metadata")
         return self._metadata
 
     def topic_named(self, name: str) -> TopicView | None:
-        """A topic by its name."""
+        """Return the topic with a name, or None."""
         known = self._topics.get(name)
         if known is not None:
             return known
@@ -173,7 +173,7 @@ class ClusterView:
         return None if record is None else self._read(record.name, record.topic_id)
 
     def topic_with_id(self, topic_id: bytes) -> TopicView | None:
-        """A topic by its id."""
+        """Return the topic with an id, or None."""
         name = self._names.get(topic_id)
         if name is not None:
             return self._topics[name]
@@ -181,7 +181,7 @@ class ClusterView:
         return None if record is None else self._read(record.name, record.topic_id)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of the topic with an id, without a look at its partitions."""
+        """Return the name of the topic with an id, or None, without reading its partitions."""
         name = self._names.get(topic_id)
         if name is not None:
             return name
@@ -189,7 +189,7 @@ class ClusterView:
         return None if record is None else record.name
 
     def topic_names(self, after: str = "") -> Iterator[str]:
-        """The names of all topics that sort behind `after`, in order."""
+        """Yield in order the names of all topics that sort after `after`."""
         for _, record in TOPICS_BY_NAME.find(self.metadata, after=(after,) if after else None):
             yield record.name
 
@@ -232,17 +232,17 @@ class ClusterView:
         return broker is not None and is_full(broker, of_broker.get(broker_id, UNASSIGNED_DIRECTORY))
 
     def rack(self, broker_id: int) -> str:
-        """Where a broker is; empty if it does not say."""
+        """The rack of a broker; empty if it has none."""
         broker = self.brokers.get(broker_id)
         return "" if broker is None else broker.rack
 
     def is_reachable(self, broker_id: int, listener_name: str) -> bool:
-        """Whether it is also to be reached by clients of a listener."""
+        """Whether a broker is registered, not fenced, and has the listener."""
         broker = self.brokers.get(broker_id)
         return broker is not None and not broker.fenced and _endpoint(broker, listener_name) is not None
 
     def node(self, broker_id: int, listener_name: str) -> Node | None:
-        """Where clients of a listener reach a broker; None if it has no such listener, or is not registered."""
+        """Return a broker's endpoint for clients of a listener; None without such a listener, or if unregistered."""
         broker = self.brokers.get(broker_id)
         endpoint = None if broker is None else _endpoint(broker, listener_name)
         if broker is None or endpoint is None:
@@ -250,14 +250,14 @@ class ClusterView:
         return Node(broker_id, endpoint.host, endpoint.port, broker.rack if broker.HasField("rack") else None)
 
     def living_nodes(self, listener_name: str) -> list[Node]:
-        """Where clients of a listener reach the brokers that are not fenced, by id."""
+        """Return the endpoints of unfenced brokers for clients of a listener, by id."""
         nodes = (self.node(broker_id, listener_name) for broker_id in sorted(self.brokers) if self.is_alive(broker_id))
         return [node for node in nodes if node is not None]
 
     def offline_replicas(self, partition: PartitionRecord, listener_name: str) -> tuple[int, ...]:
-        """The replicas that clients of a listener cannot reach.
+        """Return the replicas that clients of a listener cannot reach.
 
-        Their broker is not there, is fenced, has no such listener, or lacks the directory that they are in.
+        Their broker is not registered, is fenced, has no such listener, or lacks the directory that they are in.
         """
         return tuple(
             replica

@@ -1,8 +1,8 @@
-"""The configs of topics and brokers as clients are shown them: values, where these come from, and what else is set.
+"""The configs of topics and brokers as clients see them: values, their sources, and overridden values.
 
-The value that applies is the first of these that is set: the topic's, this broker's, the one of all brokers, the one
-in the broker's file, the default (KIP-226). It is shown as Kafka parses it, `true` for `TRUE` (DB-112); what is set for
-brokers is shown among the synonyms as it was given.
+The value in effect is the first one that is set, in this order: for the topic, for this broker, for all brokers, in the
+broker's file, the default (KIP-226). It is shown as Kafka parses it, such as `true` for `TRUE` (DB-112). Synonyms show
+values that are set for brokers as they were given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from statemachine.words.resources import CLUSTER_DEFAULT, ResourceType
 
 
 class ConfigSource(IntEnum):
-    """Kafka's numbers of what has set a value (DescribeConfigsResponse.ConfigSource)."""
+    """Kafka's numbers for the source of a value (DescribeConfigsResponse.ConfigSource)."""
 
     TOPIC = 1
     BROKER = 2
@@ -46,7 +46,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigType(IntEnum):
-    """Kafka's numbers of the types of values (KIP-569)."""
+    """Kafka's numbers for the types of values (KIP-569)."""
 
     UNKNOWN = 0
     BOOLEAN = 1
@@ -58,7 +58,7 @@ class ConfigType(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """A value that is set somewhere, under the name that it has there."""
+    """A value that is set somewhere, with the config's name there."""
 
     name: str
     value: str | None
@@ -67,11 +67,11 @@ class Synonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigInEffect:
-    """A config of a topic or a broker."""
+    """A config of a topic or a broker, with its value."""
 
     name: str
     value: str | None
-    """None if it is sensitive, or is not set and has no default."""
+    """None if the value is sensitive, or is not set and has no default."""
     source: ConfigSource
     type: ConfigType
     synonyms: Sequence[Synonym] = ()
@@ -82,14 +82,14 @@ class ConfigInEffect:
 
 
 class ConfigsInEffect:
-    """Those that apply on this broker, from its file and its copy of the metadata."""
+    """The configs in effect on this broker, from its file and its copy of the metadata."""
 
     def __init__(self, settings: BrokerSettings, cluster: ClusterView) -> None:
         self._settings = settings
         self._cluster = cluster
 
     def of_topic(self, own: Mapping[str, str]) -> list[ConfigInEffect]:
-        """All configs of a topic that has `own` set."""
+        """Return all configs of a topic that has the configs `own` set."""
         layers = self._layers()
         configs = []
         for name, definition in sorted(TOPIC_CONFIGS.items()):
@@ -109,7 +109,7 @@ class ConfigsInEffect:
         return configs
 
     def of_this_broker(self) -> list[ConfigInEffect]:
-        """All configs of this broker, by name. Those that cannot be changed while it runs are read only."""
+        """Return all configs of this broker, by name. Configs that cannot be changed while it runs are read only."""
         layers = self._layers()
         configs = []
         for name, definition in BROKER_CONFIGS.items():
@@ -122,7 +122,7 @@ class ConfigsInEffect:
         return sorted(configs, key=lambda config: config.name)
 
     def of_all_brokers(self) -> list[ConfigInEffect]:
-        """The configs that are set for all brokers, by name."""
+        """Return the configs that are set for all brokers, by name."""
         layers = [(ConfigSource.ALL_BROKERS, self.stored(ResourceType.BROKER, CLUSTER_DEFAULT))]
         configs = []
         for name, value in sorted(layers[0][1].items()):
@@ -135,7 +135,7 @@ class ConfigsInEffect:
         return configs
 
     def stored(self, resource_type: ResourceType, name: str) -> dict[str, str]:
-        """What the metadata has for a resource."""
+        """Return the configs that the metadata has for a resource."""
         found = CONFIGS.find(self._cluster.metadata, (int(resource_type), name))
         return {record.name: record.value for _, record in found}
 
@@ -147,7 +147,7 @@ class ConfigsInEffect:
         ]
 
     def _static(self) -> Iterator[ConfigInEffect]:
-        """What applies from the broker's start to its end."""
+        """Yield the configs that are fixed from the broker's start to its end."""
         settings = self._settings
         for name, static in STATIC_CONFIGS.items():
             synonyms = _found([(ConfigSource.FILE, settings.configs)], name)
@@ -172,7 +172,7 @@ class ConfigsInEffect:
             )  # fmt: skip
 
     def _advertised(self) -> str | None:
-        """Where clients reach this broker, as it is registered: with the ports that it has, and names as they are."""
+        """Return the advertised listeners as registered, with the bound ports; before that, as given."""
         registered = self._cluster.brokers.get(self._settings.broker_id)
         if registered is None:
             return _listed(self._settings.advertised) or None
@@ -186,7 +186,7 @@ def _of_broker(
 
 
 def type_of(kind: Kind) -> ConfigType:
-    """The type that Kafka has for a kind of values."""
+    """Return Kafka's type for a kind of values."""
     match kind:
         case Flag():
             return ConfigType.BOOLEAN
@@ -206,7 +206,7 @@ def _found(layers: Sequence[tuple[ConfigSource, Mapping[str, str]]], name: str) 
 
 
 def _hidden(layers: Sequence[tuple[ConfigSource, Mapping[str, str]]], name: str) -> ConfigInEffect:
-    """A config of which nothing is known, such as one of another broker's version: it may be a password."""
+    """Return an unknown config, such as one of a later version, without its value: it may be a password."""
     synonyms = [synonym._replace(value=None) for synonym in _found(layers, name)]
     return ConfigInEffect(name, None, synonyms[0].source, ConfigType.UNKNOWN, synonyms, is_sensitive=True)
 

@@ -1,4 +1,4 @@
-"""Several publishers as one, told in a fixed order, none of which may fail: a broker that misses a change is wrong."""
+"""Several publishers as one, called in a fixed order. None may fail, because a broker that misses a change is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from statemachine.replay.deltas import MetadataDelta
 
 
 class InOrder:
-    """A publisher of the broker's state machine."""
+    """A publisher of the broker's state machine that calls others."""
 
     def __init__(
         self,
@@ -19,21 +19,21 @@ class InOrder:
         on_changed: Callable[[], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """`on_changed` is called after each change that all have taken; `on_failed` with what one has raised."""
+        """`on_changed` is called after each change that all have applied; `on_failed` with the error of one."""
         self._parts = tuple(parts)
         self._on_changed = on_changed
         self._on_failed = on_failed
 
     def stop(self) -> None:
-        """Tell nobody anything any more."""
+        """Call no publisher from now on."""
         self._parts = ()
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Begin anew with a whole state."""
+        """Pass on a complete state, from which publishers start again."""
         self._each(lambda part: part.on_snapshot(end_offset, metadata))
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Take a change over."""
+        """Pass on a change."""
         self._each(lambda part: part.on_delta(delta))
 
     def _each(self, tell: Callable[[MetadataPublisher], None]) -> None:

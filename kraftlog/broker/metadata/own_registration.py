@@ -1,7 +1,7 @@
-"""What the metadata says of this broker's own registration: whether it is there, and whether it is fenced.
+"""This broker's own registration in the metadata: whether it exists, and whether it is fenced.
 
-The answer to a heartbeat does not tell: one that comes late unfences the broker at once, when others lead its
-partitions.
+The answer to a heartbeat does not show that the broker was fenced: a late heartbeat unfences it at once, when other
+replicas lead its partitions already.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ class OwnRegistration:
         self._broker_epoch = broker_epoch
         self._was_unfenced = False
         self._was_fenced = False
-        """Since it was unfenced."""
+        """Whether it was fenced after it was unfenced."""
         self._is_leaving = False
 
     def leave(self) -> None:
-        """The broker has asked for its shutdown. If it leads nothing it is fenced at once, which is no news then."""
+        """The broker has asked for its shutdown. It may be fenced at once, which is not logged then."""
         self._is_leaving = True
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Begin anew with a whole state.
+        """Read the registration from a complete state.
 
-        Raises ApiError(INVALID_REGISTRATION) if it is that of a cluster which was restored under this process (CT-39).
+        Raises ApiError(INVALID_REGISTRATION) if the cluster was restored while this process ran, and does not know it
+        (CT-39).
         """
         record = BROKERS.get(metadata, (self._broker_id,))
         if 0 <= self._broker_epoch() < end_offset:
@@ -48,21 +49,21 @@ class OwnRegistration:
         if record is not None:
             self._see(record)
 
-    # Consider a cluster whose voters are lost, and which is restored with its id while its brokers run. Its metadata
-    # are from before this broker got some of what it has: it must carry out nothing of them.
+    # Consider a cluster whose voters are lost, and which is restored with its id while its brokers run. Its metadata is
+    # older than some of this broker's records, so the broker must not apply it.
     def _check_is_known(self, record: RegisterBrokerRecord | None) -> None:
-        """Raise ApiError unless this process has registered with the metadata, or a later one."""
+        """Raise ApiError unless the metadata has this process's registration, or a later one."""
         is_of_another = record is not None and record.broker_epoch != self._broker_epoch()
         if record is None or (is_of_another and is_awaited(record.incarnation_id)):
             raise ApiError(
                 ErrorCode.INVALID_REGISTRATION,
-                f"the metadata do not know that broker {self._broker_id} has registered with epoch"
+                f"the metadata does not know that broker {self._broker_id} has registered with epoch"
                 f" {self._broker_epoch()}: it was unregistered, or its cluster was restored from an old snapshot. It"
                 " ends, and changes nothing on its disks. After a restore see docs/operations/all-voters-are-lost.md",
             )
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Look at the broker's own changes."""
+        """Read changes of the broker's own registration."""
         for change in delta.brokers:
             if change.after is not None and change.after.broker_id == self._broker_id:
                 self._see(change.after)
@@ -75,6 +76,6 @@ class OwnRegistration:
         elif self._was_unfenced and not self._is_leaving and not registration.in_controlled_shutdown:
             self._was_unfenced, self._was_fenced = False, True
             logger.warning(
-                f"Broker {self._broker_id} was fenced: the controller had no heartbeat of it for a session, or was"
-                " asked to fence it. Its partitions are led by other replicas in sync; those without one are offline."
+                f"Broker {self._broker_id} was fenced: the controller got no heartbeat from it for a session, or was"
+                " asked to fence it. Other in-sync replicas lead its partitions; those without one are offline."
             )

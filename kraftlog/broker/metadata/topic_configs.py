@@ -1,6 +1,6 @@
-"""The configs that apply to a topic on this broker: a publisher of its state machine.
+"""The configs in effect for topics on this broker: a publisher of its state machine.
 
-The first of these that has a value: the topic; this broker; all brokers; the broker's own file; Kafka's default.
+The first value in this order applies: topic, this broker, all brokers, the broker's own file, Kafka's default.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _KEPT_TOPICS_MAX: Final = 10_000
 
 
 class _Throttled(NamedTuple):
-    """The replicas of a topic on this broker that are throttled, as followers and as leaders."""
+    """The throttled replicas of a topic on this broker, as followers and as leaders."""
 
     followers: ThrottledReplicas
     leaders: ThrottledReplicas
 
 
 class TopicConfigs:
-    """Looked up in the broker's copy of the metadata, and kept until a config changes."""
+    """Looks configs up in the broker's copy of the metadata, and keeps them until a config changes."""
 
     def __init__(self, broker_id: int, own: Mapping[str, str]) -> None:
-        """`own` are the brokers' configs in this broker's file."""
+        """`own` are the configs of brokers in this broker's file."""
         self._broker_id = broker_id
         self._own = own
         self._metadata: sqlite3.Connection | None = None
@@ -54,12 +54,12 @@ class TopicConfigs:
         self._rates: dict[str, int] = {}
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Look everything up again."""
+        """Forget all values: the state is a new one."""
         self._metadata = metadata
         self._forget()
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Look everything up again if a config has changed."""
+        """Forget all values if a config has changed."""
         if delta.configs:
             self._forget()
 
@@ -71,7 +71,7 @@ class TopicConfigs:
         self._rates.clear()
 
     def effective(self, topic: str) -> dict[str, str]:
-        """The value of every config of a topic."""
+        """Return the value of every config of a topic."""
         if self._brokers is None:
             of_this = self._stored(ResourceType.BROKER, str(self._broker_id))
             self._brokers = {**self._own, **self._stored(ResourceType.BROKER, CLUSTER_DEFAULT), **of_this}
@@ -90,7 +90,7 @@ class TopicConfigs:
         return {record.name: record.value for _, record in CONFIGS.find(self._metadata, (int(resource_type), name))}
 
     def log_config(self, topic: str) -> PartitionLogConfig:
-        """The settings of the logs of a topic's partitions."""
+        """Return the settings of the logs of a topic's partitions."""
         config = self._log_configs.get(topic)
         if config is None:
             if len(self._log_configs) >= _KEPT_TOPICS_MAX:
@@ -99,7 +99,7 @@ class TopicConfigs:
         return config
 
     def min_insync_replicas(self, topic: str) -> int:
-        """How many replicas must be in sync for acks=all."""
+        """Return how many replicas must be in sync for acks=all."""
         count = self._min_isr.get(topic)
         if count is None:
             if len(self._min_isr) >= _KEPT_TOPICS_MAX:
@@ -110,11 +110,11 @@ class TopicConfigs:
     # --- throttled replication (KIP-73) -------------------------------------------------------------------------------
 
     def throttled_followers(self, topic: str) -> ThrottledReplicas:
-        """This broker's in `follower.replication.throttled.replicas` of a topic."""
+        """This broker's replicas in `follower.replication.throttled.replicas` of a topic."""
         return (self._throttled.get(topic) or self._look_up_throttled(topic)).followers
 
     def throttled_leaders(self, topic: str) -> ThrottledReplicas:
-        """This broker's in `leader.replication.throttled.replicas` of a topic."""
+        """This broker's replicas in `leader.replication.throttled.replicas` of a topic."""
         return (self._throttled.get(topic) or self._look_up_throttled(topic)).leaders
 
     def _look_up_throttled(self, topic: str) -> _Throttled:
@@ -128,11 +128,11 @@ class TopicConfigs:
         return throttled
 
     def follower_rate(self) -> int:
-        """`follower.replication.throttled.rate`: bytes per second that this broker may fetch of throttled replicas."""
+        """`follower.replication.throttled.rate`: bytes per second that this broker may fetch for throttled replicas."""
         return self._rate(FOLLOWER_RATE)
 
     def leader_rate(self) -> int:
-        """`leader.replication.throttled.rate`: bytes per second that this broker may send of throttled replicas."""
+        """`leader.replication.throttled.rate`: bytes per second that this broker may send for throttled replicas."""
         return self._rate(LEADER_RATE)
 
     def _rate(self, name: str) -> int:
@@ -141,7 +141,7 @@ class TopicConfigs:
         return self._rates[name]
 
     def broker_value(self, name: str) -> str:
-        """The value of one of the brokers' configs on this broker."""
+        """Return the value of a config of brokers on this broker."""
         for found in (self._stored(ResourceType.BROKER, str(self._broker_id)),
                       self._stored(ResourceType.BROKER, CLUSTER_DEFAULT), self._own):  # fmt: skip
             if name in found:
@@ -151,10 +151,11 @@ class TopicConfigs:
 
 @contextmanager
 def last_known_configs(path: Path, broker_id: int, own: Mapping[str, str]) -> Iterator[TopicConfigs]:
-    """The configs in a database of metadata: to open logs by before that is followed. Raises StorageError.
+    """The configs in a database of metadata, to open logs before the broker follows the metadata. Raises StorageError.
 
-    Consider a log of a compacted topic, in which offsets are missing where a segment ends. After a crash a start would
-    take them for lost, and cut all behind them, if it did not know that the topic is compacted.
+    Consider the log of a compacted topic, in which offsets are missing at the end of a segment. If the start after a
+    crash did not know that the topic is compacted, it would take these offsets for lost, and truncate everything after
+    them.
     """
     configs = TopicConfigs(broker_id, own)
     with closing(open_reader(path)) as metadata:

@@ -1,1 +1,1 @@
-"""How much of a broker each client may have: rates, who is under which quota, how long those wait who had too much."""
+"""Client quotas of a broker: rates, which quota applies to a client, and how long a client over its quota waits."""

@@ -1,19 +1,20 @@
-"""The quotas of clients as the metadata has them, and which one a client is under: a publisher of the broker's state.
+"""The quotas of clients in the metadata, and which of them applies to a client: a publisher of the broker's state
+machine.
 
-The first of these that is set (KIP-55, DB-93):
+The first one that is set, in this order, applies (KIP-55, DB-93):
 
 | quota of | shared by |
 |---|---|
-| this user with this client id | nobody |
-| this user with any client id | nobody: each client id of the user has it for itself |
+| this user with this client id | not shared |
+| this user with any client id | not shared: each client id of the user has the quota for itself |
 | this user | the user's clients |
-| any user with this client id | nobody: each user's clients with that id have it for themselves |
-| any user with any client id | nobody |
+| any user with this client id | not shared: each user's clients with that id have the quota for themselves |
+| any user with any client id | not shared |
 | any user | the clients of each user |
 | this client id | all clients with that id, whatever their user |
 | any client id | all clients with the same id |
 
-A client that gives no id is under the quotas of users only.
+Only quotas of users apply to a client without an id.
 """
 
 from __future__ import annotations
@@ -30,32 +31,32 @@ from statemachine.replay.deltas import MetadataDelta
 from statemachine.tables.cluster_tables import CLIENT_QUOTAS
 
 LIMIT_MIN: Final = 1e-6
-"""A lower quota counts as this: 0 would be no rate at all."""
+"""Lower quotas count as this one, because the throttle time is divided by the quota."""
 
 
 class QuotaKind(StrEnum):
-    """What a quota limits; Kafka's keys. The controller looks after `controller_mutation_rate` (CT-20)."""
+    """What a quota limits; Kafka's keys. The controller enforces `controller_mutation_rate` (CT-20)."""
 
-    __hash__ = str.__hash__  # every request asks by it, and an enumeration's own costs a call
+    __hash__ = str.__hash__  # each request looks kinds up, and an enumeration's own hash costs a call
 
     PRODUCE = "producer_byte_rate"
     """Bytes of Produce requests per second."""
     FETCH = "consumer_byte_rate"
     """Bytes of Fetch answers per second."""
     REQUEST = "request_percentage"
-    """Percent of the broker's loop: 100 is all of it."""
+    """Percent of the event loop's time: 100 is all of it."""
 
 
 class Limit(NamedTuple):
-    """The quota that a client is under."""
+    """The quota that applies to a client."""
 
     shared_by: QuotaClient
-    """Those who share it, the other part empty."""
+    """The clients that share the quota; a part that does not matter is empty."""
     per_second: float
 
 
 class _Part(Enum):
-    """Of an entity, where it has no name."""
+    """A part of an entity without a name."""
 
     ABSENT = 0
     DEFAULT = 1
@@ -63,26 +64,26 @@ class _Part(Enum):
 
 _Name = str | _Part
 _Entity = tuple[_Name, _Name]
-"""User and client id."""
+"""A user and a client id."""
 
 _KINDS: Final = {kind.value: kind for kind in QuotaKind}
 
 
 class ClientQuotas:
-    """All quotas of users and client ids. For one thread."""
+    """All quotas of users and client ids. Not thread-safe."""
 
     def __init__(self) -> None:
         self._limits: dict[QuotaKind, dict[_Entity, float]] = {kind: {} for kind in QuotaKind}
 
     def on_snapshot(self, end_offset: Offset, metadata: sqlite3.Connection) -> None:
-        """Take the quotas of a whole state."""
+        """Read all quotas from a complete state."""
         for limits in self._limits.values():
             limits.clear()
         for _, record in CLIENT_QUOTAS.find(metadata):
             self._set(record)
 
     def on_delta(self, delta: MetadataDelta) -> None:
-        """Take changes over."""
+        """Apply changes."""
         for change in delta.client_quotas:
             if change.after is not None:
                 self._set(change.after)
@@ -97,11 +98,11 @@ class ClientQuotas:
             self._limits[kind][entity] = max(record.value, LIMIT_MIN)
 
     def is_set(self, kind: QuotaKind) -> bool:
-        """Whether there is any quota of a kind."""
+        """Whether any quota of a kind is set."""
         return bool(self._limits[kind])
 
     def limit(self, kind: QuotaKind, client: QuotaClient) -> Limit | None:
-        """The quota that a client is under; None if it may have all it can get."""
+        """Return the quota that applies to a client; None if there is none."""
         limits = self._limits[kind]
         if not limits:
             return None
@@ -113,7 +114,7 @@ class ClientQuotas:
 
 
 def _levels(client: QuotaClient) -> Iterable[tuple[_Entity, QuotaClient]]:
-    """The entities whose quotas may apply, and who shares them, the one that counts first."""
+    """Return the entities whose quotas may apply, by precedence, each with the clients that share its quota."""
     user, client_id = client
     of_user = QuotaClient(user, "")
     if not client_id:
@@ -132,7 +133,7 @@ def _levels(client: QuotaClient) -> Iterable[tuple[_Entity, QuotaClient]]:
 
 
 def _entity_of(parts: Iterable[QuotaEntity]) -> _Entity | None:
-    """User and client id of an entity; None for one of another type, such as an IP address."""
+    """Return the user and client id of an entity; None for an entity of another type, such as an IP address."""
     names: dict[str, _Name] = {
         part.entity_type: part.entity_name if part.HasField("entity_name") else _Part.DEFAULT for part in parts
     }

@@ -1,7 +1,7 @@
-"""What clients have had of what has a quota, and how long those wait who have had too much (KIP-13, KIP-124).
+"""How much clients have used of what has a quota, and how long those over their quota wait (KIP-13, KIP-124).
 
-Only clients that are under a quota are counted. At most `CLIENTS_MAX` counts are kept: the one that was used least
-recently is forgotten then, as those are that were not used for an hour.
+Only clients with a quota are counted. At most `CLIENTS_MAX` counts are kept: beyond that the least recently used one is
+dropped, and so are counts that were not used for an hour.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Count:
 
 
 class QuotaUsage:
-    """The rates of a broker's clients. For one thread; time is in milliseconds that never go back."""
+    """The rates of a broker's clients. Not thread-safe; time is monotonic, in milliseconds."""
 
     def __init__(
         self,
@@ -39,23 +39,23 @@ class QuotaUsage:
         window_ms: int = WINDOW_MS,
         clients_max: int = CLIENTS_MAX,
     ) -> None:
-        """`window_count` is `quota.window.num`, and `window_ms` is `quota.window.size.seconds`."""
+        """`window_count` is `quota.window.num`; `window_ms` is `quota.window.size.seconds` in milliseconds."""
         self.quotas = quotas
         self._window_count = window_count
         self._window_ms = window_ms
         self._clients_max = clients_max
         self.throttle_times = {kind: Histogram() for kind in QuotaKind}
-        """How long those wait who had too much, in milliseconds, by the kind of quota."""
+        """The throttle times of clients over their quota, in milliseconds, by the kind of quota."""
         self._counts: OrderedDict[tuple[QuotaKind, QuotaClient], _Count] = OrderedDict()
-        """The one that was used least recently first."""
+        """In the order of use, the least recently used one first."""
 
     def __len__(self) -> int:
         return len(self._counts)
 
     def record(self, kind: QuotaKind, client: QuotaClient, amount: float, now_ms: float) -> int:
-        """A client has had an amount: for how long, in milliseconds, it is to be let wait. 0 if not at all.
+        """Record an amount that a client has used. Return its throttle time in milliseconds, 0 within the quota.
 
-        For its share of the loop nobody waits longer than a window at a time (KIP-124).
+        A request quota throttles for at most one window at a time (KIP-124).
         """
         limit = self.quotas.limit(kind, client)
         if limit is None:
@@ -70,13 +70,13 @@ class QuotaUsage:
         return throttle_ms
 
     def take_back(self, kind: QuotaKind, client: QuotaClient, amount: float, now_ms: float) -> None:
-        """A client has not had an amount after all that was recorded at the same time."""
+        """Undo `record` of the same amount at the same time: the client did not get it after all."""
         limit = self.quotas.limit(kind, client)
         if limit is not None:
             self._rate(kind, limit.shared_by, now_ms).record(-amount, now_ms)
 
     def amount_max(self, kind: QuotaKind, client: QuotaClient) -> float:
-        """The largest amount that a client can have at once without a wait, if it has had nothing before."""
+        """Return the largest amount for which a client is not throttled, if it has used nothing before."""
         limit = self.quotas.limit(kind, client)
         return math.inf if limit is None else limit.per_second * (self._window_count - 1) * self._window_ms / 1_000
 

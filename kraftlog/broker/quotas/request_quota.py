@@ -1,8 +1,8 @@
-"""The share of the broker's loop that each client may have (DB-94): around the handlers of all requests.
+"""The share of the event loop's time that each client may use (DB-94): wraps the handlers of all requests.
 
-A request's time is what its handler takes, with its work in slices. What is left for later, when a disk or another
-broker has answered, is not counted, as Kafka does not count it either. A Produce with acks=0 has no answer to be
-throttled by, and is free.
+The time of a request is what its handler takes, including its work in slices. Work after an answer of a disk or of
+another broker is not counted, as in Kafka. A Produce with acks=0 is not counted, because it has no answer that could be
+throttled.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kraftlog.kafka.notation import Message
 from kraftlog.network.requests import ClientRequest, Handler, QuotaClient, Reply, Slices, Steps
 
 MS_PER_PERCENT: Final = 10
-"""How much of a second a percent is."""
+"""How many milliseconds of a second are a percent."""
 
 
 class RequestQuota:
-    """A handler around another one."""
+    """A handler that wraps another one."""
 
     def __init__(self, handler: Handler, usage: QuotaUsage, runtime: Runtime) -> None:
         self._handler = handler
@@ -29,7 +29,7 @@ class RequestQuota:
         self._runtime = runtime
 
     def handle(self, request: ClientRequest, reply: Reply) -> None:
-        """Have the request handled; its client is let wait if it has had more than its share. Raises as the handler."""
+        """Handle the request; throttle its client if it is over its share. Raises as the wrapped handler does."""
         if not self._usage.quotas.is_set(QuotaKind.REQUEST):
             self._handler(request, reply)
             return
@@ -40,7 +40,7 @@ class RequestQuota:
 
 
 class _TimedReply:
-    """Knows how long the handler has taken: the reply of a request, and its slices."""
+    """The reply and the slices of a request, which measure how long the handler works."""
 
     def __init__(self, client: QuotaClient, reply: Reply, slices: Slices, usage: QuotaUsage, runtime: Runtime) -> None:
         self._client = client
@@ -52,13 +52,13 @@ class _TimedReply:
         self._taken_ms = 0.0
 
     def stop(self) -> None:
-        """The handler has returned, or a slice is done."""
+        """The handler has returned, or a step has ended."""
         if self._began_ms is not None:
             self._taken_ms += self._runtime.now_ms() - self._began_ms
             self._began_ms = None
 
     def run(self, steps: Steps) -> None:
-        """Have them gone through; their time counts."""
+        """Go through `steps`, and count their time."""
         self._slices.run(self._timed(steps))
 
     @property
@@ -78,7 +78,7 @@ class _TimedReply:
             yield
 
     def __call__(self, response: Message | None, throttle_ms: int = 0) -> None:
-        """Answer; the longer of both waits counts."""
+        """Send the answer with the longer of the two throttle times."""
         self.stop()
         if response is None:
             self._reply(response, throttle_ms)
@@ -91,7 +91,7 @@ class _TimedReply:
 
 
 def _throttled(response: Message, throttle_ms: int) -> Message:
-    """The same with the time in its field, if it has one. A copy: handlers keep answers that they give to many."""
+    """Return a copy with the throttle time, if the message has that field: an answer may go to many clients."""
     if not hasattr(response, "throttle_time_ms"):
         return response
     changed = copy(response)

@@ -1,4 +1,4 @@
-"""Attempts at something, one after the other, with a pause after each that an event cuts short."""
+"""Attempts one after the other, with a pause after each that an event can cut short."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from kraftbase.runtime import Runtime, Timer
 
 
 class Attempts:
-    """For one thread. An attempt ends with one call of `pause` or `pause_before_retry`, or none follows."""
+    """Repeated attempts. Not thread-safe. Each must end with a call of `pause` or `pause_before_retry` to continue."""
 
     def __init__(self, runtime: Runtime, retry_ms: float, attempt: Callable[[], None]) -> None:
-        """`attempt` begins one; `retry_ms` is how long to wait after one that has failed."""
+        """`attempt` begins an attempt; `retry_ms` is the pause after one that failed."""
         self._runtime = runtime
         self._retry_ms = retry_ms
         self._attempt = attempt
         self._timer: Timer | None = None
         self._on_wake: Callable[[], None] | None = None
-        """How a pause is cut short; None if there is none."""
+        """Cuts the pause short; None if there is no pause."""
         self._is_due = False
         """Whether a pause was cut short, and the next attempt is about to begin."""
         self._is_woken = False
-        """Whether the next pause is cut short as it begins."""
+        """Whether to cut the next pause short as it begins."""
         self._hurried_at_ms = -math.inf
-        """When an attempt was made again at once."""
+        """When the last pause before a retry was cut short."""
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Begin no attempt any more."""
+        """Begin no further attempt."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
 
     def wake(self) -> None:
-        """Cut the pause short; that of the attempt which is under way, if one is."""
+        """Cut the pause short; during an attempt, cut short the pause that follows it."""
         if self._is_due:
             return
         on_wake, self._on_wake = self._on_wake, None
@@ -50,7 +50,7 @@ class Attempts:
         self._wait(pause_ms, self._at_once)
 
     def pause_before_retry(self) -> None:
-        """Begin the next attempt after `retry_ms`; at once when woken, if that was not so a moment ago either."""
+        """Begin the next attempt after `retry_ms`, or when woken, but woken at most once in `retry_ms`."""
         self._wait(self._retry_ms, self._hurry)
 
     def _wait(self, pause_ms: float, on_wake: Callable[[], None]) -> None:

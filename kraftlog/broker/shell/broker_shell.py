@@ -1,13 +1,13 @@
 """A broker from its start to its end, without an event loop: a process and the simulator run it.
 
-How it starts, in this order (`broker_states` has the states):
+The start has these steps (`broker_states` has the states):
 
-1. Its log directories are opened and recovered. Its own directory is locked by then.
-2. It follows the metadata log, listens (without answering), and registers.
-3. When it has applied its own registration it takes its partitions over, not earlier.
-4. It answers clients, and tells the controller how far it has applied the metadata; so it is unfenced.
+1. Open and recover the log directories. The broker's own directory is locked by then. 2. Follow the metadata log,
+listen (without answering), and register. 3. When the broker's own registration is applied, not earlier, take over its
+partitions. 4. Answer clients, and report to the controller how far the metadata is applied; the controller then
+unfences the broker.
 
-At its end the controller gives its partitions other leaders first. Then it closes its connections and its logs.
+At the end the controller first gives its partitions other leaders. Then the broker closes its connections and logs.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ from kraftpb.v1.admin_pb2 import LogDirSpace
 from statemachine.query.descriptions import BrokerListener
 
 APPLIED_TIMEOUT_MS: Final = 60_000
-"""How long a starting broker waits for its own registration before it says so, and waits on."""
+"""A starting broker that waits this long for its own registration logs a warning, and waits again."""
 
 logger = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellSettings:
-    """What a broker is started with."""
+    """The settings of a broker."""
 
     broker_id: int
     rack: str | None
     advertised: Callable[[Mapping[str, int]], Sequence[BrokerListener]]
-    """Where clients reach the listeners that are bound to these ports."""
+    """Returns the advertised endpoints of the listeners, given their bound ports."""
     logs: LogsToOpen
     parts: PartsSettings
     pace: Pace
@@ -89,7 +89,7 @@ class ShellSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellPorts:
-    """What a broker needs of the outside."""
+    """What a broker needs from its environment."""
 
     runtime: Runtime
     files: FileSystem
@@ -99,29 +99,29 @@ class ShellPorts:
     metadata: MetadataFeed
     network: NetworkPort
     registry: Registry
-    """It shows what the broker counts; one of its own for each."""
+    """Shows what the broker counts; each broker has its own."""
     observer: BrokerObserver
     listeners: Sequence[LeadershipListener]
-    """Told of each partition that the broker begins and ceases to lead, in this order."""
+    """Called for each partition that the broker begins or ceases to lead, in this order."""
 
 
 class ShellHost(Protocol):
-    """Whoever runs a broker: what the broker tells it."""
+    """The owner of a broker, which the broker calls."""
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return a new id for a registration."""
         ...
 
     def tell(self, message: str) -> None:
-        """The broker has to wait for longer than a moment, or the wait has ended."""
+        """The broker has to wait for longer than a moment, or the wait has ended; `message` says for what."""
         ...
 
     def opened(self, parts: Parts) -> None:
-        """Its logs are open. Nothing has happened to them yet."""
+        """The logs are open, and unchanged so far."""
         ...
 
     def serving(self) -> None:
-        """It has taken its partitions over, and answers clients."""
+        """The broker has taken over its partitions, and answers clients."""
         ...
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
@@ -129,12 +129,12 @@ class ShellHost(Protocol):
         ...
 
     def closed(self, error: BaseException | None, *, is_clean: bool) -> None:
-        """It has ended, because of that error. `is_clean`: the next start counts as one after a clean shutdown."""
+        """The broker has ended, with `error` if there was one. `is_clean`: the next start counts as a clean one."""
         ...
 
 
 class BrokerShell:
-    """See the module. For one thread; it is a `MembershipHost`."""
+    """The broker of the module's docstring. Not thread-safe; it is a `MembershipHost`."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class BrokerShell:
         cluster: ClusterView,
         configs: TopicConfigs,
     ) -> None:
-        """`directory` is the broker's own: open, and claimed; the shell closes it. `cluster` and `configs` are empty:
-        the metadata is shown to them."""
+        """`directory` is the broker's own, open and claimed; the shell closes it. `cluster` and `configs` are empty,
+        and become publishers of the metadata."""
         self._settings, self._ports, self._host = settings, ports, host
         self._directory = directory
         self._cluster, self._configs = cluster, configs
@@ -158,20 +158,20 @@ class BrokerShell:
         self._publisher: InOrder | None = None
         self._shutdown_timer: Timer | None = None
         self._end_asked: Closing | None = None
-        """Of a broker that is to end while its logs are opened, which cannot be interrupted."""
+        """Set if the broker is to end while its logs are opened, which cannot be interrupted."""
         ports.registry.read(BROKER_STATE, lambda: KAFKAS_STATES[type(self._state)])
         ports.registry.read(APPLIED_OFFSET, lambda: ports.metadata.applied_end_offset - 1)
         self._is_fenced: bool | None = None
-        """None until the controller has said it."""
+        """None until the first answer to a heartbeat."""
         self._lost_paths: set[str] = set()
-        """The log directories whose loss was told."""
+        """The log directories whose loss was reported to the observer."""
         self.is_serving = False
-        """Whether it has taken its partitions over: from then on it answers whoever reaches it."""
+        """Whether the broker has taken over its partitions; from then on it answers every client."""
 
-    # --- calls of its owner -------------------------------------------------------------------------------------------
+    # --- called by the owner ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin. `ShellHost.closed` is called once after that."""
+        """Start the broker. `ShellHost.closed` is called once after that."""
         opened: list[LogManager] = []
 
         def work() -> None:
@@ -184,7 +184,7 @@ class BrokerShell:
         self._ports.runtime.run_aside(work, done)
 
     def shut_down(self) -> None:
-        """Have the controller give its partitions other leaders, then end; it ends in time also if nobody answers."""
+        """Have the controller give the partitions other leaders, then end; a timeout ends the wait for it."""
         if isinstance(self._state, Opening):
             self.close()
         elif isinstance(self._state, Registering | CatchingUp | Serving):
@@ -201,21 +201,21 @@ class BrokerShell:
             self._membership.leave()
 
     def close(self) -> None:
-        """End without handing anything over."""
+        """End without a controlled shutdown."""
         self._end(Closing(None))
 
     def fail(self, error: BaseException) -> None:
-        """End: it cannot go on."""
+        """End because of an error."""
         self._end(Closing(error))
 
     @property
     def state(self) -> BrokerState:
-        """What it does."""
+        """The current state."""
         return self._state
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of its last registration; NO_BROKER_EPOCH before the first."""
+        """The epoch of the last registration; NO_BROKER_EPOCH before the first."""
         return NO_BROKER_EPOCH if self._membership is None else self._membership.last_broker_epoch
 
     def tell_now(self) -> None:
@@ -223,7 +223,7 @@ class BrokerShell:
         if self._membership is not None:
             self._membership.tell_now()
 
-    # --- its start ----------------------------------------------------------------------------------------------------
+    # --- start --------------------------------------------------------------------------------------------------------
 
     def _enter(self, state: BrokerState) -> None:
         check_broker_edge(self._state, state)
@@ -237,7 +237,7 @@ class BrokerShell:
             self.fail(error)
 
     def _opened(self, error: BaseException | None) -> None:
-        if self._logs is not None:  # also for an end right now, which leaves the epoch that is trusted
+        if self._logs is not None:  # even if the broker ends now, because closing uses the trusted epoch
             self._directory.trust_clean_epoch_of_logs(self._logs.clean_broker_epoch)
         if self._end_asked is not None:
             self._end_now(Closing(self._end_asked.error or error))
@@ -293,7 +293,7 @@ class BrokerShell:
         if not isinstance(self._state, CatchingUp) or self._parts is None:
             return
         if isinstance(error, ApiError) and error.code is ErrorCode.REQUEST_TIMED_OUT:
-            logger.warning("the broker waits for its own registration", reason=str(error))
+            logger.warning("still waiting for this broker's registration in the metadata", reason=str(error))
             self._wait_for_registration()
         elif error is not None:
             self.fail(error)
@@ -314,36 +314,36 @@ class BrokerShell:
         self._parts.maintenance.start()
         self._host.serving()
 
-    # --- its membership (`MembershipHost`) ----------------------------------------------------------------------------
+    # --- called by the membership (`MembershipHost`) ------------------------------------------------------------------
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return a new id for a registration."""
         return self._host.new_incarnation()
 
     def read_metadata_offset(self, on_read: OnAnswer[int]) -> None:
-        """Nothing until it has taken its partitions over, so it is not unfenced."""
+        """Call back with the applied end offset, or with 0 until the partitions are taken over, to stay fenced."""
         on_read(self._ports.metadata.applied_end_offset if self.is_serving else 0)
 
     def offline_log_dirs(self) -> Sequence[bytes]:
-        """The ids of the directories that have failed since the start."""
+        """The ids of the log directories that have failed since the start."""
         return (
             [] if self._logs is None else [of.directory_id.bytes for of in self._logs.directories if of.offline_reason]
         )
 
     def log_dir_space(self) -> Sequence[LogDirSpace]:
-        """The room in the others, once it has been measured."""
+        """The room in the log directories that have not failed, once it has been measured."""
         return [] if self._parts is None else self._parts.maintenance.room.told()
 
     def tell(self, message: str) -> None:
-        """It has to wait for longer than a moment, or the wait has ended."""
+        """Pass on a message about a long wait, or its end."""
         self._host.tell(message)
 
     def decided(self, decision: Decision) -> None:
-        """It asks for a registration, or has learnt what has become of one."""
+        """Pass on a decision about a registration."""
         self._ports.observer.decided(decision)
 
     def registration_accepted(self, broker_epoch: int) -> None:
-        """It has an epoch. At a later registration it goes on with its partitions."""
+        """The controller has accepted a registration. After a later one the broker keeps its partitions."""
         self._ports.observer.decided(Registered(broker_epoch))
         if isinstance(self._state, Registering):
             self._enter(CatchingUp(broker_epoch))
@@ -357,12 +357,12 @@ class BrokerShell:
         self._host.heartbeat_answered(is_fenced=is_fenced)
 
     def released(self) -> None:
-        """Others lead its partitions."""
+        """The controller allows the broker to stop: other replicas lead its partitions."""
         self._ports.observer.decided(ShutdownAllowed())
         self._end(Closing(None))
 
     def membership_ended(self, error: BaseException) -> None:
-        """The controller will not have it."""
+        """The membership has ended with an error, such as a refusal by the controller."""
         self.fail(error)
 
     # --- log directories ----------------------------------------------------------------------------------------------
@@ -371,7 +371,7 @@ class BrokerShell:
         self._ports.runtime.call_soon(lambda: self._guarded(self._log_lost))
 
     def _log_lost(self) -> None:
-        """A directory or a partition has gone offline."""
+        """Handle the loss of a log directory or of a partition's log."""
         if self._parts is None or isinstance(self._state, Closing | Closed):
             return
         for directory in self._parts.logs.directories:
@@ -385,7 +385,7 @@ class BrokerShell:
             )
         self.tell_now()
 
-    # --- its end ------------------------------------------------------------------------------------------------------
+    # --- end ----------------------------------------------------------------------------------------------------------
 
     def _shutdown_timed_out(self) -> None:
         if isinstance(self._state, ControlledShutdown):
@@ -424,7 +424,7 @@ class BrokerShell:
 
     @property
     def _clean_epoch(self) -> int | None:
-        """Before it has registered nothing has changed: what it found is good for its next start."""
+        """The epoch for the next start. Before the registration nothing has changed, so the found one is still good."""
         return self._directory.clean_epoch if self._membership is None else self._membership.clean_epoch
 
     def _closed(self, is_clean: bool) -> None:
@@ -434,8 +434,8 @@ class BrokerShell:
         error = self._state.error if isinstance(self._state, Closing) else None
         try:
             self._directory.close(clean_epoch if is_clean else None)
-        except (StorageError, FlushFailed) as failure:  # such as a full disk: the next start counts as after a crash
-            logger.error("the clean shutdown could not be noted", reason=str(failure))
+        except (StorageError, FlushFailed) as failure:  # such as a full disk: the next start is unclean
+            logger.error("clean shutdown not recorded", reason=str(failure))
             is_clean, error = False, error or failure
         if is_clean and clean_epoch is not None:
             self._ports.observer.decided(CleanShutdownMarked(clean_epoch))

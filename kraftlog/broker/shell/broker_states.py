@@ -1,4 +1,4 @@
-"""Which states a broker has from its start to its end, and which may follow which."""
+"""The states of a broker from its start to its end, and their transitions."""
 
 from __future__ import annotations
 
@@ -11,57 +11,57 @@ from kraftbase.errors import InvariantViolation
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """Its log directories are opened and recovered."""
+    """The log directories are opened and recovered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Registering:
-    """It follows the metadata log, listens without answering, and asks the controller to register it."""
+    """The broker follows the metadata log, listens without answering, and asks the controller to register it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CatchingUp:
-    """It applies the metadata up to its registration, then takes its partitions over."""
+    """The broker applies the metadata up to its registration, then takes over its partitions."""
 
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """It answers clients, and tells the controller how far it has applied the metadata: so it is unfenced."""
+    """The broker answers clients, and reports to the controller how far it has applied the metadata, to be unfenced."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdown:
-    """The controller gives its partitions other leaders. It goes on to answer, and to follow."""
+    """The controller gives its partitions other leaders. The broker still answers and follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closing:
-    """It closes connections and logs, one after the other."""
+    """The broker closes connections and logs, in order."""
 
     error: BaseException | None
-    """Why it could not go on; None: it was asked to end."""
+    """The error that ends the broker; None: it was asked to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """Nothing of it is left."""
+    """The broker has ended."""
 
     error: BaseException | None
 
 
 BrokerState = Opening | Registering | CatchingUp | Serving | ControlledShutdown | Closing | Closed
 
-# Why it catches up before it takes its partitions over: consider a topic that was deleted and made again under its name
-# while the broker was down. By metadata from before, the new topic's log would be deleted, or the old one's served.
+# Why a broker catches up before it takes over its partitions: consider a topic that was deleted and created again with
+# the same name while the broker was down. By its old metadata the broker would delete the new topic's log, or serve the
+# old one's.
 #
-# Why only a broker that serves is unfenced: until then it tells the controller that it has applied nothing. A client
-# that is sent to it would find neither partitions nor leaders.
+# Why only a serving broker is unfenced: until then it reports an applied offset of 0. Otherwise clients would be sent
+# to a broker that has no partitions and no leaders yet.
 #
-# Why closing comes between the end and what was before it: a flush that is under way in the thread of the disk has to
-# end, and nothing may be appended any more, before logs are closed. Whoever starts another process meanwhile finds the
-# directories locked.
+# Why there is a state Closing: before logs are closed, a flush in progress in the disk's thread must end, and nothing
+# may be appended. Another process that is started by then finds the directories locked.
 BROKER_EDGES: Final[Mapping[type[BrokerState], frozenset[type[BrokerState]]]] = {
     Opening: frozenset({Registering, Closing}),
     Registering: frozenset({CatchingUp, ControlledShutdown, Closing}),
@@ -69,7 +69,7 @@ BROKER_EDGES: Final[Mapping[type[BrokerState], frozenset[type[BrokerState]]]] = 
     Serving: frozenset({ControlledShutdown, Closing}),
     ControlledShutdown: frozenset(
         {
-            Closing,  # others lead its partitions, its time is up, or it cannot go on
+            Closing,  # other replicas lead its partitions, the time is up, or an error
         }
     ),
     Closing: frozenset({Closed}),
@@ -87,10 +87,10 @@ KAFKAS_STATES: Final[Mapping[type[BrokerState], int]] = {
     Closing: 7,
     Closed: 0,
 }
-"""What Kafka's `BrokerState` is in each: STARTING, RECOVERY, RUNNING, PENDING_CONTROLLED_SHUTDOWN, SHUTTING_DOWN."""
+"""The value of Kafka's `BrokerState`: STARTING, RECOVERY, RUNNING, PENDING_CONTROLLED_SHUTDOWN, SHUTTING_DOWN."""
 
 
 def check_broker_edge(left: BrokerState, entered: BrokerState) -> None:
     """Raise InvariantViolation for an edge that is not in the table."""
     if type(entered) not in BROKER_EDGES[type(left)]:
-        raise InvariantViolation(f"a broker goes from {left} to {entered}")
+        raise InvariantViolation(f"a broker may not go from {left} to {entered}")

@@ -1,4 +1,4 @@
-"""What a broker has the controller do: ids for producers, topics that clients ask for, ISRs of what it leads."""
+"""A broker's requests to the controller: ids for producers, topics that clients ask for, ISRs of its partitions."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ TIMEOUT_MS: Final = 4_500
 CREATION_TIMEOUT_MS: Final = 30_000
 """Kafka's `request.timeout.ms`."""
 CREATED_AT_ONCE_MAX: Final = 100
-"""Topics that are made because clients ask for them; a client asks again for what is left out."""
+"""Topics in creation at the request of clients; beyond that a request is dropped, and the client asks again."""
 
 logger = structlog.get_logger(__name__)
 
 
 class ControllerRequests:
-    """For one thread."""
+    """The requests of one broker. Not thread-safe."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ControllerRequests:
         config: Callable[[str], str],
         timeout_ms: int = TIMEOUT_MS,
     ) -> None:
-        """`channel` is the broker's own: requests of clients do not delay these. `config` is the value of one of the
-        brokers' configs here. `timeout_ms` is how long a request may take, except for those that make topics."""
+        """`channel` is the broker's own, so that clients' requests do not delay these. `config` returns the value of a
+        broker config here. `timeout_ms` is how long a request may take, except for the creation of topics."""
         self._config = config
         self._timeout_ms = timeout_ms
         self._channel = channel
@@ -47,14 +47,14 @@ class ControllerRequests:
 
     def _allocate(self) -> None:
         request = admin_pb2.AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-        # A block that was allocated and not heard of is lost, which does no harm.
+        # A block that was allocated without an answer is lost, which does no harm.
         self._channel.submit(
             admin_pb2.Operation(allocate_producer_ids=request), self._timeout_ms, self._allocated, retry_unknown=True
         )
 
     def _allocated(self, result: admin_pb2.OperationResult | ApiError) -> None:
         if isinstance(result, ApiError):
-            logger.warning("the controller gave no producer ids", reason=str(result))
+            logger.warning("no producer ids from the controller", reason=str(result))
             self.producer_ids.refused(result)
             return
         block = result.allocate_producer_ids
@@ -65,7 +65,7 @@ class ControllerRequests:
         request: admin_pb2.AlterPartitionRequest,
         on_answer: Callable[[admin_pb2.AlterPartitionResponse | ApiError], None],
     ) -> None:
-        """Ask for other ISRs. Whoever asks tries again: one that was carried out unseen shows in the metadata."""
+        """Ask for another ISR. The caller retries; a change whose answer was lost shows in the metadata."""
 
         def answered(result: admin_pb2.OperationResult | ApiError) -> None:
             on_answer(result if isinstance(result, ApiError) else result.alter_partition)
@@ -73,7 +73,7 @@ class ControllerRequests:
         self._channel.submit(admin_pb2.Operation(alter_partition=request), self._timeout_ms, answered)
 
     def create(self, name: str) -> None:
-        """Make a topic with the partitions and replicas that this broker's configs say, some time later."""
+        """Create a topic with this broker's defaults for partitions and replicas, some time later."""
         if name in self._creating or len(self._creating) >= CREATED_AT_ONCE_MAX:
             return
         self._creating.add(name)
@@ -90,4 +90,4 @@ class ControllerRequests:
             if refused:
                 error = ApiError(codec.error_from_proto(refused[0].error_code), refused[0].error_message)
         if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.warning("a topic was not made", topic=name, reason=str(error))
+            logger.warning("topic not created", topic=name, reason=str(error))

@@ -1,7 +1,7 @@
-"""Tells the controller in which of this broker's log directories each replica is (KIP-858).
+"""Reports to the controller in which of this broker's log directories each replica is (KIP-858).
 
-The controller knows only what it was told: consider a broker with two directories, one of which fails. The controller
-then elects other leaders for the partitions in that directory, and for no others.
+Consider a broker with two directories, one of which fails. The controller elects other leaders for the partitions that
+were reported to be in that directory, and for no others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kraftlog.replicas.partitions.partition import Partition
 from kraftpb.v1 import admin_pb2
 
 ASSIGNMENTS_MAX: Final = 2_000
-"""Replicas in one request."""
+"""The number of replicas in one request."""
 
 TIMEOUT_MS: Final = 30_000
 RETRY_MS: Final = 500
@@ -31,7 +31,7 @@ logger = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AssignmentsPace:
-    """How long a request may take, and how long to wait after one that has failed, in milliseconds."""
+    """How long a request may take, and the pause after one that failed, in milliseconds."""
 
     timeout_ms: int = TIMEOUT_MS
     retry_ms: int = RETRY_MS
@@ -39,16 +39,16 @@ class AssignmentsPace:
 
 class _Asking(Enum):
     NOT_STARTED = auto()
-    """What is pending is collected."""
+    """Reports are collected, but not sent."""
     IDLE = auto()
-    """Nothing is pending."""
+    """There is nothing to report."""
     ASKS = auto()
-    """A request is under way, or is about to be sent, or again."""
+    """A request is in progress, or about to be sent or sent again."""
     STOPPED = auto()
 
 
 class DirectoryAssignments:
-    """What the controller has yet to be told. For one thread."""
+    """What has yet to be reported to the controller. Not thread-safe."""
 
     def __init__(
         self,
@@ -67,16 +67,16 @@ class DirectoryAssignments:
         self._asking = _Asking.NOT_STARTED
 
     def start(self) -> None:
-        """Tell the controller from now on. Before, a broker takes thousands of replicas over: few requests have all."""
+        """Send reports from now on. The replicas that a starting broker has taken over fit into a few requests."""
         self._asking = _Asking.IDLE
         self._ask_soon()
 
     def stop(self) -> None:
-        """Tell it nothing any more."""
+        """Send nothing more."""
         self._asking = _Asking.STOPPED
 
     def placed(self, partition: Partition, directory_id: UUID) -> None:
-        """A replica is in that directory, or in none; nothing is to be done if the metadata says so."""
+        """A replica is in that directory, or in none. Report it, unless the metadata has it already."""
         replicas, directories = list(partition.record.replicas), partition.record.directories
         at = replicas.index(self._broker_id)
         if at < len(directories) and directories[at] == directory_id.bytes:
@@ -94,7 +94,7 @@ class DirectoryAssignments:
         if self._asking is _Asking.STOPPED:
             return
         told = dict(list(self._pending.items())[:ASSIGNMENTS_MAX])
-        if not told:  # the metadata has it all by now
+        if not told:  # by now the metadata has everything
             self._asking = _Asking.IDLE
             return
 
@@ -107,7 +107,7 @@ class DirectoryAssignments:
         if self._asking is _Asking.STOPPED:
             return
         if isinstance(result, ApiError):
-            logger.info("the controller was not told of log directories; trying again", reason=str(result))
+            logger.info("directory assignments not sent; retrying", reason=str(result))
             self._runtime.call_later(self._pace.retry_ms, self._ask)
             return
         for partition, directory_id in told.items():
@@ -115,8 +115,8 @@ class DirectoryAssignments:
                 del self._pending[partition]
         for refused in result.assign_replicas_to_dirs.assignments:
             if refused.error_code:
-                # A replica that was deleted or reassigned meanwhile, of which the metadata will tell.
-                logger.info("a replica was not assigned to its directory", reason=refused.error_message)
+                # The replica was deleted or reassigned, and this broker will learn it from the metadata.
+                logger.info("replica not assigned to its directory", reason=refused.error_message)
         self._asking = _Asking.IDLE
         self._ask_soon()
 

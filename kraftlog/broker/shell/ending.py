@@ -1,4 +1,4 @@
-"""The order in which a broker ends, when others lead its partitions or it cannot go on."""
+"""The order in which a broker ends, when other replicas lead its partitions or after an error."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ from kraftlog.telemetry.observer import BrokerObserver, LogsClosed
 logger = structlog.get_logger(__name__)
 
 Step = Callable[[OnDone], object]
-"""Begins something, and calls back when it has ended."""
+"""Begins a step, and calls back when the step has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndingPorts:
-    """What a broker's end needs of it."""
+    """What the end of a broker needs."""
 
     runtime: Runtime
     network: NetworkPort
     metadata: MetadataFeed
     leave_metadata: Callable[[], None]
-    """Carry out no change of the metadata any more."""
+    """Stops applying changes of the metadata."""
     clean_epoch: Callable[[], int | None]
-    """What the next start may name if all logs are closed; None: it counts as one after a crash."""
+    """Returns the epoch for the next start if all logs are closed; None: the start counts as one after a crash."""
     observer: BrokerObserver
     on_closed: Callable[[bool], None]
-    """Called at last: whether all logs were closed well."""
+    """Called last, with whether all logs were closed cleanly."""
 
 
 class Ending:
-    """Of one broker. For one thread."""
+    """The end of one broker. Not thread-safe."""
 
     def __init__(self, logs: LogManager | None, parts: Parts | None, ports: EndingPorts) -> None:
-        """`logs` and `parts` are None if the broker did not come so far."""
+        """`logs` and `parts` are None if the broker ends before it has them."""
         self._logs, self._parts, self._ports = logs, parts, ports
         self._is_clean = True
         self._steps = self._all_steps()
 
     def start(self) -> None:
-        """Begin."""
+        """Begin with the first step."""
         self._next(None)
 
     def _next(self, error: BaseException | None) -> None:
-        """Take the next step, also after one that has failed: the logs are to be closed whatever else happens."""
+        """Begin the next step, even after one that failed: the logs must be closed in any case."""
         if error is not None:
             self._failed(error)
         try:
@@ -64,7 +64,7 @@ class Ending:
         self._ports.on_closed(self._is_clean)
 
     def _failed(self, error: BaseException) -> None:
-        logger.error("a broker does not end in good order: its next start recovers its logs", exc_info=error)
+        logger.error("broker did not end cleanly: its next start recovers its logs", exc_info=error)
         self._is_clean = False
 
     def _all_steps(self) -> Iterator[Step]:
@@ -80,8 +80,8 @@ class Ending:
             parts.maintenance.stop()
             yield ports.metadata.stop  # nothing else may touch the logs while they are closed, in a thread
         if self._logs is not None:
-            self._logs.stop_work()  # from here on there are no flushes but those that somebody waits for
-            yield self._wait_for_disk  # what was begun in the thread has ended
+            self._logs.stop_work()  # from here on the only flushes are those that an append waits for
+            yield self._wait_for_disk  # the work in progress in the disk's thread has ended
             while not all(directory.commits.is_idle for directory in self._logs.online):
                 yield self._wait_for_disk
             yield self._close_logs

@@ -1,4 +1,4 @@
-"""What a broker cannot go on after."""
+"""Errors that end a broker."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from typing import Final
 from kraftbase.errors import FlushFailed, InvariantViolation
 
 FATAL: Final = (Exception, FlushFailed, InvariantViolation)
-"""All that a step of the shell may raise: unseen, it would leave a broker that does nothing more and does not end. The
-simulator's end of a process passes through."""
+"""All that a step of the shell may raise. If one were ignored, the broker would do nothing more, and not end either.
+The simulator's end of a process is not among them, and passes through."""

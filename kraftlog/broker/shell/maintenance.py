@@ -1,4 +1,4 @@
-"""What a broker does from time to time, once it has taken its partitions over."""
+"""The periodic work of a broker, once it has taken over its partitions."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from kraftlog.storage.log_manager import LogManager
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceIntervals:
-    """How often each is done, in milliseconds."""
+    """How often each kind of work is done, in milliseconds."""
 
     retention_ms: float
-    """Segments that are kept no longer are deleted, and failed logs looked for."""
+    """Delete segments that retention no longer keeps, and check for failed logs."""
     checkpoint_ms: float
-    """It is written down how far logs are flushed."""
+    """Write down how far logs are flushed."""
     high_watermarks_ms: float
-    """It is written down what is committed."""
+    """Write down the high watermarks."""
     isr_ms: float
-    """Followers that lag leave ISRs: half of `replica.lag.time.max.ms`, as in Kafka (DB-15)."""
+    """Remove lagging followers from ISRs: half of `replica.lag.time.max.ms`, as in Kafka (DB-15)."""
     producers_ms: float
-    """Producers that have been idle for too long are forgotten."""
+    """Forget producers that have been idle for too long."""
     room_ms: float
-    """The room in log directories is measured."""
+    """Measure the room in log directories."""
 
 
 class Maintenance:
-    """Of one broker. For one thread."""
+    """The periodic work of one broker. Not thread-safe."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Maintenance:
         runtime: Runtime,
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`on_failed` is called with what no log directory can be blamed for: the broker cannot go on."""
+        """`on_failed` is called with an error that no log directory has caused: the broker must end."""
         self.room = LogDirRoom(logs)
-        """What the controller is told of the room in log directories."""
+        """The report to the controller about the room in log directories."""
         self.segments_deleted = 0
-        """How many segments retention has deleted."""
+        """The number of segments that retention has deleted."""
         self._logs = logs
         self._partitions = partitions
         self._producer_expiration_ms = producer_expiration_ms
@@ -64,13 +64,13 @@ class Maintenance:
         ]
 
     def start(self) -> None:
-        """Begin; the room is measured at once, since the first heartbeat of a broker that serves tells it."""
+        """Begin. The room is measured at once, because the first heartbeat of a serving broker reports it."""
         for repeated in self._others:
             repeated.start()
         self._measuring.start(is_due=True)
 
     def stop(self) -> None:
-        """Do nothing of it any more."""
+        """Stop all periodic work."""
         for repeated in (*self._others, self._measuring):
             repeated.stop()
 
@@ -85,7 +85,7 @@ class Maintenance:
 
 
 def at_once(work: Callable[[], object]) -> Callable[[], Steps]:
-    """The same work, in one step."""
+    """Return the same work as a single step."""
 
     def steps() -> Steps:
         work()

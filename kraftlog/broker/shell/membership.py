@@ -1,12 +1,11 @@
-"""A broker's membership of its cluster: it registers (CT-33), sends heartbeats, and is let go (CT-35).
+"""A broker's membership of its cluster: registration (CT-33), heartbeats, controlled shutdown (CT-35).
 
-Registration is repeated until the controller accepts it. A broker whose epoch is no longer the present one, because its
-session expired and another incarnation has registered, registers again. It stays with the cluster that accepted it
-first. With a directory of its own it knows that cluster when it starts again, and whether its shutdown was clean
+Registration is repeated until the controller accepts it. A broker registers again if its epoch is no longer current,
+because its session expired and another incarnation has registered. It stays with the cluster that accepted it first:
+its own directory names that cluster at the next start, and shows whether the shutdown was clean
 (`kraftlog.broker.directory`).
 
-It is synchronous, called back by a `ControllerPort` and a `Runtime`. `kraftlog.broker.lifecycle` runs it on an event
-loop.
+It is synchronous, driven by a `ControllerPort` and a `Runtime`. `kraftlog.broker.lifecycle` runs it on an event loop.
 """
 
 from __future__ import annotations
@@ -47,35 +46,35 @@ from statemachine.query.descriptions import BrokerListener
 from statemachine.words.features import SUPPORTED
 
 HEARTBEAT_INTERVAL_MS: Final = 2_000
-"""broker.heartbeat.interval.ms."""
+"""Kafka's `broker.heartbeat.interval.ms`."""
 
 RETRY_MS: Final = 200
-"""How long to wait after a failure, and between heartbeats while the broker waits to be unfenced or to go."""
+"""The pause after a failure, and between heartbeats while the broker waits to be unfenced or to be allowed to stop."""
 
 REQUEST_TIMEOUT_MS: Final = 4_500
-"""How long one heartbeat or registration may take before it is sent again, to the leader of that time: half a session,
-as in Kafka. Otherwise it would wait at a hung leader until the next leader considers the broker dead."""
+"""How long a heartbeat or registration may take before it is sent again, to the leader at that time: half a session, as
+in Kafka. Without it the broker would wait for a hung leader until the next leader considers the broker dead."""
 
 SHUTDOWN_TIMEOUT_MS: Final = 10_000
-"""How long a controlled shutdown may take. Without a majority no controller answers: then the broker just ends."""
+"""How long a controlled shutdown may take. Without a majority no controller answers, and the broker just ends."""
 
 _REGISTER_ANEW: Final = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 
 
 @dataclass(frozen=True, slots=True)
 class Candidacy:
-    """As what a broker registers, whatever its incarnation."""
+    """What a broker registers, the same for each incarnation."""
 
     broker_id: int
     listeners: Sequence[BrokerListener]
     rack: str | None
     log_dirs: Sequence[UUID]
-    """The ids of its log directories."""
+    """The ids of the log directories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often a broker asks, in milliseconds."""
+    """How often a broker sends requests, in milliseconds."""
 
     heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
     retry_ms: int = RETRY_MS
@@ -83,10 +82,10 @@ class Pace:
 
 
 class MembershipHost(Protocol):
-    """The broker that a membership is of: what it asks the broker, and what it tells it."""
+    """The broker of a membership, which the membership calls."""
 
     def new_incarnation(self) -> UUID:
-        """An id that no registration has had."""
+        """Return a new id for a registration."""
         ...
 
     def read_metadata_offset(self, on_read: OnAnswer[int]) -> None:
@@ -98,19 +97,19 @@ class MembershipHost(Protocol):
         ...
 
     def log_dir_space(self) -> Sequence[LogDirSpace]:
-        """The room in the others."""
+        """The room in the log directories that have not failed."""
         ...
 
     def tell(self, message: str) -> None:
-        """The broker has to wait for longer than a moment, or the wait has ended."""
+        """The broker has to wait for longer than a moment, or the wait has ended; `message` says for what."""
         ...
 
     def decided(self, decision: Decision) -> None:
-        """It asks for a registration, or has learnt what has become of one; for those who watch the broker."""
+        """A registration was asked for, refused or lost; for observers of the broker."""
         ...
 
     def registration_accepted(self, broker_epoch: int) -> None:
-        """The controller has accepted a registration, and the log directories know of it."""
+        """The controller has accepted a registration, and the log directories have noted it."""
         ...
 
     def heartbeat_answered(self, *, is_fenced: bool) -> None:
@@ -118,16 +117,16 @@ class MembershipHost(Protocol):
         ...
 
     def released(self) -> None:
-        """The controlled shutdown that was asked for is done. Nothing more is sent."""
+        """The controlled shutdown is done. Nothing more is sent."""
         ...
 
     def membership_ended(self, error: BaseException) -> None:
-        """No attempt can succeed: the broker cannot go on."""
+        """No further attempt can succeed: the broker must end."""
         ...
 
 
 class Membership:
-    """Of one process. For one thread."""
+    """The membership of one process. Not thread-safe."""
 
     def __init__(
         self,
@@ -140,8 +139,8 @@ class Membership:
         runtime: Runtime,
         host: MembershipHost,
     ) -> None:
-        """`directory` is the broker's own, which is open; without one each start counts as one after a crash. `epochs`
-        has the epoch of its last registration in each of its log directories (CT-38); None if it keeps no data."""
+        """`directory` is the broker's own, and open; without it each start counts as one after a crash. `epochs` has
+        the epoch of the last registration in each log directory (CT-38); None if the broker keeps no data."""
         self._candidacy, self._pace = candidacy, pace
         self._directory, self._epochs = directory, epochs
         self._controller, self._host = controller, host
@@ -151,26 +150,26 @@ class Membership:
         self._previous_broker_epoch = None if directory is None else directory.clean_epoch
         adopted = None if directory is None else directory.adopted_incarnation
         self._state: MembershipState = Unregistered(adopted or host.new_incarnation())
-        # The cluster is there, as it accepted the broker once: after a power cut it may be up later.
+        # The cluster exists, because it accepted the broker once: after a power cut it may just start later.
         self._was_registered = self._cluster_id is not None
         self.is_leaving = False
-        """Whether it was asked to shut down."""
+        """Whether a controlled shutdown was asked for."""
         self.last_broker_epoch = NO_BROKER_EPOCH
-        """The epoch of its last registration. Its fetches have this one while it registers again: with
-        NO_BROKER_EPOCH a leader could not tell them from those of its next process (KIP-903)."""
+        """The epoch of the last registration. Fetches carry it even while the broker registers again: with
+        NO_BROKER_EPOCH a leader could not distinguish them from those of the broker's next process (KIP-903)."""
 
-    # --- calls of its broker ------------------------------------------------------------------------------------------
+    # --- called by the broker -----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register, and send heartbeats from then on."""
+        """Register, and then send heartbeats."""
         self._attempt()
 
     def tell_now(self) -> None:
-        """Send the next heartbeat at once: something that it tells has changed."""
+        """Send the next heartbeat at once: something that it reports has changed."""
         self._attempts.wake()
 
     def leave(self) -> None:
-        """Ask for a controlled shutdown until the controller allows it: `MembershipHost.released`."""
+        """Ask for a controlled shutdown until the controller allows it, which calls `MembershipHost.released`."""
         self.is_leaving = True
         self._attempts.wake()
 
@@ -182,7 +181,7 @@ class Membership:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of its registration; NO_BROKER_EPOCH while it has none."""
+        """The epoch of the registration; NO_BROKER_EPOCH without one."""
         match self._state:
             case Registered(broker_epoch) | Released(broker_epoch) | Stopped(broker_epoch):
                 return broker_epoch
@@ -190,9 +189,9 @@ class Membership:
 
     @property
     def clean_epoch(self) -> int | None:
-        """What the next start names if all of this broker's logs can be closed; None if it was not asked to shut down.
+        """The epoch for the next start if all logs can be closed; None if no shutdown was asked for.
 
-        A broker that has not registered has changed nothing: the epoch that it found is good for its next start.
+        A broker that has not registered has changed nothing, so the epoch that it found is good for its next start.
         """
         return self.broker_epoch if self.is_leaving and self.broker_epoch >= 0 else self._previous_broker_epoch
 
@@ -206,7 +205,7 @@ class Membership:
         try:
             match self._state:
                 case Unregistered() if self.is_leaving:
-                    self._release()  # it has no leadership to hand over
+                    self._release()  # an unregistered broker leads nothing
                 case Unregistered(incarnation_id):
                     self._register(incarnation_id)
                 case Registered():
@@ -215,7 +214,7 @@ class Membership:
             self._end(error)
 
     def _then(self, take: Callable[[Answer], None]) -> OnAnswer[Answer]:
-        """A callback for an answer that `take` takes, unless it comes too late."""
+        """Return a callback that passes an answer to `take`, unless the membership has stopped."""
 
         def answered(answer: Answer | ApiError) -> None:
             if isinstance(self._state, Stopped):
@@ -231,7 +230,7 @@ class Membership:
         return answered
 
     def _failed(self, error: ApiError) -> None:
-        """An attempt has failed. Make another one, if that may succeed."""
+        """Handle the failure of an attempt: make another one if that may succeed, else end."""
         is_anew = error.code in _REGISTER_ANEW
         is_final = not is_anew and not is_passing(error, was_registered=self._was_registered)
         self._tell_failure(error, is_anew=is_anew, is_final=is_final)
@@ -245,12 +244,12 @@ class Membership:
         if error.code is ErrorCode.BROKER_NOT_AVAILABLE and self.last_broker_epoch == NO_BROKER_EPOCH:
             self._messages.wait_for_nodes(error)
         self._messages.unanswered(error, was_registered=self._was_registered)
-        # When the connection breaks (`tell_now`) the next attempt follows at once: the controller may already wonder
-        # whether this process has ended, and gives a sign of life 100 ms (CT-65).
+        # When the connection breaks (`tell_now`), the next attempt follows at once: the controller may suspect that the
+        # process has ended, and then waits only 100 ms for a sign of life (CT-65).
         self._attempts.pause_before_retry()
 
     def _tell_failure(self, error: ApiError, *, is_anew: bool, is_final: bool) -> None:
-        """What the failure of an attempt means for the registration."""
+        """Report to the host what the failure means for the registration."""
         match self._state:
             case Unregistered(incarnation_id) if self._cluster_id is not None:
                 self._host.decided(RegistrationRefused(incarnation_id, error.code.name, error.args[0], is_final))
@@ -313,7 +312,7 @@ class Membership:
             else:
                 self._end(error)
 
-        # Before any heartbeat: what is acknowledged once the broker is unfenced is of this epoch.
+        # Before any heartbeat: records that are acknowledged once the broker is unfenced belong to this epoch.
         self._epochs.note(answer.broker_epoch, answer.older_log_dirs, noted)
 
     def _registered(self, broker_epoch: int) -> None:
@@ -351,7 +350,7 @@ class Membership:
             self._release()
             return
         interval_ms = self._pace.heartbeat_interval_ms
-        is_waiting = answer.is_fenced or self.is_leaving  # for a change, which is soon heard of
+        is_waiting = answer.is_fenced or self.is_leaving  # for a change, so ask again soon
         self._attempts.pause(min(self._pace.retry_ms, interval_ms) if is_waiting else interval_ms)
 
     def _release(self) -> None:
@@ -361,10 +360,10 @@ class Membership:
 
 
 def is_passing(error: ApiError, *, was_registered: bool) -> bool:
-    """Whether another attempt may succeed: there is no controller now, or another incarnation still has a session.
+    """Whether another attempt may succeed: no controller exists now, or another incarnation still has a session.
 
-    If no node answers at all, the address is wrong before the broker has registered, and all nodes are down after that.
-    A node's unexpected error is that node's own once the broker is registered: another one may lead soon.
+    If no node answers, the addresses are wrong before the broker's first registration; after it all nodes are down. A
+    node's unexpected error is that node's own once the broker is registered, and another node may lead soon.
     """
     if error.code in (ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_SERVER_ERROR):
         return was_registered

@@ -1,4 +1,4 @@
-"""What is said of a broker's membership: each wait and its end once, not at each attempt."""
+"""Messages about a broker's membership: each wait and its end is reported once, not at each attempt."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import structlog
 
 from kraftbase.errors import ApiError
 
-REGISTERED: Final = "the broker is registered"
-"""The log line of each registration."""
+REGISTERED: Final = "broker registered"
+"""The log event of each registration."""
 CONTROLLER_LOST: Final = (
-    "no controller answers: this broker goes on with what it leads, but topics, leaders and ISRs cannot change until a"
-    " majority of the voters is there"
+    "no controller answers: this broker still serves what it leads, but topics, leaders and ISRs cannot change until a"
+    " majority of the voters is up"
 )
 CONTROLLER_BACK: Final = "the controller answers again"
 CONTROLLER_LOST_MS: Final = 5_000
-"""After so long without an answer the controller counts as lost: longer than a change of controllers takes."""
+"""Without an answer for this long the controller counts as lost: longer than a change of controllers takes."""
 
 logger = structlog.get_logger(__name__)
 
 
 class MembershipMessages:
-    """Of one membership. For one thread."""
+    """The messages of one membership. Not thread-safe."""
 
     def __init__(self, broker_id: int, tell: Callable[[str], None], now_ms: Callable[[], float]) -> None:
-        """`tell` reaches whoever has started the broker."""
+        """`tell` passes a message to the user who started the broker."""
         self._broker_id = broker_id
         self._tell = tell
         self._now_ms = now_ms
         self._waits_for_another = False
         self._waits_for_nodes = False
         self._unanswered_since_ms: float | None = None
-        """When the controller first gave no answer after its last one."""
+        """When a request first got no answer after the last answer."""
         self._has_lost_controller = False
 
     def registered(self, broker_epoch: int) -> None:
@@ -44,16 +44,16 @@ class MembershipMessages:
             self._tell(f"The other incarnation's session has expired: broker {self._broker_id} is registered.")
 
     def wait_for_another(self) -> None:
-        """It waits for another incarnation's session to expire: report it once, and what the user can do."""
+        """The broker waits for another incarnation's session to expire: report it once, with what the user can do."""
         if not self._waits_for_another:
             self._waits_for_another = True
             self._tell(
-                f"Broker {self._broker_id} waits: another incarnation of it is alive, or was a moment ago. If that one"
-                " still runs, stop it, or take another id; when its session expires this one registers by itself."
+                f"Broker {self._broker_id} waits: another incarnation of it runs, or ran a moment ago. If it still"
+                " runs, stop it, or use another id; when its session expires, this one registers by itself."
             )
 
     def wait_for_nodes(self, error: ApiError) -> None:
-        """It waits for the cluster's nodes: report it once."""
+        """The broker waits for the nodes of its cluster: report it once."""
         if not self._waits_for_nodes:
             self._waits_for_nodes = True
             self._tell(f"Broker {self._broker_id} waits for its cluster: {error}. It registers when a node answers.")
@@ -66,8 +66,8 @@ class MembershipMessages:
             logger.warning(CONTROLLER_BACK, broker_id=self._broker_id)
 
     def unanswered(self, error: ApiError, *, was_registered: bool) -> None:
-        """An attempt has failed; report once that a registered broker has lost the controller."""
-        logger.info("no answer to the broker", broker_id=self._broker_id, reason=str(error))
+        """An attempt got no answer; report once that a registered broker has lost the controller."""
+        logger.info("request to the controller failed", broker_id=self._broker_id, reason=str(error))
         now_ms = self._now_ms()
         if self._unanswered_since_ms is None:
             self._unanswered_since_ms = now_ms

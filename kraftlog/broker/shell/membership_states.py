@@ -1,4 +1,4 @@
-"""Which states a broker's membership of its cluster has, and which may follow which."""
+"""The states of a broker's membership of its cluster, and their transitions."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from uuid import UUID
 from kraftbase.errors import InvariantViolation
 
 NO_BROKER_EPOCH: Final = -1
-"""That of a broker that is not registered."""
+"""The epoch of a broker that is not registered."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unregistered:
-    """It asks the controller to register it as this incarnation."""
+    """The broker asks the controller to register this incarnation."""
 
     incarnation_id: UUID
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The controller has registered it; its log directories do not know that yet."""
+    """The controller has registered the broker; the log directories have not noted it yet."""
 
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """It sends heartbeats."""
+    """The broker sends heartbeats."""
 
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """It leads nothing any more, by the controller's word or because it never did: the process may end.
+    """The process may end: the broker leads nothing, because the controller allows the shutdown or it never registered.
 
     `broker_epoch` is NO_BROKER_EPOCH if it was not registered.
     """
@@ -46,19 +46,20 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """It asks for nothing any more: its process ends. `broker_epoch` as above."""
+    """The broker sends nothing more: its process ends. `broker_epoch` as above."""
 
     broker_epoch: int
 
 
 MembershipState = Unregistered | Accepted | Registered | Released | Stopped
 
-# Why Accepted comes between the two: what is acknowledged once the broker is unfenced is of its new registration. A log
-# directory that does not know of that one is an older copy (CT-38). So no heartbeat may leave before it does.
+# Why Accepted is a state of its own: records that are acknowledged once the broker is unfenced belong to the new
+# registration, and a log directory without that epoch counts as an older copy (CT-38). So the directories note the
+# epoch before any heartbeat.
 MEMBERSHIP_EDGES: Final[Mapping[type[MembershipState], frozenset[type[MembershipState]]]] = {
     Unregistered: frozenset(
         {
-            Unregistered,  # the controller does not want this incarnation: another one asks
+            Unregistered,  # the controller refused this incarnation, and the broker tries with another one
             Accepted,
             Released,  # it is to shut down, and leads nothing
             Stopped,
@@ -67,8 +68,8 @@ MEMBERSHIP_EDGES: Final[Mapping[type[MembershipState], frozenset[type[Membership
     Accepted: frozenset({Registered, Stopped}),
     Registered: frozenset(
         {
-            Unregistered,  # its session is over and another incarnation has registered, or it was unregistered
-            Released,  # it was to shut down: others lead its partitions
+            Unregistered,  # its session expired and another incarnation has registered, or it was unregistered
+            Released,  # it is to shut down, and other replicas lead its partitions
             Stopped,
         }
     ),
@@ -81,4 +82,4 @@ MEMBERSHIP_EDGES: Final[Mapping[type[MembershipState], frozenset[type[Membership
 def check_edge(left: MembershipState, entered: MembershipState) -> None:
     """Raise InvariantViolation for an edge that is not in the table."""
     if type(entered) not in MEMBERSHIP_EDGES[type(left)]:
-        raise InvariantViolation(f"a broker's membership goes from {left} to {entered}")
+        raise InvariantViolation(f"a broker's membership may not go from {left} to {entered}")

@@ -1,4 +1,4 @@
-"""The first step of a start: the log directories are opened, and what they say of the last shutdown is weighed."""
+"""The first step of a start: open the log directories, and decide about their ids."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ LogConfigs = Callable[[TopicPartition], PartitionLogConfig]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsToOpen:
-    """Where a broker's logs are, and what opening them takes."""
+    """The log directories of a broker, and what is needed to open them."""
 
     cluster_id: str
     broker_id: int
     paths: Sequence[str]
     last_configs: Callable[[], AbstractContextManager[LogConfigs]]
-    """The configs of logs that the broker has applied before, for the time of the opening. For any thread."""
+    """The last configs of logs that the broker has applied, for as long as logs are opened. Called in any thread."""
     open_files_max: int = OPEN_FILES_MAX
     new_id: Callable[[], UUID]
-    """An id that nothing else has."""
+    """Returns a random id."""
     on_progress: Callable[[RecoveryProgress], None]
-    """Called while logs are recovered, in the thread where they are opened."""
+    """Called while logs are recovered, in the thread that opens them."""
 
 
 def open_logs(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory, runtime: Runtime) -> LogManager:
-    """Open every log directory and recover its logs, in a thread: that may take minutes. Raises DirectoryError."""
+    """Open every log directory and recover its logs. It may take minutes: use a thread. Raises DirectoryError."""
     with to_open.last_configs() as config_of:
         return LogManager.open(
             files,
@@ -54,10 +54,12 @@ def open_logs(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory
 
 
 def _directory_ids(to_open: LogsToOpen, files: FileSystem, directory: BrokerDirectory) -> Iterator[UUID]:
-    """For new log directories: the first that a broker ever has, has the id that the broker's own directory has.
+    """Yield ids for new log directories. The first one that a broker ever has gets the id of the broker's own
+    directory.
 
-    A broker of an earlier version has registered that one, and its partitions are assigned to it. An empty directory in
-    the place of one that had logs gets another id, or the controller would take it for that one with its logs.
+    A broker of an earlier version has registered that id, and its partitions are assigned to it. An empty directory in
+    place of one that had logs gets another id, because with the same id the controller would assume that its logs
+    exist.
     """
     is_first = not directory.has_log_directories and not any(
         files.exists(join(path, META_NAME)) for path in to_open.paths
@@ -69,7 +71,7 @@ def _directory_ids(to_open: LogsToOpen, files: FileSystem, directory: BrokerDire
 
 
 def use_log_directories(directory: BrokerDirectory, logs: LogManager) -> None:
-    """Note that the broker has log directories.
+    """Record that the broker has log directories.
 
     Raises ApiError(KAFKA_STORAGE_ERROR) if none can be used; StorageError.
     """

@@ -1,4 +1,4 @@
-"""What a broker consists of once its logs are open: made in one go, each part with all that it needs."""
+"""The parts of a broker once its logs are open, made together with all that each needs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from statemachine.apply.publishers import MetadataPublisher
 from statemachine.words.config_definitions import PRODUCER_EXPIRATION
 
 DOUBT_MS: Final = 500
-"""For so long clients are not sent to a leader that has closed its connection to this broker, unless it answers before:
-within that time the controller fences it if its process has ended (CT-65)."""
+"""How long clients are not sent to a leader that has closed its connection to this broker, unless it answers before. If
+the leader's process has ended, the controller fences it within that time (CT-65)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,24 +49,24 @@ class PartsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartsPorts:
-    """What they need of the outside, and of the broker that they are parts of."""
+    """What the parts need from the broker and from its environment."""
 
     runtime: Runtime
     controller: ControllerPort
     operations: OperationsPort
     connector: LeaderConnector
-    """To other brokers, whose replicas are followed."""
+    """Connects to other brokers, whose replicas are followed."""
     broker_epoch: Callable[[], int]
-    """That of the broker's last registration, NO_BROKER_EPOCH before the first."""
+    """Returns the epoch of the last registration, NO_BROKER_EPOCH before the first."""
     on_failed: Callable[[BaseException], None]
-    """The broker cannot go on."""
+    """Called with an error that must end the broker."""
     observer: BrokerObserver
     listeners: Sequence[LeadershipListener]
-    """Told of each partition that the broker begins and ceases to lead, in this order."""
+    """Called for each partition that the broker begins or ceases to lead, in this order."""
 
 
 class Parts:
-    """Of one broker. For one thread."""
+    """The parts of one broker. Not thread-safe."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Parts:
         cluster: ClusterView,
         configs: TopicConfigs,
     ) -> None:
-        """`cluster` and `configs` are empty; they are shown the metadata with the other publishers."""
+        """`cluster` and `configs` are empty; they get the metadata as publishers, like the others."""
         broker_id, runtime = settings.broker_id, ports.runtime
         self._runtime = runtime
         self.logs = logs
@@ -128,7 +128,7 @@ class Parts:
 
     @property
     def publishers(self) -> tuple[MetadataPublisher, ...]:
-        """Those that are shown the metadata, in this order: a new partition needs its topic's configs, for example."""
+        """The publishers of the metadata, in their order: a new partition needs its topic's configs, for example."""
         return (self.registration, self.cluster, self.configs, self.quotas, self.partitions)
 
     def _leader_gone(self, broker_id: int) -> None:

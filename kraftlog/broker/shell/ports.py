@@ -1,4 +1,4 @@
-"""What a broker's shell needs of the outside, beside time, the disk's thread (`Runtime`) and files (`FileSystem`)."""
+"""What a broker's shell needs from its environment, beside time and the disk's thread (`Runtime`) and `FileSystem`."""
 
 from __future__ import annotations
 
@@ -13,73 +13,73 @@ from statemachine.apply.publishers import MetadataPublisher
 
 Answer = TypeVar("Answer")
 OnAnswer = Callable[[Answer | ApiError], None]
-"""Called once: with the answer, or why there is none."""
+"""Called once, with the answer or with the error."""
 OnResult = OnAnswer[OperationResult]
-"""The result has no error as a whole; its parts may have."""
+"""The result as a whole has no error; its parts may have errors."""
 
 
 class ControllerPort(Protocol):
-    """The broker's own way to the controller. What is asked is answered once, but never within the call."""
+    """The broker's own way to the controller. Each request gets one answer, but never before the call returns."""
 
     def ask(self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False) -> None:
-        """Have the controller carry out an operation. An error may leave it open whether that was done.
+        """Have the controller carry out an operation. After an error it may have been carried out or not.
 
-        `retry_unknown` is for operations that do no harm when done twice: then one of these is that the time is up.
+        `retry_unknown` is for operations that may safely be done twice; then only a timeout leaves open whether it was.
         """
         ...
 
     def find_cluster(self, on_found: OnAnswer[str]) -> None:
-        """Ask for the id of the cluster. BROKER_NOT_AVAILABLE: no node answers."""
+        """Ask for the cluster's id. BROKER_NOT_AVAILABLE: no node answers."""
         ...
 
 
 class OperationsPort(Protocol):
-    """A way to the controller, too; its errors are as clients of Kafka's protocol are to see them."""
+    """Another way to the controller, with errors in the form for clients of Kafka's protocol."""
 
     def submit(
         self, operation: Operation, timeout_ms: int, on_result: OnResult, *, retry_unknown: bool = False
     ) -> None:
-        """As `ControllerPort.ask`; `on_result` may be called at once."""
+        """Like `ControllerPort.ask`, but `on_result` may be called before this returns."""
         ...
 
 
 class MetadataFeed(Protocol):
-    """The broker's copy of the metadata (`MetadataMachine`), and what brings it up to date."""
+    """The broker's copy of the metadata (`MetadataMachine`), and its source."""
 
     @property
     def applied_end_offset(self) -> int:
-        """Everything below is applied."""
+        """All records below this offset are applied."""
         ...
 
     def follow(self) -> None:
-        """Apply what is committed from now on."""
+        """Apply committed records from now on."""
         ...
 
     def wait_applied(self, end_offset: Offset, timeout_ms: float, on_done: OnDone) -> object:
-        """Call back when everything below `end_offset` is applied: maybe now. REQUEST_TIMED_OUT: the time is up."""
+        """Call back when all records below `end_offset` are applied, perhaps at once, or with REQUEST_TIMED_OUT."""
         ...
 
     def install_publisher(self, publisher: MetadataPublisher) -> None:
-        """Show it the state, now or soon, and then every change."""
+        """Call `publisher` with the state, now or soon, and then with every change."""
         ...
 
     def stop(self, on_stopped: OnDone) -> None:
-        """Follow no more: nobody is shown anything after `on_stopped`."""
+        """Apply nothing more; no publisher is called after `on_stopped`."""
         ...
 
 
 class NetworkPort(Protocol):
-    """What clients, and other brokers, reach this one by."""
+    """How clients and other brokers reach this one."""
 
     def listen(self, on_listening: Callable[[Mapping[str, int]], None]) -> None:
-        """Bind the listeners, and call back with the port of each. The broker does not serve yet: requests are refused.
+        """Bind the listeners, and call back with their ports. The broker does not serve yet, so requests are refused.
 
-        A port that is taken ends the broker: `BrokerShell.fail`.
+        A port that is in use ends the broker (`BrokerShell.fail`).
         """
         ...
 
     def answer_pending(self, on_done: OnDone) -> None:
-        """Give up what clients have the controller do, and tell them."""
+        """Answer clients' pending requests to the controller with an error, and send no more of them."""
         ...
 
     def close(self, on_closed: OnDone) -> None:
@@ -87,5 +87,5 @@ class NetworkPort(Protocol):
         ...
 
     def close_controller(self, on_closed: OnDone) -> None:
-        """Give up what the broker itself asks the controller for, except as its member."""
+        """Drop the broker's own requests to the controller, except those of its membership."""
         ...

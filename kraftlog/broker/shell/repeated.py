@@ -1,4 +1,4 @@
-"""Work that a broker does again and again: in slices, so that between two of them everybody else has a turn."""
+"""Periodic work of a broker in slices, between which the event loop serves everything else."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kraftlog.network.turns import SLICE_SECONDS
 SLICE_MS: Final = SLICE_SECONDS * 1000
 
 Steps = Iterator[object]
-"""Work in steps; a slice may end after each."""
+"""Work in steps; a slice may end after any step."""
 
 
 class Repeated:
-    """For one thread."""
+    """One kind of periodic work. Not thread-safe."""
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class Repeated:
         work: Callable[[], Steps],
         on_failed: Callable[[BaseException], None],
     ) -> None:
-        """`interval_ms` is the time from the end of the work to its next beginning. What it raises goes to `on_failed`,
-        and it is not done again."""
+        """`interval_ms` is the time from the end of the work to its next beginning. If the work raises, `on_failed` is
+        called with the error, and the work is not repeated."""
         self._runtime = runtime
         self._interval_ms = interval_ms
         self._work = work
@@ -36,14 +36,14 @@ class Repeated:
         self._is_stopped = False
 
     def start(self, *, is_due: bool = False) -> None:
-        """Do it after the interval; with `is_due` now, too."""
+        """Do the work after each interval; with `is_due` also now."""
         if is_due:
             self._begin()
         else:
             self._wait()
 
     def stop(self) -> None:
-        """Do it no more; leave the rest of it undone."""
+        """Do the work no longer, and leave the rest of it undone."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -189,7 +189,7 @@ def test_a_broker_says_once_that_it_was_fenced_and_that_it_is_unfenced() -> None
     assert see(record(1, fenced=False)) == []
     assert see(record(2, fenced=True)) == []
     (fenced,) = see(record(1, fenced=True))
-    assert fenced.startswith("Broker 1 was fenced: the controller had no heartbeat of it for a session,")
+    assert fenced.startswith("Broker 1 was fenced: the controller got no heartbeat from it for a session,")
     assert see(record(1, fenced=True)) == []
     assert see(record(1, fenced=False)) == ["Broker 1 is unfenced again."]
     assert see(record(1, fenced=False, leaving=True), record(1, fenced=True, leaving=True)) == []

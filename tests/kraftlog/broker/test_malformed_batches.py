@@ -76,7 +76,7 @@ def test_what_is_refused_is_logged_with_its_reason_and_not_again_and_again(world
     first, last = lines[0], lines[-1]
     assert len(lines) == LINES_MAX + 1
     assert (first["event"], first["error"], first["topic"], first["partition"]) == (
-        *("records are refused", "INVALID_RECORD", COMPACTED, 0),
+        *("records refused", "INVALID_RECORD", COMPACTED, 0),
     )
     assert first["record"] == without_key.record_errors[0]
     assert "has no key" in first["reason"]

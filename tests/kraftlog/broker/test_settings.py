@@ -32,7 +32,7 @@ def test_a_config_that_would_change_nothing_is_refused_with_what_to_do_instead()
         ({"num_partitions": "4"}, f"auto.create.topics.enable is false; set it for all topics: {set_for_all} num.part"),
         ({"default_replication_factor": "3", "auto_create_topics_enable": "false"}, "default.replication.factor=3"),
         ({"unclean_leader_election_enable": "true"}, f"the controller decides; set it there: {set_for_all} unclean."),
-        ({"num_io_threads": "4"}, "num.io.threads changes nothing in a broker of kraftlog; leave it out"),
+        ({"num_io_threads": "4"}, "num.io.threads has no effect in a broker of kraftlog; leave it out"),
         ({"num_io_threads": "x"}, "'x' is no value for the broker config num.io.threads"),
         ({"log_retention": "1"}, "log.retention is no config of a broker; is log.retention.ms meant?"),
     ):

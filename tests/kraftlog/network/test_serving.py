@@ -293,8 +293,8 @@ async def test_a_port_that_is_taken_is_named_and_the_others_are_free_again() -> 
 @pytest.mark.parametrize("host", ["0.0.0.0", ""])
 async def test_addresses_that_others_reach_need_to_be_allowed(host: str) -> None:
     words = await _refusal(Listener(PLAINTEXT, host, 0))
-    assert "other machines reach" in words
-    assert words.endswith("listen on localhost, or give allow.plaintext=true")
+    assert "other machines can reach" in words
+    assert words.endswith("listen on localhost, or set allow.plaintext=true")
     async with (
         _serving(Listener(PLAINTEXT, host, 0), allow_plaintext=True) as served,
         await RawClient.connect(served) as client,
@@ -303,9 +303,9 @@ async def test_addresses_that_others_reach_need_to_be_allowed(host: str) -> None
 
 
 async def test_what_is_no_address_of_this_machine() -> None:
-    assert "the name nowhere.invalid is not known" in await _refusal(Listener("A", "nowhere.invalid", 0))
+    assert "the name nowhere.invalid is unknown" in await _refusal(Listener("A", "nowhere.invalid", 0))
     words = await _refusal(Listener("A", "192.0.2.1", 0), allow_plaintext=True)
-    assert words == "cannot listen on A://192.0.2.1:0: that is no address of this machine; choose another"
+    assert words == "cannot listen on A://192.0.2.1:0: it is not an address of this machine; choose another"
     twice = await _refusal(Listener("A", "localhost", 0), Listener("A", "localhost", 0))
     assert twice == "listeners A, A: give each a name of its own"
 

@@ -194,7 +194,7 @@ def test_it_is_paused_until_it_is_fenced(broker: BrokerProcess, topic: str, vote
         load.more()
     check(broker, topic, load)
     said = broker.said.read_text()
-    fenced = said.count("Broker 60 was fenced: the controller had no heartbeat of it for a session,")
+    fenced = said.count("Broker 60 was fenced: the controller got no heartbeat from it for a session,")
     assert 1 <= fenced <= said.count("the event loop did not turn for")  # a busy machine may stop it, too
     assert said.count("Broker 60 is unfenced again.") in (fenced, fenced - 1)
 

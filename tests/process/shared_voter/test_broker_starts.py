@@ -115,9 +115,9 @@ def test_metadata_that_is_damaged_is_made_anew(voter: LocalCluster, tmp_path: Pa
         (("--config", "connections.max.idle.ms="), "'' is no value for connections.max.idle.ms"),
         (("--config", "socket.request.max.bytes=1"), "socket.request.max.bytes"),
         (("--endpoint", "W://0.0.0.0:0"), "W is bound to 0.0.0.0, which no client can connect to"),
-        (("--endpoint", "W://0.0.0.0:0", "--advertised", "W://localhost:9999"), "give allow.plaintext=true"),
-        (("--endpoint", "W://[::]:0", "--advertised", "W://localhost:9999"), "give allow.plaintext=true"),
-        (("--endpoint", "W://no-such-name.invalid:0"), "the name no-such-name.invalid is not known"),
+        (("--endpoint", "W://0.0.0.0:0", "--advertised", "W://localhost:9999"), "set allow.plaintext=true"),
+        (("--endpoint", "W://[::]:0", "--advertised", "W://localhost:9999"), "set allow.plaintext=true"),
+        (("--endpoint", "W://no-such-name.invalid:0"), "the name no-such-name.invalid is unknown"),
     ],
 )
 def test_options_that_make_no_sense(
@@ -157,6 +157,6 @@ def test_no_quorum(tmp_path: Path) -> None:
 
 def test_the_log_says_which_loop_reads_records(voter: LocalCluster, tmp_path: Path) -> None:
     with BrokerProcess(addresses(voter), 78, tmp_path / "broker", "--log-level", "info").running() as broker:
-        lines = [line for line in broker.said.read_text().splitlines() if "records are read" in line]
+        lines = [line for line in broker.said.read_text().splitlines() if "record reader chosen" in line]
     assert len(lines) == 1
     assert record_reader.loop.name in lines[0]

@@ -55,4 +55,4 @@ async def test_a_topic_is_made_once_and_a_failure_is_told(world: AdministrationW
         requests.create("wanted")  # as one does that has not seen it yet
         await until(lambda: not channel)
         await awaited(channel.close)
-    assert [log["topic"] for log in logs if log["event"] == "a topic was not made"] == ["no/name"]
+    assert [log["topic"] for log in logs if log["event"] == "topic not created"] == ["no/name"]

@@ -43,7 +43,7 @@ def test_batches_without_a_producer_id_have_no_sequence() -> None:
 
 async def test_a_broker_that_says_in_peace_that_it_was_fenced_is_a_violation(tmp_path: Path) -> None:
     cluster: Any = SimpleNamespace(broker_ids=[1, 2], log_path=lambda broker_id: tmp_path / str(broker_id))
-    was_fenced = "event='Broker 1 was fenced: the controller had no heartbeat'\n"
+    was_fenced = "event='Broker 1 was fenced: the controller got no heartbeat'\n"
     for broker_id in cluster.broker_ids:
         (tmp_path / str(broker_id)).write_text(was_fenced)  # amid the faults
     assert await none_is_fenced(cluster, 0.0) == []
