@@ -31,12 +31,12 @@ QUICK = [
     "the leader epoch is not raised",
     "a fenced broker may come into an ISR",
     "an operation is answered before it is committed",
-    "a finished copy takes no place in its epochs",
-    "a change of a row is not written, and the offset is",
-    "a vote of an unknown id is entered",
-    "a read does not wait for what was acknowledged",
+    "a finished copy is not entered in its epochs",
+    "a changed row is not written, but the offset is",
+    "a vote request of an unknown id is accepted",
+    "a read does not wait for acknowledged records",
     "an operation that timed out is answered again",
-    "publishers are told of an aborted transaction",
+    "publishers see an aborted transaction",
     "an append is acknowledged before its group commit",
     "records are deleted before the new start is written",
     "a flush forgets the segments before the last one",
@@ -52,7 +52,7 @@ FIRST_SEEDS = {
     "a follower's log starts further on than its leader's": 5,
     "a log ends where its index does": 3,
     "a fenced broker may come into an ISR": 3,
-    "publishers are told of an aborted transaction": 1,
+    "publishers see an aborted transaction": 1,
 }
 """What these bugs were not caught by, when it was noted, is left out."""
 
