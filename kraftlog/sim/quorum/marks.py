@@ -43,7 +43,7 @@ SNAPSHOTS: Final = (
     "the state machine loaded a snapshot",
     "a metadata transaction was aborted",
     "the slow listener loaded a snapshot",
-    "a transfer of a snapshot went on with another leader",
+    "a transfer of a snapshot resumed with another leader",
 )
 """What must happen to snapshots, and to nodes that write, send, receive or load one."""
 
@@ -60,7 +60,7 @@ COMMITTED: Final = (
 BROKERS: Final = (
     "a broker vanished",
     "a broker hung",
-    "a broker went on as if nothing had been",
+    "a broker continued after a hang",
     "a broker was cut off",
     "a broker began to shut down",
     "a broker shut down",

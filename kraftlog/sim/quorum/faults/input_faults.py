@@ -123,8 +123,8 @@ def send_malformed(world: World, random: Random) -> str | None:
     if not machines:
         return None
     machine = random.choice(machines)
-    nobody = ReplicaKey(NodeId(-5))
-    requests = [*_requests(None, random.choice(FAR_EPOCHS), nobody, -7)]
+    unknown = ReplicaKey(NodeId(-5))
+    requests = [*_requests(None, random.choice(FAR_EPOCHS), unknown, -7)]
     return _send(world, random, machine, requests)
 
 

@@ -237,7 +237,7 @@ def cut_transfer(world: World, random: Random) -> str | None:
             _cut(world, random, _both_ways([leader.node_id], [source.machine.node_id]))
 
     world.messages.transfer_ambush = spring
-    return "whoever asks next"
+    return "the next requester"
 
 
 def heal(world: World) -> None:

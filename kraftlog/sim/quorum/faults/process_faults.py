@@ -93,7 +93,7 @@ def kill_after_vote(world: World, random: Random) -> str | None:
     for machine in running(world):
         if machine.process is not None:
             machine.process.killed_after_vote = random.choice(POWER_CUTS)
-    return "whoever votes next"
+    return "the next voter"
 
 
 @fault("power: cut before the leader's log is synced")

@@ -211,7 +211,7 @@ class Broker:
 
     def _resume(self) -> None:
         if self.state is BrokerState.HANGING:
-            self._cluster.marks.hit("a broker went on as if nothing had been")
+            self._cluster.marks.hit("a broker continued after a hang")
             self.state = BrokerState.UP
             self._plan_outage()
             self._plan_alteration()

@@ -93,7 +93,7 @@ class Messages:
         if request.position == 0:
             return
         if before is not None and before[0] == request.snapshot_id and before[1] != destination:
-            self._marks.hit("a transfer of a snapshot went on with another leader")
+            self._marks.hit("a transfer of a snapshot resumed with another leader")
         if self.transfer_ambush is not None:
             spring, self.transfer_ambush = self.transfer_ambush, None
             spring(source, target)

@@ -44,7 +44,7 @@ QUICK = [
     "batches are appended without a look at their records",
     "a follower counts before it has flushed",
     "a leader shrinks the ISR without the controller",
-    "a heartbeat leaves before the log directories have noted the epoch",
+    "a heartbeat is sent before the log directories have noted the epoch",
     "a broker serves before it has applied its own registration",
 ]
 
